@@ -1,0 +1,241 @@
+"""What was found, how sure are we, and what was not looked at? All that a report may see.
+
+A Diagnosis holds numbers and words, no arrays and no Timeline: a report formats it and computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Confidence = Literal["high", "medium", "low"]
+Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
+Status = Literal["found", "clear", "skipped", "failed"]
+Value = int | float | str
+
+IDLE_CAUSES = (
+    "input_wait",
+    "host_sync",
+    "launch_bound",
+    "host_work",
+    "allocator",
+    "storage",
+    "garbage_collection",
+    "compilation",
+    "peer_wait",
+    "profiler",
+    "queue_latency",
+    "unknown",
+)
+KERNEL_FAMILIES = (
+    "gemm",
+    "attention",
+    "convolution",
+    "elementwise",
+    "reduction",
+    "normalization",
+    "optimizer",
+    "embedding",
+    "other",
+)
+MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How much shorter a step gets, in ns per step (per window where no steps were found): low ≤ likely ≤ high."""
+
+    low: int
+    likely: int
+    high: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.low <= self.likely <= self.high, f"a saving must be ordered: {self}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number that convinces. `unit`: ns, bytes, bytes_per_second, count, share."""
+
+    label: str
+    value: float
+    unit: Literal["ns", "bytes", "bytes_per_second", "count", "share"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A small table: the worst offenders. `units` has one entry a column: ns, bytes, bytes_per_second, count, share, text."""
+
+    label: str
+    columns: tuple[str, ...]
+    units: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True)
+class Span:
+    """One stretch of the recording to look at; times are ns since the first event of the window."""
+
+    label: str
+    rank: int
+    start_ns: int
+    end_ns: int
+
+
+Evidence = Measure | Rows | Span
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to change. `how` is text with code to paste."""
+
+    title: str
+    how: str
+    effort: Literal["minutes", "hours", "days"]
+    changes_numerics: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all)."""
+
+    rule: str
+    saving_ns_per_step: Saving
+    confidence: Confidence
+    values: Mapping[str, Value]
+    evidence: tuple[Evidence, ...] = ()
+    situation: str = ""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A finding with its rule's words, ranked: what a report shows. `rank` starts at 1."""
+
+    rank: int
+    rule: str
+    title: str
+    summary: str
+    why: str
+    category: Category
+    confidence: Confidence
+    saving_ns_per_step: Saving
+    speedup: tuple[float, float, float]
+    symptoms: tuple[Advice, ...]
+    values: Mapping[str, Value]
+    evidence: tuple[Evidence, ...]
+    fixes: tuple[Fix, ...]
+    not_a_problem_when: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed)."""
+
+    rule: str
+    status: Status
+    missing: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TimeSplit:
+    """Where the window of one rank and device went, in ns; the parts sum exactly (see `metrics/breakdown.py`).
+
+    `device` is None where the training thread of a run without GPU plays the device. `step_ns` is None where no steps
+    were found. `window_start_ns` is on the recording's own clock, so that anybody can recompute the numbers.
+    """
+
+    rank: int
+    device: int | None
+    window_start_ns: int
+    window_ns: int
+    step_ns: int | None
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    communication_ns: int
+    hidden_communication_ns: int
+    copy_ns: int
+    kernel_count: int
+    idle_causes_ns: Mapping[str, int]
+    compute_by_family_ns: Mapping[str, int]
+    matmul_ns_by_math_path: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """How the steps were found and how long they are; zero times where none were found."""
+
+    count: int = 0
+    used: int = 0
+    median_ns: int = 0
+    p10_ns: int = 0
+    p90_ns: int = 0
+    found_by: Literal[
+        "profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"
+    ] = "none"
+    confidence: Confidence = "low"
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One line of the kernel table: all executions of one name in the windows looked at."""
+
+    name: str
+    family: str
+    math_path: str
+    count: int
+    total_ns: int
+    mean_ns: int
+
+
+@dataclass(frozen=True)
+class GpuInfo:
+    rank: int
+    device: int
+    name: str
+    known_peaks: bool
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    kind: str
+    file: str
+    tool_version: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high)."""
+
+    fixed: tuple[str, ...]
+    step_ns: tuple[int, int, int]
+    speedup: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything a report may say. `per_step`: savings are per step, else per window looked at.
+
+    `findings` are the ranked causes, their symptoms inside them. `time` covers the window looked at, `recording` the
+    whole stretch from the first to the last device event, same shape. `base_ns` is what savings are a share of.
+    """
+
+    sources: tuple[SourceInfo, ...]
+    gpus: tuple[GpuInfo, ...]
+    world_size: int
+    steps: StepStats
+    time: tuple[TimeSplit, ...]
+    recording: tuple[TimeSplit, ...]
+    kernels: tuple[KernelRow, ...]
+    outcomes: tuple[Outcome, ...]
+    findings: tuple[Advice, ...]
+    prediction: Prediction | None
+    notes: tuple[str, ...]
+    base_ns: int = 0
+    per_step: bool = True
+    titles: Mapping[str, str] = field(default_factory=dict)

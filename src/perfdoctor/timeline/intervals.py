@@ -1,0 +1,144 @@
+"""When was something going on? Sets of half-open pieces of time, and their algebra.
+
+Every question of overlap in perfdoctor is one line of this algebra: exposed communication is
+`communication - compute`, idle is `window - (compute | communication | copies)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Nanoseconds = npt.NDArray[np.int64]
+
+
+def _as_ns(values: npt.ArrayLike) -> Nanoseconds:
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+class Intervals:
+    """A set of instants, held as half-open `[start, end)` pieces: sorted, disjoint, non-touching, non-empty.
+
+    `starts` and `ends` are int64 nanoseconds of equal length. Build it with `of`, `single` or `empty`, which make the
+    pieces canonical; the constructor trusts its caller.
+    """
+
+    __slots__ = ("ends", "starts")
+
+    def __init__(self, starts: Nanoseconds, ends: Nanoseconds) -> None:
+        self.starts = starts
+        self.ends = ends
+
+    @classmethod
+    def empty(cls) -> Intervals:
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def single(cls, start: int, end: int) -> Intervals:
+        return cls.of([start], [end])
+
+    @classmethod
+    def of(cls, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Intervals:
+        """The union of pieces in any order, overlapping or not. Pieces that end where or before they start are empty."""
+        first, last = _as_ns(starts), _as_ns(ends)
+        keep = last > first
+        if not keep.all():
+            first, last = first[keep], last[keep]
+        if first.size == 0:
+            return cls.empty()
+        if (first[1:] < first[:-1]).any():
+            order = np.argsort(first, kind="stable")
+            first, last = first[order], last[order]
+        reach = np.maximum.accumulate(last)
+        opens = np.empty(first.size, dtype=bool)
+        opens[0] = True
+        np.greater(first[1:], reach[:-1], out=opens[1:])  # touching pieces join: hence > and not >=
+        closes = np.append(np.flatnonzero(opens)[1:] - 1, first.size - 1)
+        return cls(first[opens], reach[closes])
+
+    def __len__(self) -> int:
+        return int(self.starts.size)
+
+    def __bool__(self) -> bool:
+        return self.starts.size > 0
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Intervals):
+            return NotImplemented
+        return np.array_equal(self.starts, other.starts) and np.array_equal(self.ends, other.ends)
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"[{start}, {end})" for start, end in list(self)[:6])
+        return f"Intervals({shown}{', …' if len(self) > 6 else ''})"
+
+    @property
+    def total_ns(self) -> int:
+        """How long in all."""
+        return int((self.ends - self.starts).sum())
+
+    @property
+    def durations_ns(self) -> Nanoseconds:
+        return self.ends - self.starts
+
+    def __or__(self, other: Intervals) -> Intervals:
+        if not self:
+            return other
+        if not other:
+            return self
+        return Intervals.of(np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends)))
+
+    def __and__(self, other: Intervals) -> Intervals:
+        """Instants in both. Each piece meets a run of consecutive pieces of the other: two binary searches find it."""
+        if not self or not other:
+            return Intervals.empty()
+        first = np.searchsorted(other.ends, self.starts, side="right")
+        last = np.searchsorted(other.starts, self.ends, side="left")
+        counts = np.maximum(last - first, 0)
+        mine = np.repeat(np.arange(len(self)), counts)
+        nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        theirs = np.repeat(first, counts) + nth
+        return Intervals(
+            np.maximum(self.starts[mine], other.starts[theirs]), np.minimum(self.ends[mine], other.ends[theirs])
+        )
+
+    def __sub__(self, other: Intervals) -> Intervals:
+        """Instants in this and not in the other."""
+        if not self or not other:
+            return self
+        low = min(int(self.starts[0]), int(other.starts[0]))
+        high = max(int(self.ends[-1]), int(other.ends[-1]))
+        return self & other.complement(low, high)
+
+    def complement(self, start_ns: int, end_ns: int) -> Intervals:
+        """The instants of `[start_ns, end_ns)` that are not in this set."""
+        inside = self.within(start_ns, end_ns)
+        starts = np.concatenate((_as_ns([start_ns]), inside.ends))
+        ends = np.concatenate((inside.starts, _as_ns([end_ns])))
+        keep = ends > starts
+        return Intervals(starts[keep], ends[keep])
+
+    def within(self, start_ns: int, end_ns: int) -> Intervals:
+        """What of this set lies in `[start_ns, end_ns)`."""
+        starts, ends = np.maximum(self.starts, start_ns), np.minimum(self.ends, end_ns)
+        keep = ends > starts
+        return Intervals(starts[keep], ends[keep])
+
+    def overlap_ns(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Nanoseconds:
+        """For each piece `[starts[i], ends[i])`, of any order and overlap, how much of it lies in this set."""
+        return self._covered_until(_as_ns(ends)) - self._covered_until(_as_ns(starts))
+
+    def _covered_until(self, instants: Nanoseconds) -> Nanoseconds:
+        if not self:
+            return np.zeros(instants.shape, dtype=np.int64)
+        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.durations_ns)))
+        index = np.searchsorted(self.starts, instants, side="right")
+        piece = np.maximum(index - 1, 0)
+        beyond = np.maximum(self.ends[piece] - instants, 0)
+        return np.where(index > 0, before[index] - beyond, 0)

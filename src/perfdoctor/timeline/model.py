@@ -1,0 +1,360 @@
+"""What was recorded? One Timeline for every tool: frames of columns, one frame a signal.
+
+Times are integer nanoseconds. Text columns hold each different value once (`Text`), so a question about names is asked
+once per name and not once per row. `Timeline.recorded` says which signals *were recorded*: an empty frame of a recorded
+signal is an answer, a signal that is not in it was not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+#: A number that the recording does not tell (bytes, correlation, grid size, ...).
+UNKNOWN = -1
+
+
+class Text:
+    """A column of strings in which each different value is held once.
+
+    `codes` is int32, one a row, into `values`. Equal values may appear under two codes after a merge; questions go
+    through `matches` and `equals`, which do not care.
+    """
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, codes: npt.NDArray[np.int32], values: Sequence[str]) -> None:
+        self.codes = codes
+        self.values = values
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> Text:
+        index: dict[str, int] = {}
+        codes = [index.setdefault(string, len(index)) for string in strings]
+        return cls(np.array(codes, dtype=np.int32), list(index))
+
+    @classmethod
+    def constant(cls, value: str, length: int) -> Text:
+        return cls(np.zeros(length, dtype=np.int32), [value])
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def __getitem__(self, row: int) -> str:
+        return self.values[self.codes[row]]
+
+    def __iter__(self) -> Iterator[str]:
+        values = self.values
+        return (values[code] for code in self.codes.tolist())
+
+    def take(self, rows: npt.NDArray[np.generic]) -> Text:
+        """The rows that a mask or an array of indices names."""
+        return Text(self.codes[rows], self.values)
+
+    def matches(self, pattern: re.Pattern[str]) -> Mask:
+        """One bool a row: does the pattern occur in it?"""
+        return self._per_value(bool(pattern.search(value)) for value in self.values)
+
+    def equals(self, string: str) -> Mask:
+        return self._per_value(value == string for value in self.values)
+
+    def among(self, strings: Iterable[str]) -> Mask:
+        wanted = frozenset(strings)
+        return self._per_value(value in wanted for value in self.values)
+
+    def _per_value(self, answers: Iterable[bool]) -> Mask:
+        table = np.fromiter(answers, dtype=bool, count=len(self.values))
+        return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
+
+    @staticmethod
+    def join(parts: Sequence[Text]) -> Text:
+        """One column below another; equal values share a code."""
+        index: dict[str, int] = {}
+        codes = []
+        for part in parts:
+            table = np.array([index.setdefault(value, len(index)) for value in part.values], dtype=np.int32)
+            codes.append(table[part.codes] if table.size else part.codes)
+        return Text(np.concatenate(codes) if codes else np.empty(0, np.int32), list(index))
+
+
+Column = npt.NDArray[np.generic] | Text
+
+_WHERE_ON_DEVICE = {"rank": np.int64, "device": np.int64, "stream": np.int64, "process": np.int64}
+_WHERE_ON_HOST = {"rank": np.int64, "process": np.int64, "thread": np.int64}
+_WHEN = {"start_ns": np.int64, "end_ns": np.int64}
+_DEVICE_WORK = {**_WHERE_ON_DEVICE, **_WHEN, "correlation": np.int64, "name": Text}
+_HOST_WORK = {**_WHERE_ON_HOST, **_WHEN, "name": Text}
+
+#: Every signal and its columns. `UNKNOWN` stands where a recording does not tell a number, "" where it tells no text.
+SIGNALS: Mapping[str, Mapping[str, type]] = {
+    # Executions on the device that are not collectives. `is_graph`: the row is one launch of a whole CUDA graph.
+    "kernels": {**_DEVICE_WORK, "blocks": np.int64, "threads_per_block": np.int64, "is_graph": np.bool_},
+    # memcpy and memset. direction: h2d d2h d2d p2p h2h memset unknown; host_memory: pageable pinned managed unknown none
+    "copies": {**_DEVICE_WORK, "bytes": np.int64, "direction": Text, "host_memory": Text},
+    # Collective kernels. kind: all_reduce all_gather reduce_scatter all_to_all send_recv broadcast reduce barrier other
+    "collectives": {
+        **_DEVICE_WORK, "kind": Text, "bytes": np.int64, "group": Text, "group_size": np.int64, "data_type": Text,
+    },
+    # Calls of the CUDA/HIP runtime and driver on the host; name without version suffix; correlation joins device work.
+    "calls": {**_HOST_WORK, "correlation": np.int64},
+    # Framework calls on the host (aten::…, autograd::…); shapes and types as the recording writes them, "" if not.
+    "ops": {**_HOST_WORK, "input_shapes": Text, "input_types": Text},
+    # User annotations and NVTX ranges on the host.
+    "ranges": _HOST_WORK,
+    # Python functions, where stacks were recorded.
+    "functions": _HOST_WORK,
+    # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
+    "os_calls": _HOST_WORK,
+    # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not told.
+    "overheads": _HOST_WORK,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One signal's rows as columns of equal length. Rows are sorted by `start_ns`."""
+
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def empty(cls, signal: str) -> Frame:
+        return cls({name: Text.of(()) if kind is Text else np.empty(0, kind) for name, kind in SIGNALS[signal].items()})
+
+    def __len__(self) -> int:
+        return len(self.columns["start_ns"])
+
+    def __getitem__(self, column: str) -> npt.NDArray[np.int64]:
+        """A number column (int64; bool for flags). Text columns: `text`."""
+        values = self.columns[column]
+        assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
+        return values  # type: ignore[return-value]
+
+    def text(self, column: str) -> Text:
+        values = self.columns[column]
+        assert isinstance(values, Text), f"{column} is not text"
+        return values
+
+    @property
+    def start_ns(self) -> Ints:
+        return self["start_ns"]
+
+    @property
+    def end_ns(self) -> Ints:
+        return self["end_ns"]
+
+    @property
+    def duration_ns(self) -> Ints:
+        return self["end_ns"] - self["start_ns"]
+
+    @property
+    def name(self) -> Text:
+        return self.text("name")
+
+    def take(self, rows: npt.NDArray[np.generic]) -> Frame:
+        """The rows that a mask or an array of indices names."""
+        return Frame({n: c.take(rows) if isinstance(c, Text) else c[rows] for n, c in self.columns.items()})
+
+    def of(self, **equal: int) -> Frame:
+        """The rows in which each named number column has the given value: `kernels.of(rank=0, device=3)`."""
+        mask = np.ones(len(self), dtype=bool)
+        for column, value in equal.items():
+            mask &= self[column] == value
+        return self if mask.all() else self.take(mask)
+
+    def with_columns(self, **columns: Column) -> Frame:
+        return Frame({**self.columns, **columns})
+
+    def sorted(self) -> Frame:
+        start = self.start_ns
+        if len(self) < 2 or not (start[1:] < start[:-1]).any():
+            return self
+        return self.take(np.argsort(start, kind="stable"))
+
+    @staticmethod
+    def join(frames: Sequence[Frame]) -> Frame:
+        """All rows of frames with the same columns, sorted again."""
+        if len(frames) == 1:
+            return frames[0]
+        columns: dict[str, Column] = {}
+        for name, first in frames[0].columns.items():
+            if isinstance(first, Text):
+                columns[name] = Text.join([frame.text(name) for frame in frames])
+            else:
+                columns[name] = np.concatenate([frame[name] for frame in frames])
+        return Frame(columns).sorted()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same rows as a DataFrame, for notebooks; text columns become categories."""
+        import pandas as pd  # half a second that no command should wait for
+
+        def series(column: Column) -> object:
+            if not isinstance(column, Text):
+                return column
+            unique = list(dict.fromkeys(column.values))
+            place = np.array([unique.index(value) for value in column.values], dtype=np.int32)
+            return pd.Categorical.from_codes(place[column.codes] if place.size else column.codes, categories=unique)  # type: ignore[call-overload]
+
+        return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file that was read. `kind`: nsys or kineto; `file`: its name without folders; `ranks`: those found in it."""
+
+    kind: str
+    file: str
+    tool_version: str
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU of one rank. Numbers are 0, text is "" where the recording does not tell."""
+
+    rank: int
+    device: int
+    name: str = ""
+    sm_count: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+    memory_bytes: int = 0
+    memory_bytes_per_second: int = 0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Everything recorded of one run, on one clock.
+
+    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that were
+    looked at by the tool. `notes` count every row that was dropped and say what the recording lacks.
+    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if not told.
+    """
+
+    frames: Mapping[str, Frame]
+    recorded: frozenset[str]
+    sources: tuple[Source, ...] = ()
+    devices: tuple[Device, ...] = ()
+    world_size: int = 0
+    thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def build(
+        cls,
+        frames: Mapping[str, Frame],
+        recorded: Iterable[str],
+        *,
+        sources: Sequence[Source] = (),
+        devices: Sequence[Device] = (),
+        world_size: int = 0,
+        thread_names: Mapping[tuple[int, int], str] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Timeline:
+        """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
+        full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
+        timeline = cls(
+            full, frozenset(recorded), tuple(sources), tuple(devices), world_size, dict(thread_names or {}), tuple(notes)
+        )
+        timeline.self_check()
+        return timeline
+
+    def __getitem__(self, signal: str) -> Frame:
+        return self.frames[signal]
+
+    @property
+    def kernels(self) -> Frame:
+        return self.frames["kernels"]
+
+    @property
+    def copies(self) -> Frame:
+        return self.frames["copies"]
+
+    @property
+    def collectives(self) -> Frame:
+        return self.frames["collectives"]
+
+    @property
+    def calls(self) -> Frame:
+        return self.frames["calls"]
+
+    @property
+    def ops(self) -> Frame:
+        return self.frames["ops"]
+
+    @property
+    def ranges(self) -> Frame:
+        return self.frames["ranges"]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that any row or device belongs to, ascending."""
+        found = {device.rank for device in self.devices}
+        for frame in self.frames.values():
+            found.update(np.unique(frame["rank"]).tolist())
+        return tuple(sorted(found))
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Each (rank, device) on which any work ran, ascending."""
+        found: set[tuple[int, int]] = set()
+        for signal in ("kernels", "collectives", "copies"):
+            frame = self.frames[signal]
+            if len(frame):
+                found.update(map(tuple, np.unique(np.stack((frame["rank"], frame["device"])), axis=1).T.tolist()))
+        return tuple(sorted(found))
+
+    def device_of(self, rank: int, device: int) -> Device:
+        """What is known of this GPU; a Device without a name if nothing is."""
+        for known in self.devices:
+            if (known.rank, known.device) == (rank, device):
+                return known
+        return Device(rank, device)
+
+    def with_notes(self, *notes: str) -> Timeline:
+        return replace(self, notes=self.notes + notes)
+
+    def self_check(self) -> None:
+        """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""
+        assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
+        assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
+        for signal, declared in SIGNALS.items():
+            _check_frame(signal, self.frames[signal], declared)
+
+
+def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
+    assert set(frame.columns) == set(declared), f"{signal}: columns {set(frame.columns) ^ set(declared)}"
+    for name, kind in declared.items():
+        column = frame.columns[name]
+        assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"
+        if isinstance(column, Text):
+            assert kind is Text, f"{signal}.{name} is text"
+        else:
+            assert kind is not Text and column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+    start, end = frame.start_ns, frame.end_ns
+    assert (end >= start).all(), f"{signal}: a row ends before it starts"
+    assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"
+
+
+def merge(timelines: Sequence[Timeline]) -> Timeline:
+    """Several recordings of one run as one Timeline. They must already share a clock and have different ranks."""
+    if len(timelines) == 1:
+        return timelines[0]
+    return Timeline.build(
+        {signal: Frame.join([timeline[signal] for timeline in timelines]) for signal in SIGNALS},
+        frozenset().union(*(timeline.recorded for timeline in timelines)),
+        sources=[source for timeline in timelines for source in timeline.sources],
+        devices=[device for timeline in timelines for device in timeline.devices],
+        world_size=max(timeline.world_size for timeline in timelines),
+        thread_names={key: name for timeline in timelines for key, name in timeline.thread_names.items()},
+        notes=list(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+    )
