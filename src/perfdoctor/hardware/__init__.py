@@ -1,0 +1,1 @@
+"""What can this GPU do at most? Published peaks as data."""

@@ -1,0 +1,1 @@
+"""How does a foreign file become a Timeline? One file a format; nobody else knows foreign names."""

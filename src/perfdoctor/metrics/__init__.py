@@ -1,0 +1,1 @@
+"""Which numbers would anyone agree on? Metrics measure; they hold no opinion."""

@@ -8,7 +8,7 @@ signal is an answer, a signal that is not in it was not looked at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -64,17 +64,14 @@ class Text:
 
     def matches(self, pattern: re.Pattern[str]) -> Mask:
         """One bool a row: does the pattern occur in it?"""
-        return self._per_value(bool(pattern.search(value)) for value in self.values)
+        return self.where(lambda value: pattern.search(value) is not None)
 
     def equals(self, string: str) -> Mask:
-        return self._per_value(value == string for value in self.values)
+        return self.where(lambda value: value == string)
 
-    def among(self, strings: Iterable[str]) -> Mask:
-        wanted = frozenset(strings)
-        return self._per_value(value in wanted for value in self.values)
-
-    def _per_value(self, answers: Iterable[bool]) -> Mask:
-        table = np.fromiter(answers, dtype=bool, count=len(self.values))
+    def where(self, test: Callable[[str], bool]) -> Mask:
+        """One bool a row; the test is asked once for each different value."""
+        table = np.fromiter((test(value) for value in self.values), dtype=bool, count=len(self.values))
         return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
 
     @staticmethod

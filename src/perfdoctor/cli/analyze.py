@@ -1,0 +1,207 @@
+"""`perfdoctor analyze`: what does a recorded profile say?"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import report_files
+from perfdoctor.cli.rules import chosen
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from perfdoctor.findings import Advice, Diagnosis
+    from perfdoctor.rulebook import Rule
+
+CONDITION_MET = 3
+ANY = "any"
+STANDARD_OUTPUT = "-"
+
+
+class Format(str, Enum):
+    """What standard output gets."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def analyze(
+    *,
+    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH...")],
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]"
+        ),
+    ] = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    json: Annotated[
+        str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
+    ] = None,
+    format_: Annotated[Format | None, typer.Option("--format", help="What standard output gets.")] = None,
+    rule: Annotated[list[str] | None, typer.Option(help="Only this rule; may be repeated.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Not this rule; may be repeated.")] = None,
+    fail_on: Annotated[
+        list[str] | None, typer.Option(help="Exit with 3 if this rule finds something.", metavar="RULE|any")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
+) -> None:
+    r"""Diagnose what was already recorded.
+
+    \b
+    perfdoctor analyze trace.json.gz
+    perfdoctor analyze runs/monday --json - --no-html
+    perfdoctor analyze profile.nsys-rep --fail-on input-wait
+    """
+    if html is not None and no_html:
+        raise typer.BadParameter("--html and --no-html exclude each other.")
+    output = _output(format_, json)
+    rules = _rules(rule or [], ignore or [])
+    conditions = _conditions(fail_on or [], rules)
+    if json not in (None, STANDARD_OUTPUT):
+        report_files.check_json(Path(str(json)), paths)
+    diagnosis = _diagnose(paths, rules, quiet=quiet, verbose=verbose)
+    if json not in (None, STANDARD_OUTPUT):
+        _write_json(Path(str(json)), diagnosis)
+    page = None if no_html else _write_html(html, paths, diagnosis, text=output is Format.TEXT)
+    _print(diagnosis, output, show_all=show_all, quiet=quiet)
+    if page is not None:
+        typer.echo(f"Report: {page}", err=output is not Format.TEXT)
+    _fail_if_met(conditions, diagnosis)
+
+
+# --- what was asked --------------------------------------------------------------------------------------------------
+
+
+def _output(format_: Format | None, json: str | None) -> Format:
+    if json != STANDARD_OUTPUT:
+        return format_ or Format.TEXT
+    if format_ not in (None, Format.JSON):
+        raise typer.BadParameter(f"--json - and --format {format_.value if format_ else ''} both want standard output.")
+    return Format.JSON
+
+
+def _rules(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
+    from perfdoctor.rulebook import load_rules, with_overrides
+
+    known = load_rules()
+    chosen([*only, *ignored], known)
+    tuned = with_overrides(known, Path.cwd())
+    return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
+
+
+def _conditions(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
+    chosen([name for name in names if name != ANY], {rule.id: rule for rule in rules})
+    return list(names)
+
+
+# --- the work --------------------------------------------------------------------------------------------------------
+
+
+def _diagnose(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verbose: bool) -> Diagnosis:
+    with _progress(quiet=quiet, verbose=verbose) as say:
+        say("starting")
+        from perfdoctor.diagnose import diagnose
+        from perfdoctor.ingest.reader import read
+
+        timeline = read(paths, say)
+        say("looking for what costs time")
+        return diagnose(timeline, rules)
+
+
+@contextmanager
+def _progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
+    """What is being done, on standard error: lines with --verbose, else a spinner, and only on a terminal."""
+    from perfdoctor.report.foreign_text import clean_name
+
+    if verbose:
+        yield lambda text: typer.echo(clean_name(text), err=True)
+    elif quiet or not sys.stderr.isatty():
+        yield lambda _: None
+    else:
+        from rich.console import Console
+        from rich.text import Text
+
+        with Console(stderr=True).status(Text("starting")) as status:
+            yield lambda text: status.update(Text(clean_name(text)))
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _write_json(target: Path, diagnosis: Diagnosis) -> None:
+    from perfdoctor.report import json_report
+
+    try:
+        report_files.write(target, lambda: json_report.render(diagnosis))
+    except OSError as error:
+        raise _unwritable("--json", target, error) from error
+
+
+def _write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, *, text: bool) -> Path | None:
+    """Where the page was written; None where the default place cannot be written to, which is said and no error."""
+    from perfdoctor.report import html
+
+    wanted = asked or report_files.default_html(paths)
+    target = report_files.free_html(wanted, paths)
+    try:
+        report_files.write(target, lambda: html.render(diagnosis))
+    except OSError as error:
+        if asked:
+            raise _unwritable("--html", target, error) from error
+        typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
+        return None
+    if target != wanted:
+        typer.echo(f"perfdoctor: {wanted} is not a report of ours and stays as it is.", err=not text)
+    return target
+
+
+def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"{option} {target} cannot be written: {error.strerror or error}",
+        do="Name a file in a folder that you may write to.",
+    )
+
+
+def _print(diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool) -> None:
+    from perfdoctor.report import json_report, markdown, terminal, wording
+
+    if output is Format.JSON:
+        typer.echo(json_report.render(diagnosis), nl=False)
+    elif quiet:
+        typer.echo(wording.verdict(diagnosis))
+    elif output is Format.MARKDOWN:
+        typer.echo(markdown.render(diagnosis), nl=False)
+    else:
+        from rich.console import Console
+
+        console = Console()
+        terminal.render(diagnosis, console, show_all=show_all)
+        console.print()
+
+
+def _fail_if_met(conditions: Sequence[str], diagnosis: Diagnosis) -> None:
+    """Exit with 3 where a named rule found something; a rule that could not look is said, for it is no "clear"."""
+    found = {advice.rule for advice in _all(diagnosis.findings)}
+    for outcome in diagnosis.outcomes:
+        if outcome.rule in conditions and outcome.status in ("skipped", "failed"):
+            why = f"lacks {', '.join(outcome.missing)}" if outcome.missing else "failed"
+            typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule could not look: it {why}.", err=True)
+    if (ANY in conditions and found) or found & set(conditions):
+        raise typer.Exit(CONDITION_MET)
+
+
+def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
+    for advice in findings:
+        yield advice
+        yield from _all(advice.symptoms)

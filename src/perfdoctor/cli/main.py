@@ -1,0 +1,84 @@
+"""Which commands are there, and how does each one end? The only place where an error becomes text and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from perfdoctor import __version__
+from perfdoctor.cli import analyze, rules
+from perfdoctor.errors import PerfdoctorError
+
+COULD_NOT_BE_DONE = 1
+INTERRUPTED = 128 + 2  # SIGINT
+NOBODY_READS = 128 + 13  # SIGPIPE
+
+
+class _Commands(TyperGroup):
+    """The commands; whatever a user can act on ends here in two lines, everything else keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except PerfdoctorError as error:
+            typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
+            raise typer.Exit(COULD_NOT_BE_DONE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # The interpreter flushes once more at its end, and would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(NOBODY_READS) from None
+        return result
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("analyze")(analyze.analyze)
+app.command("rules")(rules.rules)
+app.command("explain")(rules.explain)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"perfdoctor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _perfdoctor(
+    *,
+    version: Annotated[  # noqa: ARG001 its callback does the work
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    r"""Why is this PyTorch training slow, what to change, and how much will it bring?
+
+    \b
+    perfdoctor analyze trace.json.gz        what a recorded profile says
+    perfdoctor explain input-wait           one rule, with its fixes
+    """
+
+
+def main() -> None:
+    """The `perfdoctor` program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows no "×" gets a "?", not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="perfdoctor")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Where does a report go, and what must it never write over?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: What ours begin with; anything else that is in the way belongs to somebody.
+HTML_MARKER = b"<!-- perfdoctor report"
+JSON_MARKER = b'"perfdoctor":'
+_HEAD = 1024
+_ENDINGS = (".gz", ".json", ".trace", ".pt", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".csv", ".pickle")
+
+
+def default_html(paths: Sequence[Path]) -> Path:
+    """`report.html` in a run folder, else `<stem>.perfdoctor.html` in the working directory."""
+    first = paths[0]
+    if first.is_dir() and (first / "run.json").is_file():
+        return first / "report.html"
+    name = first.resolve().name if first.is_dir() else _stem(first.name)
+    return Path(f"{name or 'report'}.perfdoctor.html")
+
+
+def _stem(name: str) -> str:
+    """`rank0` of `rank0.pt.trace.json.gz`."""
+    while True:
+        ending = next(
+            (ending for ending in _ENDINGS if name.lower().endswith(ending) and len(name) > len(ending)), None
+        )
+        if ending is None:
+            return name
+        name = name[: -len(ending)]
+
+
+def is_input(target: Path, inputs: Sequence[Path]) -> bool:
+    return any(target.exists() and path.exists() and target.samefile(path) for path in inputs)
+
+
+def check_json(target: Path, inputs: Sequence[Path]) -> None:
+    """A script reads the file under the name it gave, so there is no next name: refuse before the analysis."""
+    if is_input(target, inputs):
+        raise PerfdoctorError(f"--json {target} is one of the recordings", do="Name another file.")
+    if target.is_file() and not _is_ours(target, JSON_MARKER):
+        raise PerfdoctorError(
+            f"--json {target} exists and is no diagnosis of ours", do="Name another file, or remove it."
+        )
+
+
+def free_html(target: Path, inputs: Sequence[Path]) -> Path:
+    """The target, or where somebody else's file is in the way `name-2`, `name-3`, …"""
+    candidate, number = target, 1
+    while is_input(candidate, inputs) or (candidate.is_file() and not _is_ours(candidate, HTML_MARKER)):
+        number += 1
+        candidate = target.with_name(_numbered(target.name, number))
+    return candidate
+
+
+def _numbered(name: str, number: int) -> str:
+    ending = next((ending for ending in (".perfdoctor.html", ".html") if name.endswith(ending)), Path(name).suffix)
+    return f"{name[: len(name) - len(ending)]}-{number}{ending}"
+
+
+def _is_ours(path: Path, marker: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return marker in head or not head
+
+
+def write(target: Path, render: Callable[[], str]) -> None:
+    """Write it whole or not at all. Raises OSError; a device such as /dev/null is written to as it is."""
+    text = render()
+    if target.exists() and not target.is_file():
+        target.write_text(text, "utf-8")
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, "utf-8")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""Collectives that keep the compute streams waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure, Rows, Saving
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.skew import skew
+from perfdoctor.metrics.units import ms, percent
+
+
+def _exposed_ns(place: Place) -> int:
+    return place.exposed_communication.total_ns
+
+
+def _hideable_ns(place: Place) -> int:
+    """As much as there is compute that no collective runs beside."""
+    free = place.compute - place.communication
+    return min(_exposed_ns(place), free.total_ns)
+
+
+def _waiting_share(run: Run) -> float:
+    """How much of the collectives' time is waiting for a late rank, going by the ranks recorded; 0 with one."""
+    matched = skew(run)
+    if matched is None:
+        return 0.0
+    return float(matched.waiting_ns.sum() / max(matched.duration_ns.sum(), 1))
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Exposed communication that is transfer: what waits for a late rank is rank-skew's."""
+    waiting = _waiting_share(run)
+    transfer_share = run.share(_exposed_ns) * (1 - waiting)
+    if transfer_share < at["min_share_of_step"]:
+        return
+    exposed_ns = round(run.mean(_exposed_ns) * (1 - waiting))
+    hideable_ns = min(run.mean(_hideable_ns), exposed_ns)
+    fewer_bytes_ns = int(exposed_ns * at["volume_reducible_share"])
+    worst = run.worst(_exposed_ns)
+    total = run.mean(lambda place: place.communication.total_ns)
+    yield Finding(
+        rule="exposed-communication",
+        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), exposed_ns),
+        confidence="high" if len(run.places) > 1 else "medium",
+        values={
+            "exposed_ms": ms(exposed_ns),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(transfer_share),
+            "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
+        },
+        evidence=(
+            Measure("exposed communication", exposed_ns, "ns"),
+            Measure("compute that could hide it", hideable_ns, "ns"),
+            _kinds(worst),
+        ),
+        situation="one-rank" if len(run.timeline.ranks) == 1 else "",
+    )
+
+
+def _kinds(place: Place) -> Rows:
+    """The worst place's collectives by kind."""
+    kind = place.collectives.text("kind")
+    ns = place.window.overlap_ns(place.collectives.start_ns, place.collectives.end_ns)
+    total = np.bincount(kind.codes, weights=ns, minlength=len(kind.values))
+    count = np.bincount(kind.codes, minlength=len(kind.values))
+    rows = sorted(
+        ((kind.values[c], count[c] / place.units, int(total[c] / place.units)) for c in np.flatnonzero(count)),
+        key=lambda row: -row[2],
+    )
+    return Rows(
+        f"Collectives of rank {place.rank}, a step", ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6])
+    )

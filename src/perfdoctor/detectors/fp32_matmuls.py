@@ -1,0 +1,74 @@
+"""Matrix multiplications, convolutions and attention that read 32- or 64-bit numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure, Rows
+from perfdoctor.hardware.peaks import peaks_of
+from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import Saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline import kernel_names
+
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def _rows(place: Place, input_type: str) -> Mask:
+    reads = place.kernels.name.where(lambda name: kernel_names.input_type(name) == input_type)
+    return reads & place.kernel_rows(*MATMUL_FAMILIES)
+
+
+def _wide_ns(place: Place) -> int:
+    return sum(int(place.kernel_ns[_rows(place, kind)].sum()) for kind in ("fp32", "fp64", "tf32"))
+
+
+def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
+    """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow."""
+    tf32 = int(place.kernel_ns[_rows(place, "tf32")].sum())
+    plain = _wide_ns(place) - tf32
+    peaks = peaks_of(place.info.name)
+    limits = (peaks.half_flop_per_second / peaks.tf32_flop_per_second if peaks and peaks.tf32_flop_per_second else np.inf,
+              peaks.half_flop_per_second / peaks.fp32_flop_per_second if peaks else np.inf)  # fmt: skip
+    gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
+    saved = tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])
+    # Kernels that overlap others save less than they last: scale to the time the device really computes.
+    busy, summed = place.compute.total_ns, int(place.kernel_ns.sum())
+    return saved * min(busy / summed, 1.0) if summed else 0.0
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """By kernel name: what a name does not prove is not counted."""
+    likely = run.mean(lambda place: _saved_ns(place, at, "likely"))
+    if likely < at["min_share_of_step"] * run.step_ns:
+        return
+    wide_ns, worst = run.mean(_wide_ns), run.worst(_wide_ns)
+    tf32_ns = int(worst.kernel_ns[_rows(worst, "tf32")].sum())
+    yield Finding(
+        rule="fp32-matmuls",
+        saving_ns_per_step=Saving(
+            run.mean(lambda place: _saved_ns(place, at, "low")), likely, run.mean(lambda place: _saved_ns(place, at, "high"))
+        ),
+        confidence="medium",
+        values={
+            "matmul_ms": ms(wide_ns),
+            "step_ms": ms(run.step_ns),
+            "matmul_percent": percent(wide_ns / run.step_ns),
+            "tf32_percent": percent(tf32_ns / max(_wide_ns(worst), 1)),
+        },
+        evidence=(Measure("kernels that read 32 or 64 bits", wide_ns, "ns"), _table(worst)),
+        situation="tf32" if 2 * tf32_ns > _wide_ns(worst) else "fp32",
+    )
+
+
+def _table(place: Place) -> Rows:
+    wide = _rows(place, "fp32") | _rows(place, "fp64") | _rows(place, "tf32")
+    names, ns = place.kernels.name, place.kernel_ns
+    total = np.bincount(names.codes[wide], weights=ns[wide], minlength=len(names.values))
+    count = np.bincount(names.codes[wide], minlength=len(names.values))
+    top = [code for code in np.argsort(-total).tolist()[:5] if total[code]]
+    rows = tuple((names.values[c], count[c] / place.units, int(total[c] / place.units)) for c in top)
+    return Rows("Largest of them, a step", ("kernel", "count", "time"), ("text", "count", "ns"), rows)

@@ -1,0 +1,51 @@
+"""Blocking calls that drain the queue, so that the device runs dry until the host has issued again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure, Rows
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+
+
+def _sync_ns(place: Place) -> int:
+    return place.idle_ns("host_sync")
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Only where the device really ran dry: a sync with work left in the queue costs nothing."""
+    share = run.share(_sync_ns)
+    if share < at["min_share_of_step"]:
+        return
+    lost_ns = run.mean(_sync_ns)
+    worst = run.worst(_sync_ns)
+    calls = _calls(worst)
+    yield Finding(
+        rule="host-syncs",
+        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="medium",
+        values={
+            "lost_ms": ms(lost_ns),
+            "step_ms": ms(run.step_ns),
+            "lost_percent": percent(share),
+            "dry_per_step": len(worst.idle_causes["host_sync"]) / worst.units,
+            "call": str(calls.rows[0][0]) if calls.rows else "a blocking copy",
+        },
+        evidence=(Measure("GPU idle after blocking calls", lost_ns, "ns"), calls),
+    )
+
+
+def _calls(place: Place) -> Rows:
+    """The blocking calls inside the window by name, with how long the host stood in them."""
+    blocking = place.host.blocking
+    inside = blocking.take((blocking.end_ns > place.window.starts[0]) & (blocking.start_ns < place.window.ends[-1]))
+    codes, values = inside.name.codes, inside.name.values
+    count = np.bincount(codes, minlength=len(values))
+    total = np.bincount(codes, weights=inside.duration_ns, minlength=len(values))
+    rows = sorted(((values[c], int(count[c]), int(total[c])) for c in np.flatnonzero(count)), key=lambda row: -row[2])
+    return Rows("Blocking calls in the window", ("call", "count", "host waited"), ("text", "count", "ns"), tuple(rows[:5]))

@@ -1,0 +1,59 @@
+"""Ranks stand in collectives and wait for one that comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure, Rows, Saving
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.skew import Skew, skew
+from perfdoctor.metrics.units import ms, percent
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """The late rank is the one that waits least. Only waiting that no compute hides is counted."""
+    matched = skew(run)
+    if matched is None or not matched.duration_ns.sum():
+        return
+    places = [place for place in run.places if place.rank in matched.ranks]
+    units = min(place.units for place in places)
+    exposed = run.mean(lambda place: place.exposed_communication.total_ns)
+    communication = run.mean(lambda place: place.communication.total_ns)
+    exposed_share = exposed / communication if communication else 0.0
+    waiting_ns = int(matched.waiting_ns.mean() / units * exposed_share)
+    if waiting_ns < at["min_share_of_step"] * run.step_ns:
+        return
+    likely = min(int(matched.cost_of_late_rank_ns / units * exposed_share), waiting_ns)
+    yield Finding(
+        rule="rank-skew",
+        saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
+        confidence="high" if matched.last_count.max() >= at["clear_culprit_share"] * matched.last_count.sum() else "medium",
+        values={
+            "late_rank": matched.late_rank,
+            "waiting_ms": ms(waiting_ns),
+            "step_ms": ms(run.step_ns),
+            "waiting_percent": percent(waiting_ns / run.step_ns),
+            "last_percent": percent(_last_share(matched)),
+        },
+        evidence=(
+            Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
+            Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
+            _table(matched, units),
+        ),
+    )
+
+
+def _last_share(matched: Skew) -> float:
+    late = matched.ranks.index(matched.late_rank)
+    return float(matched.last_count[late] / max(matched.last_count.sum(), 1))
+
+
+def _table(matched: Skew, units: int) -> Rows:
+    rows = [
+        (rank, int(total / units), int(wait / units), int(last))
+        for rank, total, wait, last in zip(
+            matched.ranks, matched.duration_ns.sum(axis=1), matched.waiting_ns, matched.last_count, strict=True
+        )
+    ]
+    rows.sort(key=lambda row: row[2])
+    return Rows("Collectives by rank", ("rank", "in collectives", "waiting", "came last"), ("count", "ns", "ns", "count"), tuple(rows[:16]))

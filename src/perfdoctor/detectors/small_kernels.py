@@ -1,0 +1,55 @@
+"""Many kernels that are too small to fill the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.optimizer import in_optimizer
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent, us
+
+#: Families that a compiler fuses with their neighbours; a matmul is not fused away.
+_FUSABLE = ("elementwise", "reduction", "normalization", "embedding", "other")
+
+
+def _small(place: Place, at: Mapping[str, float]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Short, and with fewer blocks than the device has processors where both are known."""
+    kernels = place.kernels
+    short = kernels.duration_ns < at["short_kernel_ns"]
+    blocks, processors = kernels["blocks"], place.info.sm_count
+    leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
+    return short & leaves_room & place.kernel_rows(*_FUSABLE) & ~kernels["is_graph"] & ~in_optimizer(place)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Their own running time counts here; the gaps between them are launch-bound's."""
+
+    def small_ns(place: Place) -> int:
+        return int(place.kernel_ns[_small(place, at)].sum())
+
+    share = run.share(small_ns)
+    if share < at["min_share_of_step"]:
+        return
+    total_ns, worst = run.mean(small_ns), run.worst(small_ns)
+    rows = _small(worst, at)
+    yield Finding(
+        rule="small-kernels",
+        saving_ns_per_step=saving(total_ns, at["fusable_share"] / 2, at["fusable_share"], 0.9),
+        confidence="medium" if worst.info.sm_count else "low",
+        values={
+            "small_per_step": rows.sum() / worst.units,
+            "small_ms": ms(total_ns),
+            "step_ms": ms(run.step_ns),
+            "small_percent": percent(share),
+            "mean_us": us(small_ns(worst) / max(int(rows.sum()), 1)),
+        },
+        evidence=(
+            Measure("small kernels a step", rows.sum() / worst.units, "count"),
+            Measure("their time", total_ns, "ns"),
+        ),
+    )

@@ -1,0 +1,50 @@
+"""The optimizer updates one tensor after the other, with several kernels each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.optimizer import in_optimizer, is_fused
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent, us
+
+
+def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return in_optimizer(place) & ~is_fused(place)
+
+
+def _update_ns(place: Place) -> int:
+    return int(place.kernel_ns[_per_tensor(place)].sum())
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Kernels launched inside Optimizer.step that are not multi-tensor or fused ones."""
+    if not run.places:
+        return
+    worst = run.worst(_update_ns)
+    per_step = int(_per_tensor(worst).sum()) / worst.units
+    share = run.share(_update_ns)
+    if per_step < at["min_kernels_per_step"] or share < at["min_share_of_step"]:
+        return
+    update_ns = run.mean(_update_ns)
+    yield Finding(
+        rule="unfused-optimizer",
+        saving_ns_per_step=saving(update_ns, at["recoverable_share_low"], at["recoverable_share_likely"], 0.9),
+        confidence="high",
+        values={
+            "kernels_per_step": per_step,
+            "update_ms": ms(update_ns),
+            "step_ms": ms(run.step_ns),
+            "update_percent": percent(share),
+            "mean_us": us(_update_ns(worst) / max(int(_per_tensor(worst).sum()), 1)),
+        },
+        evidence=(
+            Measure("per-tensor update kernels a step", per_step, "count"),
+            Measure("their time", update_ns, "ns"),
+        ),
+    )

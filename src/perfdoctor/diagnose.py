@@ -1,0 +1,205 @@
+"""What is wrong with this run, in which order, and what was not looked at? Runs the rules and ranks what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+
+import numpy as np
+
+from perfdoctor.findings import (
+    Advice,
+    Diagnosis,
+    Finding,
+    Fix,
+    GpuInfo,
+    KernelRow,
+    Outcome,
+    Prediction,
+    SourceInfo,
+)
+from perfdoctor.hardware.peaks import peaks_of
+from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
+from perfdoctor.metrics.run import Run, prepare, step_stats
+from perfdoctor.rulebook import Rule
+from perfdoctor.timeline import kernel_names
+from perfdoctor.timeline.model import Timeline
+
+Detector = Callable[[Run, Mapping[str, float]], Iterator[Finding]]
+
+#: The kernel table of a report: more rows help nobody, fewer hide the tail.
+_KERNEL_ROWS = 30
+
+
+def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
+    """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on."""
+    run = prepare(timeline)
+    outcomes, found = [], []
+    for rule in rules:
+        outcome, findings = _apply(rule, run)
+        outcomes.append(outcome)
+        found.extend((rule, finding) for finding in findings)
+    ranked = _ranked(found, run.step_ns)
+    return Diagnosis(
+        sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
+        gpus=_gpus(run),
+        world_size=max(timeline.world_size, len(timeline.ranks)),
+        steps=step_stats(run),
+        time=tuple(split(place) for place in run.places),
+        recording=tuple(split(whole_recording(place)) for place in run.places),
+        kernels=_kernel_table(run),
+        outcomes=tuple(outcomes),
+        findings=ranked,
+        prediction=_prediction(ranked, run.step_ns),
+        notes=(*timeline.notes, *_notes(run)),
+        base_ns=run.step_ns,
+        per_step=run.per_step,
+        titles={rule.id: rule.title for rule in rules},
+    )
+
+
+def missing(rule: Rule, run: Run) -> tuple[str, ...]:
+    """What the rule needs and the recording lacks; `a|b` is met by either.
+
+    Beside the signals: "steps" (steps were found), "places" (there is something to account for), "ranks" (several).
+    """
+    have = set(run.timeline.recorded)
+    if run.places:
+        have.add("places")
+    if run.per_step:
+        have.add("steps")
+    if len(run.timeline.ranks) > 1:
+        have.add("ranks")
+    return tuple(need for need in rule.needs if have.isdisjoint(need.split("|")))
+
+
+def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
+    lacking = missing(rule, run)
+    if lacking:
+        return Outcome(rule.id, "skipped", lacking), []
+    detect: Detector = import_module(f"perfdoctor.detectors.{rule.id.replace('-', '_')}").detect
+    try:
+        findings = list(detect(run, rule.at))
+        for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's
+            _summary(rule, finding)
+    except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
+        return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
+    return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _ranked(found: Sequence[tuple[Rule, Finding]], step_ns: int) -> tuple[Advice, ...]:
+    """Largest saving first; a finding that vanishes when another is cured hangs under that one."""
+    order = sorted(found, key=lambda pair: (-pair[1].saving_ns_per_step.likely, pair[0].id))
+    present = {rule.id for rule, _ in order}
+    causes = [pair for pair in order if not present & set(pair[0].symptom_of)]
+    ranked, number = [], 0
+    for rule, finding in causes:
+        number += 1
+        cause_number = number
+        symptoms = []
+        for other, symptom in order:
+            if next((cause.id for cause, _ in causes if cause.id in other.symptom_of), None) == rule.id:
+                number += 1
+                symptoms.append(_advice(number, other, symptom, step_ns, ()))
+        ranked.append(_advice(cause_number, rule, finding, step_ns, tuple(symptoms)))
+    return tuple(ranked)
+
+
+def _summary(rule: Rule, finding: Finding) -> str:
+    return rule.summaries.get(finding.situation, rule.summary).format(**finding.values)
+
+
+def _advice(rank: int, rule: Rule, finding: Finding, step_ns: int, symptoms: tuple[Advice, ...]) -> Advice:
+    saving = finding.saving_ns_per_step
+    fitting = [fix for fix in rule.fixes if not fix.situations or finding.situation in fix.situations]
+    return Advice(
+        rank=rank,
+        rule=rule.id,
+        title=rule.title,
+        summary=_summary(rule, finding),
+        why=rule.why,
+        category=rule.category,  # type: ignore[arg-type]
+        confidence=finding.confidence,
+        saving_ns_per_step=saving,
+        speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
+        symptoms=symptoms,
+        values=finding.values,
+        evidence=finding.evidence,
+        fixes=tuple(Fix(fix.title, fix.how, fix.effort, fix.changes_numerics) for fix in fitting),  # type: ignore[arg-type]
+        not_a_problem_when=rule.not_a_problem_when,
+        references=rule.references,
+    )
+
+
+def speedup(step_ns: int, saving_ns: int) -> float:
+    """Amdahl: step ÷ (step − saved); 1.0 where there is no step."""
+    left = step_ns - saving_ns
+    return step_ns / left if left > 0 else 1.0
+
+
+def _prediction(ranked: Sequence[Advice], step_ns: int) -> Prediction | None:
+    """The step with the first finding fixed. Savings of several are never added up: they hide each other."""
+    if not ranked or not step_ns:
+        return None
+    first = ranked[0]
+    saving = first.saving_ns_per_step
+    return Prediction(
+        (first.rule,), (step_ns - saving.high, step_ns - saving.likely, step_ns - saving.low), first.speedup
+    )
+
+
+def _gpus(run: Run) -> tuple[GpuInfo, ...]:
+    infos = [(place, place.info) for place in run.places if place.device is not None]
+    return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks_of(info.name) is not None) for p, info in infos)
+
+
+def _kernel_table(run: Run) -> tuple[KernelRow, ...]:
+    """The kernels that cost most, all places together; times are inside the windows."""
+    counts: dict[str, int] = {}
+    totals: dict[str, int] = {}
+    for place in run.places:
+        for frame in (place.kernels, place.collectives):
+            ns = place.window.overlap_ns(frame.start_ns, frame.end_ns)
+            codes, values = frame.name.codes, frame.name.values
+            per_code = np.bincount(codes, minlength=len(values)), np.bincount(codes, weights=ns, minlength=len(values))
+            for name, count, total in zip(values, *per_code, strict=True):
+                if count:
+                    counts[name] = counts.get(name, 0) + int(count)
+                    totals[name] = totals.get(name, 0) + int(total)
+    top = sorted(totals, key=lambda name: (-totals[name], name))[:_KERNEL_ROWS]
+    return tuple(_kernel_row(name, counts[name], totals[name]) for name in top)
+
+
+def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
+    family = "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
+    path = kernel_names.math_path(name) if family in MATMUL_FAMILIES else ""
+    return KernelRow(name, family, path, count, total_ns, total_ns // max(count, 1))
+
+
+def _notes(run: Run) -> Iterator[str]:
+    timeline = run.timeline
+    ranks = len(timeline.ranks)
+    if timeline.world_size > ranks:
+        yield f"{ranks} of {timeline.world_size} ranks were recorded: who waits for whom is only known among these."
+    if not run.places:
+        yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
+        return
+    if all(place.device is None for place in run.places):
+        yield "No GPU activity was recorded: the training thread's own ops are taken as the work."
+    if not run.per_step:
+        yield "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() or an NVTX range per iteration."
+    yield from _left_out(run)
+    if len(timeline.kernels) and timeline.kernels["is_graph"].any():
+        yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
+
+
+def _left_out(run: Run) -> Iterator[str]:
+    steps = [place.steps for place in run.places if place.steps.used]
+    if not steps:
+        return
+    warm_up = max(each.first for each in steps)
+    partial = max(each.partial for each in steps)
+    if warm_up:
+        yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."
+    if partial:
+        yield f"{partial} step{'s' * (partial > 1)} at the edge of the recording left out: only partly recorded."

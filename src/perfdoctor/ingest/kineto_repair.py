@@ -1,0 +1,274 @@
+"""Where in a trace's text are its events, also where the text is damaged or cut off?
+
+A sound text is cut into batches of about half a megabyte (what fits the processor's caches decodes fastest) and
+decoded batch by batch, so that memory holds the text and the columns but never all events. A batch that does not
+decode is mended as a whole; what still fails is halved until the damaged event stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Event = TypeVar("Event")
+Buffer = bytes | bytearray
+
+_BATCH_BYTES = 1 << 19
+# One event's end and the next one's start. A string cannot hold this: the quote would end it, and no colon follows.
+_SEPARATOR = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]*"\s*:)')
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CLOSING = re.compile(rb'\}\s*\]\s*(,\s*"|\}|$)')
+_BETWEEN = re.compile(rb"[\s,]*")
+_WINDOWS = (1 << 16, 1 << 24)  # nearly every event fits the first
+
+_NOT_A_NUMBER = re.compile(rb'(?<=")(\s*:\s*)[-+]?(?:nan|inf(?:inity)?|n/a)(?=\s*[,}\]])', re.IGNORECASE)
+_ESCAPE = re.compile(
+    rb'\\(?:(?P<good>["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    rb"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2}))?"
+)
+_CONTROL_TO_SPACE = bytes(max(byte, 32) for byte in range(256))
+_STRING_GOES_ON = re.compile(r'(?!\s*(?::|[}\]]|,\s*(?:["{\[\d-]|null|true|false)|$))')
+_BLANK = "\0 \t\r\n\ufeff\u00ef\u00bb\u00bf"  # also a byte order mark read as Latin-1
+_JSON = json.JSONDecoder(strict=False)
+_FAILURES = (ValueError, RecursionError)  # of msgspec and of json alike; UnicodeDecodeError is a ValueError
+
+
+def decompressed(data: bytes) -> tuple[Buffer, bool]:
+    """The text of a gzip file (of any data that is not gzip: itself), and whether it is whole."""
+    if data[:2] != b"\x1f\x8b":
+        return data, True
+    text = bytearray()
+    whole = True
+    while whole and data[:2] == b"\x1f\x8b":  # files may hold several members, one behind the other
+        whole, data = _inflate(data, text)
+    return text, whole
+
+
+def _inflate(data: bytes, text: bytearray) -> tuple[bool, bytes]:
+    member = zlib.decompressobj(wbits=31)
+    for start in range(0, len(data), 1 << 16):
+        before = member.copy()
+        piece = data[start : start + (1 << 16)]
+        try:
+            text += member.decompress(piece)
+        except zlib.error:
+            _salvage(before, piece, text)
+            return False, b""
+        if member.eof:
+            return True, member.unused_data + data[start + (1 << 16) :]
+    return False, b""
+
+
+def _salvage(member: zlib._Decompress, piece: bytes, text: bytearray) -> None:
+    """All that comes out before the damaged byte: a failing call gives nothing of what it had already inflated."""
+    try:
+        for start in range(len(piece)):
+            text += member.decompress(piece[start : start + 1])
+    except zlib.error:
+        return
+
+
+def array_start(text: Buffer) -> tuple[int, int] | None:
+    """Where the key of the array of events starts, and where its first event; None if there is no such array."""
+    found = _ARRAY.search(text)
+    if found:
+        return found.start(), found.end()
+    bare = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", text)
+    return (bare.start(), bare.end()) if bare else None
+
+
+class EventArray(Generic[Event]):
+    """Iterates over the events behind `start`, in batches.
+
+    Afterwards `count` events were yielded, `mended` values were repaired and `skipped` events could not be. `end` is
+    the position behind the array's bracket, None if the text breaks off before; `position` is then where.
+    """
+
+    def __init__(self, text: Buffer, start: int, event: type[Event], exact: type[Event]) -> None:
+        self.text = text
+        self.position = start
+        self.end: int | None = None
+        self.count = self.mended = self.skipped = 0
+        self._view = memoryview(text)
+        self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
+        self._exact = msgspec.json.Decoder(list[exact])  # type: ignore[valid-type]
+        self._last = b"[]"
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        self._after(self.position)
+        while self.end is None and self.position < len(self.text):
+            mark = _SEPARATOR.search(self.text, self.position + _BATCH_BYTES)
+            stop, following = (mark.start() + 1, mark.end()) if mark else (len(self.text),) * 2
+            for events in self._batch(stop):
+                self.count += len(events)
+                yield events
+            self.position = max(self.position, following)
+
+    def again_exactly(self) -> list[Event]:
+        """The batch that was yielded last with every number as it is written; so will be all that follow."""
+        self._decoder = self._exact
+        return self._exact.decode(self._last)
+
+    def _batch(self, stop: int) -> Iterator[list[Event]]:
+        events = self._decode(self.position, stop)
+        if events is not None:
+            yield events
+            return
+        marks = list(_SEPARATOR.finditer(self.text, self.position, stop))
+        starts = [self.position, *(mark.end() for mark in marks)]
+        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop])
+
+    def _halves(self, starts: list[int], stops: list[int]) -> Iterator[list[Event]]:
+        """What lies between the first start and the last stop, unless an event alone turned out to reach further."""
+        if self.end is not None or stops[-1] <= self.position:
+            return
+        middle = len(starts) // 2
+        if middle == 0:
+            yield from self._alone(max(starts[0], self.position), stops[0])
+            return
+        for part in (slice(None, middle), slice(middle, None)):
+            if self.end is None and stops[part][-1] > self.position:
+                events = self._decode(max(starts[part][0], self.position), stops[part][-1])
+                if events is None:
+                    yield from self._halves(starts[part], stops[part])
+                else:
+                    yield events
+
+    def _decode(self, start: int, stop: int) -> list[Event] | None:
+        batch = b"".join((b"[", self._view[start:stop], b"]"))
+        try:
+            events = self._decoder.decode(batch)
+        except _FAILURES:
+            batch, mended = _mend(batch)
+            try:
+                events = self._decoder.decode(batch)
+            except _FAILURES:
+                return None
+            self.mended += mended
+        self._last = batch
+        return events
+
+    def _alone(self, start: int, stop: int) -> Iterator[list[Event]]:
+        """The event at `start`, which does not decode as far as `stop`: it ends elsewhere, or is damaged."""
+        length = self._length(start)
+        if length is not None:
+            events = self._decode(start, start + length)
+            self._after(start + length)
+        else:
+            closing = _CLOSING.search(self.text, start) if stop == len(self.text) else None
+            events = self._requoted(start, closing.start() + 1 if closing else stop)
+            if events is None and stop == len(self.text) and not closing:
+                self.position = stop  # cut off within this event
+                return
+            self._after(closing.start() + 1 if closing else stop)
+        if events is None:
+            self.skipped += 1
+        else:
+            yield events
+
+    def _length(self, start: int) -> int | None:
+        for window in _WINDOWS:
+            # Latin-1 keeps one character a byte, so that the length counts bytes.
+            text = self._view[start : start + window].tobytes().decode("latin-1")
+            try:
+                return _JSON.raw_decode(text)[1]
+            except _FAILURES:
+                continue
+        return None
+
+    def _requoted(self, start: int, stop: int) -> list[Event] | None:
+        event = _requote(_mend(self._view[start:stop].tobytes())[0].decode("utf-8", "replace"))
+        self._last = b"[" + event.encode() + b"]"
+        try:
+            events = self._decoder.decode(self._last)
+        except _FAILURES:
+            return None
+        self.mended += 1
+        return events
+
+    def _after(self, stop: int) -> None:
+        """Go on behind an event that ends at `stop`: to the next one, or out of the array."""
+        between = _BETWEEN.match(self.text, stop)
+        self.position = between.end() if between else stop
+        sign = bytes(self._view[self.position : self.position + 1])
+        if sign == b"]":
+            self.end = self.position + 1
+        elif sign not in (b"{", b""):
+            mark = _SEPARATOR.search(self.text, self.position)
+            self.skipped += 1
+            self.position = mark.end() if mark else len(self.text)
+
+
+def _mend(batch: bytes) -> tuple[bytes, int]:
+    """The same text without control characters, bare NaN, wrong escapes and bytes that are not UTF-8, and how many."""
+    batch = batch.translate(_CONTROL_TO_SPACE)
+    batch, mended = _NOT_A_NUMBER.subn(rb"\1null", batch)
+    wrong = 0
+
+    def escape(found: re.Match[bytes]) -> bytes:
+        nonlocal wrong
+        if found["good"]:
+            return found[0]
+        wrong += 1
+        return rb"\ufffd" if found["half"] else rb"\\"
+
+    batch = _ESCAPE.sub(escape, batch)
+    try:
+        batch.decode()
+    except UnicodeDecodeError:
+        text = batch.decode("utf-8", "replace")
+        mended += len(re.findall("\ufffd+", text))
+        batch = text.encode()
+    return batch, max(mended + wrong, 1)
+
+
+def _requote(text: str) -> str:
+    """Quotes within strings escaped: a quote ends its string only where JSON's grammar can go on behind it."""
+    out, inside = [], False
+    for place, char in enumerate(text):
+        if char == '"' and not _is_escaped(text, place):
+            if not inside:
+                inside = True
+            elif _STRING_GOES_ON.match(text, place + 1):
+                out.append("\\")
+            else:
+                inside = False
+        out.append(char)
+    return "".join(out)
+
+
+def _is_escaped(text: str, place: int) -> bool:
+    before = place
+    while before and text[before - 1] == "\\":
+        before -= 1
+    return (place - before) % 2 == 1
+
+
+def is_whole(before: bytes, behind: bytes) -> bool:
+    """Is what stands around the events one JSON object, with nothing but blanks behind it?"""
+    text = (before + b'"":[]' + behind).decode("latin-1").strip(_BLANK)
+    try:
+        return _JSON.raw_decode(text)[1] == len(text)
+    except _FAILURES:
+        return False
+
+
+def member(before: bytes, behind: bytes, key: str) -> object:
+    """A member of the object whose array of events stands between the two texts; None if it is not told whole."""
+    for text in (before, behind):
+        for found in re.finditer(rb'"' + key.encode() + rb'"\s*:\s*', text):
+            rest = text[found.end() :].decode("utf-8", "replace")
+            try:
+                value, stop = _JSON.raw_decode(rest)
+            except _FAILURES:
+                continue
+            if re.match(r"\s*[,}]", rest[stop:]):  # else the text broke off, within a number for instance
+                return value
+    return None

@@ -1,0 +1,125 @@
+"""Which reader does a path need? Told from the content, never from the name."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.ingest import kineto, nsys, nsys_export
+from perfdoctor.timeline.model import Frame, Timeline, merge
+
+Progress = Callable[[str], None]
+
+#: Enough to tell every format: a Kineto trace of a large job has long metadata in front of its events.
+_HEAD_BYTES = 65_536
+_FORMATS = "Nsight Systems (.nsys-rep, .qdrep, .qdstrm, .sqlite) or torch.profiler (.json, .json.gz)"
+
+
+def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
+    """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
+
+    Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor knows.
+    """
+    files = [file for path in paths for file in _files_of(path)]
+    say = progress or (lambda _: None)
+    timelines = []
+    for number, file in enumerate(files, 1):
+        say(f"Reading {file.name}" + (f" ({number} of {len(files)})" if len(files) > 1 else ""))
+        timelines.append(_read_file(file, say))
+    return merge(_with_own_ranks(timelines))
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
+    if not path.is_dir():
+        yield path
+        return
+    found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind(_head(file)) is not None]
+    # A report that lies beside its own export is one recording, not two.
+    exports = {file.with_suffix("") for file in found if _kind(_head(file)) == "nsys"}
+    found = [f for f in found if not (_kind(_head(f)) == "report" and (f.with_suffix("") in exports or f in exports))]
+    if not found:
+        raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
+    yield from found
+
+
+def _head(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.") from error
+    if head[:2] != b"\x1f\x8b":
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+    except (zlib.error, gzip.BadGzipFile):
+        return b""
+
+
+def _kind(head: bytes) -> str | None:
+    if head.startswith(b"SQLite format 3\x00"):
+        return "nsys"
+    if nsys_export.is_report(head):
+        return "report"
+    return "kineto" if kineto.looks_like(head) else None
+
+
+def _read_file(file: Path, say: Progress) -> Timeline:
+    head = _head(file)
+    kind = _kind(head)
+    if kind == "nsys":
+        return nsys.read(file)
+    if kind == "report":
+        say(f"Exporting {file.name} with nsys")
+        exported = nsys.read(nsys_export.export(file))
+        return replace(exported, sources=tuple(replace(source, file=file.name) for source in exported.sources))
+    if file.stat().st_size == 0:
+        raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
+    # The Kineto reader tells best what else a JSON or a damaged gzip is.
+    if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
+        return kineto.read(file)
+    raise PerfdoctorError(f"{file.name} is no recording that perfdoctor knows", do=f"perfdoctor reads {_FORMATS}.")
+
+
+def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
+    """Files that claim the same rank (or tell none) get the next free one, in the order given."""
+    claimed = Counter(rank for timeline in timelines for rank in timeline.ranks)
+    taken: set[int] = set()
+    result = []
+    for timeline in timelines:
+        renumber: dict[int, int] = {}
+        for rank in timeline.ranks:
+            new = rank if rank not in taken else next(n for n in range(len(claimed) + len(taken) + 1) if n not in taken and n not in claimed)
+            taken.add(new)
+            if new != rank:
+                renumber[rank] = new
+        result.append(_renumbered(timeline, renumber) if renumber else timeline)
+    return result
+
+
+def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
+    def frame(old: Frame) -> Frame:
+        rank = old["rank"].copy()
+        for before, after in new.items():
+            rank[old["rank"] == before] = after
+        return old.with_columns(rank=rank.astype(np.int64))
+
+    told = ", ".join(f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items())
+    return replace(
+        timeline,
+        frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
+        devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
+        sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
+        notes=(*timeline.notes, f"Two recordings carry the same rank: {told}."),
+    )
+
+

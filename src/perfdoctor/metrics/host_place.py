@@ -1,0 +1,97 @@
+"""Where did the time go on a run without a GPU? The training thread plays the device.
+
+Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
+the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.findings import IDLE_CAUSES
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_activity
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.links import DeviceWork
+from perfdoctor.timeline.model import Frame, Timeline
+from perfdoctor.timeline.steps import Marks, host_steps
+
+_CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+_NOTHING = np.empty(0, np.int64)
+_NO_FLAGS = np.empty(0, np.bool_)
+_NO_WORK = DeviceWork(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NO_FLAGS, _NO_FLAGS)
+
+
+class HostPlace(Place):
+    """A Place whose compute is the outermost ops of the training thread."""
+
+    @cached_property
+    def _threads(self) -> tuple[int, ...]:
+        return driving_threads(self.timeline, self.rank, host_marks_of(self))
+
+    def _rows(self, signal: str) -> Frame:
+        frame = self.timeline[signal].of(rank=self.rank)
+        return frame.take(np.isin(frame["thread"], self._threads))
+
+    @cached_property
+    def _ops(self) -> Intervals:
+        ops = self._rows("ops")
+        if len(ops):
+            return Intervals.of(ops.start_ns, ops.end_ns) & self.window
+        return self.host.visible & self.window
+
+    @cached_property
+    def communication(self) -> Intervals:
+        rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self._rows("ops"), self._rows("ranges"))]
+        found = Intervals.empty()
+        for frame in rows:
+            found = found | (Intervals.of(frame.start_ns, frame.end_ns) & self.window)
+        return found
+
+    @cached_property
+    def compute(self) -> Intervals:
+        explained = Intervals.empty()
+        for pieces in self.host.explicit.values():
+            explained = explained | pieces
+        return self._ops - explained - self.communication
+
+    @cached_property
+    def idle_causes(self) -> Mapping[str, Intervals]:  # type: ignore[override]
+        causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
+        rest = self.idle
+        for cause, proven in self.host.explicit.items():
+            causes[cause] = rest & proven
+            rest = rest - proven
+        for cause, proven in (("profiler", self.host.profiler), ("storage", self.host.files)):
+            causes[cause] = causes[cause] | (rest & proven)
+            rest = rest - proven
+        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
+        known = "host_work" if self.host.ops_recorded else "unknown"
+        causes[known] = rest
+        return causes
+
+
+def host_marks_of(place: Place) -> Marks | None:
+    from perfdoctor.timeline.steps import host_marks
+
+    return host_marks(place.timeline, place.rank)
+
+
+def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:
+    """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
+    if not len(timeline.ops.of(rank=rank)) and marks is None:
+        return None
+    host: HostActivity = host_activity(timeline, rank, marks)
+    steps = host_steps(marks)
+    if steps.used:
+        window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+    else:
+        ops = timeline.ops.of(rank=rank)
+        if not len(ops):
+            return None
+        window = Intervals.single(int(ops.start_ns[0]), int(ops.end_ns.max()))
+    return HostPlace(timeline, rank, None, window, steps, _NO_WORK, host)

@@ -1,0 +1,99 @@
+"""What is there to look at? Every device of every rank, in its steady steps.
+
+`Run` is what a detector gets: the Timeline and its places, each with its window and accounting computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.findings import Confidence, StepStats
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_place import host_place
+from perfdoctor.metrics.idle_causes import host_activity
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.links import DeviceWork, device_work
+from perfdoctor.timeline.model import Timeline
+from perfdoctor.timeline.steps import Marks, Steps, device_steps, host_marks
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recording prepared for detectors. `places` is empty where nothing was recorded that could be accounted for."""
+
+    timeline: Timeline
+    places: tuple[Place, ...]
+
+    @property
+    def per_step(self) -> bool:
+        """Are numbers per step? Only if steps were found on every place."""
+        return bool(self.places) and all(place.steps.used for place in self.places)
+
+    @property
+    def step_ns(self) -> int:
+        """The mean step over all places (the mean window where no steps were found), in ns."""
+        return self.mean(lambda place: place.window_ns)
+
+    def mean(self, quantity_ns: Callable[[Place], float]) -> int:
+        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
+        if not self.places:
+            return 0
+        return round(float(np.mean([quantity_ns(place) / place.units for place in self.places])))
+
+    def share(self, quantity_ns: Callable[[Place], float]) -> float:
+        """The same as a share of the step."""
+        return self.mean(quantity_ns) / self.step_ns if self.step_ns else 0.0
+
+    def worst(self, quantity_ns: Callable[[Place], float]) -> Place:
+        """The place where the quantity takes the largest share."""
+        return max(self.places, key=lambda place: place.share(quantity_ns(place)))
+
+
+def prepare(timeline: Timeline) -> Run:
+    """Find steps and windows on every device; on none, let the training thread play the device."""
+    places: list[Place] = []
+    for rank in timeline.ranks:
+        marks = host_marks(timeline, rank)
+        devices = [device for of_rank, device in timeline.places if of_rank == rank]
+        if devices:
+            host = host_activity(timeline, rank, marks)
+            for device in devices:
+                work = device_work(timeline, rank, device)
+                steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))
+                places.append(Place(timeline, rank, device, _window(steps, work), steps, work, host))
+        elif not timeline.places:
+            place = host_place(timeline, rank, marks)
+            if place is not None:
+                places.append(place)
+    return Run(timeline, tuple(place for place in places if place.window))
+
+
+def _window(steps: Steps, work: DeviceWork) -> Intervals:
+    if steps.used:
+        return Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+    return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))
+
+
+def step_stats(run: Run) -> StepStats:
+    """How the steps were found and how long they are, over all places."""
+    found = [place.steps for place in run.places if place.steps.used]
+    if not found:
+        return StepStats()
+    durations = np.concatenate([steps.durations_ns for steps in found])
+    p10, median, p90 = (round(float(value)) for value in np.quantile(durations, (0.1, 0.5, 0.9)))
+    weakest: Sequence[Confidence] = ("low", "medium", "high")
+    return StepStats(
+        count=max(steps.count for steps in found),
+        used=min(steps.used for steps in found),
+        median_ns=median,
+        p10_ns=p10,
+        p90_ns=p90,
+        found_by=found[0].found_by,  # type: ignore[arg-type]
+        confidence=min((steps.confidence for steps in found), key=weakest.index),  # type: ignore[arg-type]
+    )
+
+
+__all__ = ["Marks", "Run", "prepare", "step_stats"]

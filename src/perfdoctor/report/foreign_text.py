@@ -1,0 +1,36 @@
+"""How is text from a trace made safe to print? It is hostile: markup, escape sequences, names of 5,000 characters."""
+
+from __future__ import annotations
+
+import re
+
+NAME_LIMIT = 96
+PROSE_LIMIT = 400
+
+_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
+# Besides C0 and C1: what reorders or hides text (bidirectional marks, zero-width characters, line separators).
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def clean_block(text: str) -> str:
+    """The text with its line breaks and indentation, without escape sequences and characters that steer a terminal."""
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    return _SURROGATES.sub("\ufffd", _UNSEEN.sub("", text))
+
+
+def clean(text: str, limit: int = PROSE_LIMIT) -> str:
+    """One printable line of at most `limit` characters, no word longer than a name may be."""
+    return shorten(" ".join(shorten(word, NAME_LIMIT) for word in clean_block(text).split()), limit)
+
+
+def clean_name(text: str, limit: int = NAME_LIMIT) -> str:
+    """A kernel's or file's name: both ends are kept, because C++ says what at the front and for which types behind."""
+    return shorten(" ".join(clean_block(text).split()).removeprefix("void "), limit)
+
+
+def shorten(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"

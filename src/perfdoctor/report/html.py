@@ -1,0 +1,115 @@
+"""What does a person read in the browser? One page that holds everything and loads nothing."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from perfdoctor import __version__
+from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span, TimeSplit
+from perfdoctor.report import json_report, wording
+from perfdoctor.report.fix_text import blocks
+from perfdoctor.report.foreign_text import clean, clean_block, clean_name
+from perfdoctor.report.parts import all_parts, parts, place_names, shown_places, split_base_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: By this line near its top we know a page of ours, which may be written over.
+MARKER = "<!-- perfdoctor report"
+SHOWN_FINDINGS = 5
+SHOWN_RANKS = 16
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
+
+
+def render(diagnosis: Diagnosis) -> str:
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            diagnosis=diagnosis,
+            marker=Markup(f"{MARKER} {__version__} -->"),
+            style=Markup(_page_file("style.css")),  # noqa: S704 our own file
+            data=_embedded(json_report.render(diagnosis)),
+            parts=all_parts(diagnosis),
+            ranks=_ranks(diagnosis.time),
+            families=_families(diagnosis.time),
+            window_ns=sum(split.window_ns for split in diagnosis.time),
+            version=__version__,
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_page_file),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.globals.update(
+        w=wording,
+        clean=clean,
+        clean_name=clean_name,
+        blocks=blocks,
+        rank_parts=_rank_parts,
+        split_base_ns=split_base_ns,
+        SHOWN=SHOWN_FINDINGS,
+    )
+    environment.filters["unbroken"] = _unbroken
+    environment.tests.update(
+        measure=lambda evidence: isinstance(evidence, Measure),
+        rows=lambda evidence: isinstance(evidence, Rows),
+        span=lambda evidence: isinstance(evidence, Span),
+        web_address=lambda text: text.startswith(("https://", "http://")),
+    )
+    return environment
+
+
+def _printable(value: object) -> object:
+    """Every text that the template puts out, once more without control characters; jinja2 escapes it afterwards."""
+    return clean_block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _unbroken(text: str) -> str:
+    """A number stays on one line with its unit."""
+    return _BEFORE_UNIT.sub("\u00a0", text)
+
+
+def _page_file(name: str) -> str:
+    return (files("perfdoctor.report") / "page" / name).read_text("utf-8")
+
+
+def _embedded(data: str) -> Markup:
+    """JSON that cannot end its script element, whatever its strings say."""
+    for character in "<>&\u2028\u2029":
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    return Markup(data)  # noqa: S704 nothing in it is markup any more
+
+
+def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:
+    """The ranks shown at once, and of many ranks all of them, to be unfolded; each with its name."""
+    if len(splits) < 2:
+        return [], []
+    names = place_names(splits)
+    shown = shown_places(splits, SHOWN_RANKS)
+    named = [(names[s.rank, s.device] + (f" ({remark})" if remark else ""), s) for s, remark in shown]
+    return named, [(names[s.rank, s.device], s) for s in splits] if len(shown) < len(splits) else []
+
+
+def _rank_parts(split: TimeSplit) -> object:
+    return parts([split], split_base_ns(split))
+
+
+def _families(splits: Sequence[TimeSplit]) -> list[tuple[str, int]]:
+    """Compute by kernel family, the largest first, all ranks together."""
+    sums = {family: sum(split.compute_by_family_ns.get(family, 0) for split in splits) for family in KERNEL_FAMILIES}
+    return sorted(((family, ns) for family, ns in sums.items() if ns), key=lambda item: -item[1])

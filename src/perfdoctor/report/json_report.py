@@ -1,0 +1,133 @@
+"""What does a script read? The diagnosis as JSON, format 1; names are only ever added."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from perfdoctor import __version__
+from perfdoctor.findings import (
+    IDLE_CAUSES,
+    KERNEL_FAMILIES,
+    MATH_PATHS,
+    Advice,
+    Diagnosis,
+    Evidence,
+    Measure,
+    Prediction,
+    Rows,
+    TimeSplit,
+)
+
+FORMAT = 1
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def render(diagnosis: Diagnosis) -> str:
+    document = _plain(_document(diagnosis))
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _document(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "perfdoctor": __version__,
+        "run": {
+            "sources": [_fields(source) for source in diagnosis.sources],
+            "gpus": [_fields(gpu) for gpu in diagnosis.gpus],
+            "world_size": diagnosis.world_size,
+            "steps": _fields(diagnosis.steps),
+        },
+        "time": [_time(split) for split in diagnosis.time],
+        "recording": [_time(split) for split in diagnosis.recording],
+        "outcomes": [_fields(outcome) for outcome in diagnosis.outcomes],
+        "findings": [
+            _finding(rank, advice, cause) for rank, (advice, cause) in enumerate(_flat(diagnosis.findings), start=1)
+        ],
+        "prediction": _prediction(diagnosis.prediction),
+        "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
+        "notes": list(diagnosis.notes),
+    }
+
+
+def _time(split: TimeSplit) -> dict[str, Any]:
+    def complete(names: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
+        return {**dict.fromkeys(names, 0), **given}
+
+    return {
+        **_fields(split),
+        "idle_causes_ns": complete(IDLE_CAUSES, split.idle_causes_ns),
+        "compute_by_family_ns": complete(KERNEL_FAMILIES, split.compute_by_family_ns),
+        "matmul_ns_by_math_path": complete(MATH_PATHS, split.matmul_ns_by_math_path),
+    }
+
+
+def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
+    """Each finding with the rule that causes it (None for a cause): causes before their symptoms."""
+    for advice in findings:
+        yield advice, cause
+        yield from _flat(advice.symptoms, advice.rule)
+
+
+def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "rule": advice.rule,
+        "title": advice.title,
+        "summary": advice.summary,
+        "category": advice.category,
+        "confidence": advice.confidence,
+        "saving_ns_per_step": _fields(advice.saving_ns_per_step),
+        "speedup": _range(advice.speedup),
+        "symptoms": [symptom.rule for symptom in advice.symptoms],
+        "symptom_of": cause,
+        "values": dict(advice.values),
+        "evidence": [_evidence(evidence) for evidence in advice.evidence],
+        "fixes": [_fields(fix) for fix in advice.fixes],
+        "why": advice.why,
+        "not_a_problem_when": advice.not_a_problem_when,
+        "references": list(advice.references),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    kind = "measure" if isinstance(evidence, Measure) else "rows" if isinstance(evidence, Rows) else "span"
+    return {"type": kind, **_fields(evidence)}
+
+
+def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
+    if prediction is None:
+        return None
+    return {
+        "fixed": list(prediction.fixed),
+        "step_ns": _range(prediction.step_ns),
+        "speedup": _range(prediction.speedup),
+    }
+
+
+def _range(low_likely_high: tuple[float, float, float]) -> dict[str, float]:
+    return dict(zip(("low", "likely", "high"), low_likely_high, strict=True))
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def _plain(value: Any) -> Any:
+    """The same in JSON's own types: no half characters, no NaN or infinity (null instead), no numpy numbers."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    return _plain(value.item()) if hasattr(value, "item") else _plain(str(value))

@@ -1,0 +1,125 @@
+"""What does one paste into a pull request or an issue? The diagnosis as short GitHub Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from perfdoctor.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
+from perfdoctor.report import wording
+from perfdoctor.report.fix_text import blocks
+from perfdoctor.report.foreign_text import clean, clean_name
+from perfdoctor.report.parts import all_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SHOWN_FINDINGS = 5
+SHOWN_ROWS = 5
+_MARKUP = re.compile(r"([\\`*_\[\]|~#$!])")
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+# GitHub turns @name into a mention and owner/name#1 into a link even behind a backslash; an empty comment parts them.
+_MENTION = re.compile(r"@(?=\w)")
+
+
+def render(diagnosis: Diagnosis) -> str:
+    sections = (
+        [f"**{escaped(wording.verdict(diagnosis))}**"],
+        [escaped(" · ".join(wording.recorded(diagnosis)))],
+        _step(diagnosis),
+        *(_finding(diagnosis, number, advice) for number, advice in enumerate(diagnosis.findings[:SHOWN_FINDINGS], 1)),
+        _more(diagnosis),
+        _listed("Not looked at", _not_looked_at(diagnosis)),
+        _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
+    )
+    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text that GitHub shows as it is: no markup, no tags, no mentions."""
+    text = "".join(_HTML.get(character, character) for character in text)
+    return _MENTION.sub("@<!-- -->", _MARKUP.sub(r"\\\1", text))
+
+
+def _table(head: Iterable[str], numbers: Iterable[bool], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"| {' | '.join('--:' if number else '---' for number in numbers)} |"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _step(diagnosis: Diagnosis) -> Iterator[str]:
+    shown = all_parts(diagnosis)
+    if shown:
+        rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
+        yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
+
+
+def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:
+    yield f"### {number}. {escaped(clean(advice.title))}"
+    certain = wording.confidence(advice.confidence)
+    yield f"\n`{clean(advice.rule)}` · **{wording.saving(diagnosis, advice)}** · {certain}"
+    yield f"\n{escaped(clean(advice.summary))}"
+    numbers = [evidence for evidence in advice.evidence if not isinstance(evidence, Rows)]
+    yield from _listed("", (_number(evidence) for evidence in numbers))
+    for rows in (evidence for evidence in advice.evidence if isinstance(evidence, Rows)):
+        yield from _rows(rows)
+    if advice.fixes:
+        yield from _fix(advice.fixes[0])
+    if advice.symptoms:
+        symptoms = (f"{escaped(clean(s.title))} (`{clean(s.rule)}`)" for s in advice.symptoms)
+        yield f"\nGoes with it: {'; '.join(symptoms)}."
+
+
+def _number(evidence: Measure | Span) -> str:
+    label = escaped(clean_name(evidence.label))
+    if isinstance(evidence, Measure):
+        return f"{label}: **{wording.quantity(evidence.value, evidence.unit)}**"
+    return f"{label}: {wording.stretch(evidence)}"
+
+
+def _rows(table: Rows) -> Iterator[str]:
+    rows = (
+        [escaped(wording.quantity(value, unit, 64)) for value, unit in zip(row, table.units, strict=True)]
+        for row in table.rows[:SHOWN_ROWS]
+    )
+    yield f"\n{escaped(clean_name(table.label))}:\n"
+    head = (escaped(clean_name(name)) for name in table.columns)
+    yield from _table(head, [unit != "text" for unit in table.units], rows)
+
+
+def _fix(fix: Fix) -> Iterator[str]:
+    yield f"\n**Fix: {escaped(clean(fix.title))}** ({wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)})"
+    for block in blocks(fix.how):
+        if block.code:
+            fence = "`" * (max((len(run) for run in re.findall("`+", block.text)), default=2) + 1)
+            fence = fence if len(fence) > 3 else "```"
+            yield f"\n{fence}{block.language}\n{block.text}\n{fence}"
+        else:
+            yield f"\n{_prose(block.text)}"
+
+
+def _prose(text: str) -> str:
+    """Prose of a rule: its `code` stays code."""
+    pieces = re.split(r"(`[^`\n]+`)", text)
+    return "".join(piece if place % 2 else escaped(piece) for place, piece in enumerate(pieces))
+
+
+def _more(diagnosis: Diagnosis) -> Iterator[str]:
+    hidden = len(diagnosis.findings) - SHOWN_FINDINGS
+    if hidden > 0:
+        yield f"{wording.counted(hidden, 'smaller finding')} not shown."
+    if together := wording.together(diagnosis):
+        yield together
+
+
+def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
+    for missing, rules in wording.not_looked_at(diagnosis):
+        yield f"{wording.counted(len(rules), 'rule')} without {escaped(missing)}: {escaped(', '.join(rules))}"
+    for rule, error in wording.failed(diagnosis):
+        yield f"{escaped(rule)} failed, a bug of perfdoctor: {escaped(error)}"
+
+
+def _listed(heading: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {line}" for line in lines]
+    return [f"### {heading}" if heading else "", *([""] if heading else []), *items] if items else []

@@ -1,0 +1,283 @@
+"""How is a number, or a whole diagnosis, put into words? The only place that rounds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.foreign_text import NAME_LIMIT, clean, clean_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.findings import Advice, Diagnosis, Span, Value
+
+NO_NUMBER = "–"
+
+PART_LABELS = {
+    "compute": "compute",
+    "exposed_communication": "exposed communication",
+    "exposed_copy": "exposed copies",
+    "input_wait": "idle: waits for the next batch",
+    "host_sync": "idle: a blocking call emptied the queue",
+    "launch_bound": "idle: the host issues work too slowly",
+    "host_work": "idle: host code that issues no work",
+    "allocator": "idle: memory is allocated or freed",
+    "storage": "idle: files are read or written",
+    "garbage_collection": "idle: Python collects garbage",
+    "compilation": "idle: code is compiled or tuned",
+    "peer_wait": "idle: waits for another rank",
+    "profiler": "idle: the profiler itself",
+    "queue_latency": "idle: queued work has not started yet",
+    "unknown": "idle: cause not proven",
+}
+FOUND_BY = {
+    "profiler-step": "profiler steps",
+    "user-range": "a user range",
+    "optimizer-hook": "optimizer hooks",
+    "optimizer-kernels": "optimizer kernels",
+    "periodicity": "repetition",
+}
+#: What a rule may need, where the signal's own name is not the word for it.
+NEEDS = {
+    "places": "any work to account for",
+    "gpu_idle": "a GPU",
+    "calls": "host calls",
+    "os_calls": "operating-system calls",
+    "functions": "Python stacks",
+    "samples": "device samples",
+}
+EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _three_digits(number: float) -> str:
+    size = abs(number)
+    return f"{number:,.0f}" if size >= 99.95 else f"{number:.1f}" if size >= 9.995 else f"{number:.2f}"
+
+
+def _scaled(number: float, steps: Sequence[tuple[float, str]]) -> str:
+    """`steps` ascend; a step counts from 0.9995 of its size on, so that no unit ever shows 1000 of the one below."""
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if number == 0:
+        return "0"
+    size, unit = next(((s, u) for s, u in reversed(steps) if abs(number) >= s * 0.9995), steps[0])
+    return f"{_three_digits(number / size)} {unit}"
+
+
+def duration(ns: float) -> str:
+    if abs(ns) < 999.5 and ns == int(ns) != 0:
+        return f"{int(ns)} ns"
+    return _scaled(ns, ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")))
+
+
+def share(fraction: float) -> str:
+    if not math.isfinite(fraction):
+        return NO_NUMBER
+    if fraction == 0:
+        return "0"
+    if 0 < fraction < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < fraction < 1 else f"{fraction * 100:.0f} %"
+
+
+def share_of(part: float, whole: float) -> str:
+    return share(part / whole) if whole else NO_NUMBER
+
+
+def size(number: float) -> str:
+    """Bytes in powers of 1024, as memory is counted."""
+    if abs(number) < 1023.5:
+        return count(number) + " B"
+    return _scaled(number, [(1024**power, f"{letter}iB") for power, letter in enumerate("KMGTP", 1)])
+
+
+def rate(bytes_per_second: float) -> str:
+    """Bytes a second in powers of 1000, as links and memories are sold."""
+    return _scaled(bytes_per_second, [(1, "B/s"), *((1000**p, f"{letter}B/s") for p, letter in enumerate("kMGTP", 1))])
+
+
+def count(number: float) -> str:
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if number == int(number):
+        return f"{int(number):,}"
+    return _three_digits(number)
+
+
+def factor(number: float) -> str:
+    """A speedup without its sign: 1.05, 2.6, 12."""
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if 1 < number < 1.005:
+        return "<1.01"
+    return f"{number:.2f}" if number < 1.195 else f"{number:.1f}" if number < 9.95 else f"{number:.0f}"
+
+
+def speedup(low_likely_high: tuple[float, float, float]) -> str:
+    """`2.6× (1.9–2.7)`; without the range where it says nothing more."""
+    low, likely, high = (factor(value) for value in low_likely_high)
+    return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
+
+
+def quantity(value: Value, unit: str, limit: int = NAME_LIMIT) -> str:
+    """A value of evidence in its unit; what is no number is text, whatever the unit says."""
+    if isinstance(value, str):
+        return clean_name(value, limit)
+    words = {"ns": duration, "bytes": size, "bytes_per_second": rate, "share": share, "count": count}
+    return words.get(unit, count)(value)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def the_base(diagnosis: Diagnosis) -> str:
+    length = duration(diagnosis.base_ns)
+    return f"each {length} step" if diagnosis.per_step else f"the {length} looked at"
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """The one sentence: the dearest finding and what it costs, or why there is none."""
+    if diagnosis.findings:
+        return _worst(diagnosis, diagnosis.findings[0])
+    blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
+    rules = counted(len(diagnosis.outcomes), "rule")
+    if not diagnosis.time:
+        return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
+    if blind == len(diagnosis.outcomes):
+        return f"Nothing was diagnosed: none of {rules} could look at this recording."
+    doubt = f"; {blind} of {rules} could not look" if blind else ""
+    return f"Nothing worth fixing: {_limit(diagnosis)}{doubt}."
+
+
+def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
+    title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
+    if not saving or not base:
+        return f"{title}; how much time a fix brings is not known."
+    left = max(base - saving, 0)
+    doubt = "" if advice.confidence != "low" else ", with low confidence"
+    return (
+        f"{title}: fixing it takes {share(saving / base)} off {the_base(diagnosis)}, "
+        f"to about {duration(left)} ({factor(advice.speedup[1])}×{doubt})."
+    )
+
+
+def _limit(diagnosis: Diagnosis) -> str:
+    window = sum(split.window_ns for split in diagnosis.time)
+    sizes = {
+        "compute": sum(split.compute_ns for split in diagnosis.time),
+        "exposed communication": sum(split.exposed_communication_ns for split in diagnosis.time),
+        "exposed copies": sum(split.exposed_copy_ns for split in diagnosis.time),
+        "idle time": sum(split.idle_ns for split in diagnosis.time),
+    }
+    largest = max(sizes, key=lambda part: sizes[part])
+    verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
+    return f"{largest} {verb} {share_of(sizes[largest], window)} of {the_base(diagnosis)}"
+
+
+def bar_heading(diagnosis: Diagnosis) -> str:
+    what = "One step" if diagnosis.per_step else "The stretch looked at"
+    number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
+    mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
+    return f"{what}, {duration(diagnosis.base_ns)}{mean}"
+
+
+def saving(diagnosis: Diagnosis, advice: Advice) -> str:
+    """`saves 431 ms of 701 ms a step, 2.6× (1.9–2.7)`."""
+    likely, base = advice.saving_ns_per_step.likely, duration(diagnosis.base_ns)
+    if not likely:
+        return "saving not known"
+    whole = f"{base} a step" if diagnosis.per_step else f"the {base} looked at"
+    return f"saves {duration(likely)} of {whole}, {speedup(advice.speedup)}"
+
+
+def confidence(word: str) -> str:
+    return f"{word} confidence"
+
+
+def fix_terms(effort: str, *, changes_numerics: bool) -> str:
+    return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics stay'}"
+
+
+def together(diagnosis: Diagnosis) -> str:
+    """What several fixes bring at once; "" where nothing is predicted or the verdict says the same of one."""
+    prediction = diagnosis.prediction
+    if prediction is None or len(prediction.fixed) < 2:
+        return ""
+    low, likely, high = (duration(ns) for ns in prediction.step_ns)
+    fixed = ", ".join(clean(rule) for rule in prediction.fixed)
+    return f"With {fixed} fixed, a step takes about {likely} ({low} to {high}): {speedup(prediction.speedup)}."
+
+
+def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What was recorded, in a few short pieces: GPUs, ranks, steps, tools."""
+    pieces = [*_machines(diagnosis), _steps(diagnosis)]
+    tools = dict.fromkeys(clean(f"{source.kind} {source.tool_version}", 32) for source in diagnosis.sources)
+    return (*(piece for piece in pieces if piece), *tools)
+
+
+def _machines(diagnosis: Diagnosis) -> tuple[str, str]:
+    names = Counter(clean_name(gpu.name, 48) or "unnamed GPU" for gpu in diagnosis.gpus)
+    gpus = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
+    ranks = len({split.rank for split in diagnosis.time} | {gpu.rank for gpu in diagnosis.gpus})
+    of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
+    return gpus or "no GPU", f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
+
+
+def _steps(diagnosis: Diagnosis) -> str:
+    steps = diagnosis.steps
+    if not steps.count:
+        return "no steps found"
+    doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
+    found = FOUND_BY.get(steps.found_by, steps.found_by)
+    return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
+
+
+def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...]]]:
+    """The skipped rules by what they lacked: (`calls and ranges`, their ids), the largest group first."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for outcome in diagnosis.outcomes:
+        if outcome.status == "skipped":
+            groups.setdefault(outcome.missing, []).append(clean(outcome.rule))
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(_listed(missing) or "something", tuple(rules)) for missing, rules in ordered]
+
+
+def _listed(signals: Sequence[str]) -> str:
+    words = [NEEDS.get(signal, clean(signal).replace("_", " ")) for signal in signals]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def failed(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Each rule that raised, with what it raised."""
+    return [
+        (clean(outcome.rule), clean(outcome.error or "", 160))
+        for outcome in diagnosis.outcomes
+        if outcome.status == "failed"
+    ]
+
+
+def stretch(span: Span) -> str:
+    """Where to look in the recording."""
+    length = duration(span.end_ns - span.start_ns)
+    return f"{length} on rank {span.rank}, from {duration(span.start_ns)} to {duration(span.end_ns)} of the window"
+
+
+def saved_of(diagnosis: Diagnosis) -> str:
+    """What a saving is a part of: `of 701 ms a step`."""
+    base = duration(diagnosis.base_ns)
+    return f"of {base} a step" if diagnosis.per_step else f"of the {base} looked at"
+
+
+def math_path(path: str) -> str:
+    return {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}.get(
+        path, clean_name(path, 24)
+    )

@@ -1,0 +1,363 @@
+"""Diagnoses made by hand: one a case that every report must be able to show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor.findings import (
+    IDLE_CAUSES,
+    KERNEL_FAMILIES,
+    MATH_PATHS,
+    Advice,
+    Diagnosis,
+    Fix,
+    GpuInfo,
+    KernelRow,
+    Measure,
+    Outcome,
+    Prediction,
+    Rows,
+    Saving,
+    SourceInfo,
+    Span,
+    StepStats,
+    TimeSplit,
+)
+
+MS = 1_000_000
+POISON = "</script><img src=x onerror=alert(1)>[red]kernel[/]\x1b[31m\x1b]0;title\x07\x00\r\n|`*_@all \ud800\u202e"
+GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(T1::Params)"
+COPY = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, at::native::FillFunctor)"
+
+
+def split(rank=0, *, device=0, steps=10, compute=0, communication=0, copy=0, hidden=0, scale=1.0, **idle):
+    """Times in ms a step."""
+    unknown = set(idle) - set(IDLE_CAUSES)
+    assert not unknown, unknown
+    compute, communication, copy = (round(part * scale * MS) * steps for part in (compute, communication, copy))
+    causes = {cause: round(idle.get(cause, 0) * scale * MS) * steps for cause in IDLE_CAUSES}
+    window = compute + communication + copy + sum(causes.values())
+    hidden_ns = round(hidden * MS) * steps
+    return TimeSplit(
+        rank=rank,
+        device=device,
+        window_start_ns=1_000_000_000,
+        window_ns=window,
+        step_ns=window // steps if steps > 1 else None,
+        compute_ns=compute,
+        exposed_communication_ns=communication,
+        exposed_copy_ns=copy,
+        idle_ns=sum(causes.values()),
+        communication_ns=communication + hidden_ns,
+        hidden_communication_ns=hidden_ns,
+        copy_ns=copy,
+        kernel_count=12_480,
+        idle_causes_ns=causes,
+        compute_by_family_ns={family: compute if family == "gemm" else 0 for family in KERNEL_FAMILIES},
+        matmul_ns_by_math_path={path: compute if path == "tensor_core" else 0 for path in MATH_PATHS},
+    )
+
+
+def advice(rank, rule, title, summary, saving, base, **more):
+    low, likely, high = (round(ms * MS) for ms in saving)
+    defaults = {
+        "why": "Every millisecond in which the device has nothing to do is paid for and brings nothing.",
+        "category": "input",
+        "confidence": "high",
+        "symptoms": (),
+        "values": {"share": likely / (base * MS)},
+        "evidence": (),
+        "fixes": (),
+        "not_a_problem_when": "The run is a short test on one machine.",
+        "references": ("https://pytorch.org/docs/stable/data.html",),
+    }
+    return Advice(
+        rank=rank,
+        rule=rule,
+        title=title,
+        summary=summary,
+        saving_ns_per_step=Saving(low, likely, high),
+        speedup=tuple(base * MS / (base * MS - ns) for ns in (low, likely, high)),
+        **{**defaults, **more},
+    )
+
+
+WORKERS = Fix(
+    "Load batches in more worker processes",
+    "Start workers beside the training, and keep them between epochs:\n\n```python\nloader = DataLoader(\n    dataset,\n"
+    "    batch_size=64,\n    num_workers=8,\n    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
+    "Raise `num_workers` until the wait is gone or the CPU is full.",
+    "minutes",
+    changes_numerics=False,
+)
+DECODE = Fix(
+    "Decode and resize the images once, before the training",
+    "    python prepare.py --size 256 --out train-256/\n",
+    "hours",
+    changes_numerics=True,
+)
+
+INPUT_SYMPTOM = advice(
+    2,
+    "pageable-copies",
+    "Batches are copied from memory that is not pinned",
+    "10 copies of 38.5 MiB run at 4.1 GB/s from pageable memory.",
+    (3, 6.1, 8),
+    701,
+    category="copies",
+    confidence="medium",
+)
+INPUT_BOUND = Diagnosis(
+    sources=(SourceInfo("kineto", "rank0.pt.trace.json.gz", "2.8.0", (0,)),),
+    gpus=(GpuInfo(0, 0, "NVIDIA H100 80GB HBM3", known_peaks=True),),
+    world_size=1,
+    steps=StepStats(12, 10, 701 * MS, 698 * MS, 722 * MS, "profiler-step", "high"),
+    time=(split(compute=231, copy=9.4, input_wait=434, host_sync=18.2, launch_bound=5.1, unknown=3.3),),
+    recording=(split(compute=231, copy=9.4, input_wait=434, host_sync=18.2, launch_bound=5.1, unknown=3.3),),
+    kernels=(
+        KernelRow(GEMM, "gemm", "tensor_core", 1920, 1_420 * MS, 739_583),
+        KernelRow(COPY, "elementwise", "unknown", 8160, 402 * MS, 49_264),
+        KernelRow("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_nn", "gemm", "tensor_core", 960, 211 * MS, 219_791),
+    ),
+    outcomes=(
+        Outcome("input-wait", "found"),
+        Outcome("pageable-copies", "found"),
+        Outcome("host-syncs", "found"),
+        Outcome("launch-bound", "clear"),
+        Outcome("fp32-matmuls", "clear"),
+        Outcome("small-kernels", "clear"),
+        Outcome("exposed-communication", "skipped", ("collectives",)),
+        Outcome("rank-skew", "skipped", ("collectives",)),
+        Outcome("device-throttling", "skipped", ("samples",)),
+    ),
+    findings=(
+        advice(
+            1,
+            "input-wait",
+            "The GPU waits for the next batch",
+            "434.0 ms of a 701.0 ms step pass while the training waits for its next batch.",
+            (330, 431, 441),
+            701,
+            symptoms=(INPUT_SYMPTOM,),
+            fixes=(WORKERS, DECODE),
+            evidence=(
+                Measure("waiting for the next batch", 434 * MS, "ns"),
+                Measure("share of the step", 0.619, "share"),
+                Rows(
+                    "longest waits",
+                    ("step", "wait", "what the thread did"),
+                    ("count", "ns", "text"),
+                    ((7, 512 * MS, "DataLoader.__next__"), (3, 455 * MS, "DataLoader.__next__"), (9, 431 * MS, "next")),
+                ),
+                Span("longest wait", 0, 4_401 * MS, 4_913 * MS),
+            ),
+        ),
+        advice(
+            3,
+            "host-syncs",
+            "Blocking calls empty the queue",
+            "12 calls a step wait for the GPU, and 18.2 ms pass before it has work again.",
+            (6, 17.5, 18.2),
+            701,
+            category="host",
+            confidence="medium",
+            fixes=(
+                Fix(
+                    "Read the loss only when it is printed",
+                    "```python\nif step % 100 == 0:\n    log(loss.item())\n```",
+                    "minutes",
+                    changes_numerics=False,
+                ),
+            ),
+            evidence=(Measure("blocking calls a step", 12, "count"), Measure("copied a step", 1536, "bytes")),
+        ),
+    ),
+    prediction=Prediction(("input-wait", "host-syncs"), (240 * MS, 252 * MS, 351 * MS), (2.0, 2.8, 2.9)),
+    notes=("2 steps at the start were left out: they are longer than 1.5 times the median.",),
+    base_ns=701 * MS,
+    per_step=True,
+)
+
+
+def _rank(rank: int) -> TimeSplit:
+    late = rank == 5
+    return split(
+        rank,
+        device=rank,
+        compute=268 if late else 231,
+        communication=41 if late else 78 - rank % 3,
+        hidden=22,
+        copy=1.2,
+        launch_bound=8 + rank % 3,
+        peer_wait=2.4,
+        unknown=0.4,
+    )
+
+
+COMMUNICATION = Diagnosis(
+    sources=(SourceInfo("nsys", "profile.nsys-rep", "2025.1.1", tuple(range(8))),),
+    gpus=tuple(GpuInfo(rank, rank, "NVIDIA A100-SXM4-80GB", known_peaks=True) for rank in range(8)),
+    world_size=16,
+    steps=StepStats(40, 36, 322 * MS, 319 * MS, 333 * MS, "optimizer-kernels", "medium"),
+    time=tuple(_rank(rank) for rank in range(8)),
+    recording=tuple(_rank(rank) for rank in range(8)),
+    kernels=(KernelRow(GEMM, "gemm", "tensor_core", 19_200, 61_420 * MS, 3_198_958),),
+    outcomes=(
+        Outcome("exposed-communication", "found"),
+        Outcome("rank-skew", "found"),
+        Outcome("small-collectives", "found"),
+        Outcome("input-wait", "clear"),
+        Outcome("host-syncs", "skipped", ("calls", "ranges")),
+        Outcome("recompilation", "failed", (), "ZeroDivisionError: division by zero"),
+    ),
+    findings=(
+        advice(
+            1,
+            "exposed-communication",
+            "Communication is not hidden behind compute",
+            "73.4 ms of a 322.0 ms step wait for collectives while no compute kernel runs.",
+            (40, 61, 73),
+            322,
+            category="communication",
+            fixes=(
+                Fix(
+                    "Start each gradient bucket's all-reduce as soon as it is full",
+                    "```python\nmodel = DDP(model, bucket_cap_mb=50, gradient_as_bucket_view=True)\n```",
+                    "minutes",
+                    changes_numerics=False,
+                ),
+            ),
+            symptoms=(
+                advice(
+                    2,
+                    "small-collectives",
+                    "Many collectives are too small for the link",
+                    "412 all-reduces a step move 64.0 KiB or less.",
+                    (2, 9.2, 14),
+                    322,
+                    category="communication",
+                ),
+            ),
+            evidence=(
+                Measure("bus bandwidth", 87.4e9, "bytes_per_second"),
+                Rows(
+                    "largest exposed collectives",
+                    ("collective", "bytes", "exposed a step", "bus bandwidth", "share"),
+                    ("text", "bytes", "ns", "bytes_per_second", "share"),
+                    (
+                        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 52_428_800, 41 * MS, 87.4e9, 0.127),
+                        ("ncclDevKernel_AllGather_RING_LL", 8_388_608, 12 * MS, 41.0e9, 0.037),
+                    ),
+                ),
+            ),
+        ),
+        advice(
+            3,
+            "rank-skew",
+            "Ranks wait for a late one",
+            "Rank 5 arrives 37.0 ms later than the median at each step's first collective.",
+            (20, 33, 37),
+            322,
+            category="communication",
+            confidence="low",
+        ),
+    ),
+    prediction=None,
+    notes=("Only the ranks of one of two machines were recorded.",),
+    base_ns=322 * MS,
+    per_step=True,
+)
+HEALTHY = replace(
+    INPUT_BOUND,
+    steps=StepStats(40, 38, 212 * MS, 210 * MS, 215 * MS, "profiler-step", "high"),
+    time=(split(compute=203, copy=1.1, launch_bound=5.1, unknown=2.8),),
+    outcomes=tuple(Outcome(outcome.rule, "clear") for outcome in INPUT_BOUND.outcomes),
+    findings=(),
+    prediction=None,
+    notes=(),
+    base_ns=212 * MS,
+)
+NO_STEPS = replace(
+    HEALTHY,
+    gpus=(),
+    steps=StepStats(),
+    time=(split(device=None, steps=1, compute=2_400, storage=1_900, unknown=4_100),),
+    outcomes=(Outcome("input-wait", "skipped", ("steps",)), Outcome("blocking-checkpoint", "found")),
+    findings=(
+        advice(
+            1,
+            "blocking-checkpoint",
+            "The training stands still while a checkpoint is written",
+            "1900.0 ms pass while files are written.",
+            (900, 1_800, 1_900),
+            8_400,
+            category="host",
+            confidence="low",
+        ),
+    ),
+    notes=("No steps were found: savings are for the whole stretch looked at.",),
+    base_ns=8_400 * MS,
+    per_step=False,
+)
+NOTHING = Diagnosis(
+    sources=(SourceInfo("nsys", POISON, POISON, ()),),
+    gpus=(),
+    world_size=0,
+    steps=StepStats(),
+    time=(),
+    recording=(),
+    kernels=(),
+    outcomes=tuple(
+        Outcome(rule, "skipped", ("kernels", "steps")) for rule in ("input-wait", "host-syncs", "rank-skew")
+    ),
+    findings=(),
+    prediction=None,
+    notes=("This capture holds no kernels: record with --trace=cuda,nvtx.",),
+)
+POISONED = replace(
+    INPUT_BOUND,
+    sources=(SourceInfo("kineto", POISON, POISON, (0,)),),
+    gpus=(GpuInfo(0, 0, POISON, known_peaks=False),),
+    kernels=(
+        KernelRow(POISON, POISON, POISON, 1, 40 * MS, 40 * MS),
+        KernelRow("k" * 5_000, "other", "unknown", 1, 1, 1),
+        KernelRow("[/]" + "x<4, at::native::" * 300, "other", "unknown", 3, 7, 2),
+    ),
+    outcomes=(
+        Outcome("input-wait", "found"),
+        Outcome("host-syncs", "clear"),
+        Outcome("rank-skew", "skipped", (POISON,)),
+        Outcome("recompilation", "failed", (), POISON),
+    ),
+    findings=(
+        advice(
+            1,
+            "input-wait",
+            POISON,
+            f"{POISON} {'s' * 5_000}",
+            (330, 431, 441),
+            701,
+            why=POISON,
+            not_a_problem_when=POISON,
+            references=("javascript:alert(1)", POISON, "https://example.org/?a=1&b=<2>"),
+            values={POISON: POISON, "nan": float("nan"), "infinite": float("inf")},
+            symptoms=(advice(2, "host-syncs", POISON, POISON, (0, 0, 0), 701),),
+            fixes=(Fix(POISON, f"```\n{POISON}\n```\n{POISON}", "days", changes_numerics=True),),
+            evidence=(
+                Measure(POISON, float("nan"), "ns"),
+                Rows(POISON, (POISON, "n"), ("text", "count"), ((POISON, float("inf")), ("y" * 5_000, 3))),
+                Span(POISON, 0, 0, 1),
+            ),
+        ),
+        *(advice(n, f"rule-{n}", f"Finding {n}", "It costs time.", (0, 9 - n, 9), 701) for n in range(3, 9)),
+    ),
+    notes=(POISON, "z" * 5_000),
+)
+SAMPLES = {
+    "input_bound": INPUT_BOUND,
+    "communication": COMMUNICATION,
+    "healthy": HEALTHY,
+    "no_steps": NO_STEPS,
+    "nothing": NOTHING,
+    "poisoned": POISONED,
+}
