@@ -58,7 +58,7 @@ def split(rank=0, *, device=0, steps=10, compute=0, communication=0, copy=0, hid
     )
 
 
-def advice(rank, rule, title, summary, saving, base, **more):
+def advice(rank, rule, title, summary, saving, base, **more):  # noqa: PLR0917 reads like the report
     low, likely, high = (round(ms * MS) for ms in saving)
     defaults = {
         "why": "Every millisecond in which the device has nothing to do is paid for and brings nothing.",
@@ -84,8 +84,8 @@ def advice(rank, rule, title, summary, saving, base, **more):
 
 WORKERS = Fix(
     "Load batches in more worker processes",
-    "Start workers beside the training, and keep them between epochs:\n\n```python\nloader = DataLoader(\n    dataset,\n"
-    "    batch_size=64,\n    num_workers=8,\n    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
+    "Start workers beside the training, and keep them between epochs:\n\n```python\n"
+    "loader = DataLoader(\n    dataset,\n    batch_size=64,\n    num_workers=8,\n    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
     "Raise `num_workers` until the wait is gone or the CPU is full.",
     "minutes",
     changes_numerics=False,

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 CONDITION_MET = 3
 ANY = "any"
 STANDARD_OUTPUT = "-"
+EXAMPLES = """\b
+Examples:
+  perfdoctor analyze rank0.pt.trace.json.gz
+  perfdoctor analyze profile.nsys-rep --fail-on input-wait
+  perfdoctor analyze traces/ --json - --no-html
+"""
 
 
 class Format(str, Enum):
@@ -35,7 +41,7 @@ class Format(str, Enum):
 
 def analyze(
     *,
-    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH...")],
+    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH")],
     html: Annotated[
         Path | None,
         typer.Option(
@@ -47,8 +53,8 @@ def analyze(
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="What standard output gets.")] = None,
-    rule: Annotated[list[str] | None, typer.Option(help="Only this rule; may be repeated.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Not this rule; may be repeated.")] = None,
+    rule: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
     fail_on: Annotated[
         list[str] | None, typer.Option(help="Exit with 3 if this rule finds something.", metavar="RULE|any")
     ] = None,
@@ -56,25 +62,24 @@ def analyze(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
 ) -> None:
-    r"""Diagnose what was already recorded.
-
-    \b
-    perfdoctor analyze trace.json.gz
-    perfdoctor analyze runs/monday --json - --no-html
-    perfdoctor analyze profile.nsys-rep --fail-on input-wait
-    """
+    """Diagnose what was already recorded."""
     if html is not None and no_html:
         raise typer.BadParameter("--html and --no-html exclude each other.")
     output = _output(format_, json)
     rules = _rules(rule or [], ignore or [])
     conditions = _conditions(fail_on or [], rules)
-    if json not in (None, STANDARD_OUTPUT):
-        report_files.check_json(Path(str(json)), paths)
+    json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
+    if json_file:
+        report_files.check_json(json_file, paths)
     diagnosis = _diagnose(paths, rules, quiet=quiet, verbose=verbose)
-    if json not in (None, STANDARD_OUTPUT):
-        _write_json(Path(str(json)), diagnosis)
-    page = None if no_html else _write_html(html, paths, diagnosis, text=output is Format.TEXT)
-    _print(diagnosis, output, show_all=show_all, quiet=quiet)
+    page = None
+    try:
+        if json_file:
+            _write_json(json_file, diagnosis)
+        if not no_html:
+            page = _write_html(html, paths, diagnosis, text=output is Format.TEXT)
+    finally:  # a file that cannot be written must not cost the answer
+        _print(diagnosis, output, show_all=show_all, quiet=quiet)
     if page is not None:
         typer.echo(f"Report: {page}", err=output is not Format.TEXT)
     _fail_if_met(conditions, diagnosis)

@@ -15,6 +15,11 @@ from perfdoctor.errors import PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
 INTERRUPTED = 128 + 2  # SIGINT
+EXAMPLES = """\b
+Examples:
+  perfdoctor analyze rank0.pt.trace.json.gz    what a recorded profile says
+  perfdoctor explain input-wait                one rule, with its fixes
+"""
 NOBODY_READS = 128 + 13  # SIGPIPE
 
 
@@ -45,9 +50,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("analyze")(analyze.analyze)
-app.command("rules")(rules.rules)
-app.command("explain")(rules.explain)
+app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
+app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
+app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,19 +61,14 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def _perfdoctor(
     *,
-    version: Annotated[  # noqa: ARG001 its callback does the work
+    version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    r"""Why is this PyTorch training slow, what to change, and how much will it bring?
-
-    \b
-    perfdoctor analyze trace.json.gz        what a recorded profile says
-    perfdoctor explain input-wait           one rule, with its fixes
-    """
+    """Why is this PyTorch training slow, what to change, and how much will it bring?"""
 
 
 def main() -> None:

@@ -10,12 +10,20 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import Console
     from rich.text import Text
 
     from perfdoctor.rulebook import Rule, RuleFix
 
 WIDEST = 100
+RULES_EXAMPLES = """\b
+Examples:
+  perfdoctor rules
+  perfdoctor rules --quiet | grep copies
+"""
+EXPLAIN_EXAMPLES = """\b
+Example:
+  perfdoctor explain input-wait
+"""
 
 
 def rules(
@@ -24,12 +32,7 @@ def rules(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what each rule needs recorded.")] = False,
 ) -> None:
-    r"""What is looked for: every rule, and what it finds.
-
-    \b
-    perfdoctor rules
-    perfdoctor rules --quiet | grep comm
-    """
+    """What is looked for: every rule, and what it finds."""
     from perfdoctor.rulebook import load_rules
 
     known = load_rules()
@@ -48,11 +51,7 @@ def explain(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
 ) -> None:
-    r"""One rule: why it matters, when it does not, its thresholds, and every fix with its code.
-
-    \b
-    perfdoctor explain input-wait
-    """
+    """One rule: why it matters, when it does not, and every fix with its code."""
     from perfdoctor.rulebook import load_rules
 
     _print(_page(chosen([rule], load_rules())[0], quiet=quiet, verbose=verbose))
@@ -90,15 +89,11 @@ def _print_table(rules: Sequence[Rule], *, verbose: bool) -> None:
 
 
 def _print(lines: Iterable[Text]) -> None:
-    console = _console()
-    for line in lines:
-        console.print(line, width=min(console.width, WIDEST))
-
-
-def _console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    console = Console()
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _page(rule: Rule, *, quiet: bool, verbose: bool) -> Iterator[Text]:
@@ -106,7 +101,9 @@ def _page(rule: Rule, *, quiet: bool, verbose: bool) -> Iterator[Text]:
 
     if not quiet:
         yield from _what_it_is(rule, verbose=verbose)
-    for fix in rule.fixes:
+    for number, fix in enumerate(rule.fixes):
+        if number or not quiet:
+            yield Text()
         yield from _fix(fix)
     if rule.references and not quiet:
         yield from (Text(), Text("Read on", "bold"), *(Text(f"  {reference}") for reference in rule.references))
@@ -115,16 +112,20 @@ def _page(rule: Rule, *, quiet: bool, verbose: bool) -> Iterator[Text]:
 def _what_it_is(rule: Rule, *, verbose: bool) -> Iterator[Text]:
     from rich.text import Text
 
-    status = f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}"
-    yield from (Text(rule.title, "bold"), Text(status, "bright_black"), Text(), Text(rule.why))
-    if verbose:
-        yield from (Text(), Text.assemble(("Needs: ", "bold"), ", ".join(rule.needs) or "nothing"))
+    yield Text(rule.title, "bold")
+    yield Text(f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}", "bright_black")
+    paragraphs = [Text(rule.why)]
     if rule.not_a_problem_when:
-        yield from (Text(), Text.assemble(("No problem when: ", "bold"), rule.not_a_problem_when))
+        paragraphs.append(Text.assemble(("No problem when: ", "bold"), rule.not_a_problem_when))
+    if verbose:
+        paragraphs.append(Text.assemble(("Needs: ", "bold"), ", ".join(rule.needs) or "nothing"))
+    for paragraph in paragraphs:
+        yield from (Text(), *_wrapped(paragraph))
     if rule.thresholds:
         yield from (Text(), Text("Thresholds", "bold"))
     for name, threshold in rule.thresholds.items():
-        yield Text.assemble("  ", (name, "cyan"), f" = {threshold.value:g} ({threshold.unit}): {threshold.why}")
+        yield Text.assemble("  ", (name, "cyan"), f" = {threshold.value:g} ({threshold.unit})")
+        yield from _wrapped(Text(threshold.why), indent="    ")
 
 
 def _fix(fix: RuleFix) -> Iterator[Text]:
@@ -133,25 +134,20 @@ def _fix(fix: RuleFix) -> Iterator[Text]:
     from perfdoctor.report.fix_text import blocks
     from perfdoctor.report.wording import fix_terms
 
-    fits = f", for {', '.join(fix.situations)}" if fix.situations else ""
-    yield from (
-        Text(),
-        Text.assemble(
-            ("Fix: ", "bold"),
-            (fix.title, "bold"),
-            (f" ({fix_terms(fix.effort, changes_numerics=fix.changes_numerics)}{fits})", "bright_black"),
-        ),
-    )
+    terms = fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
+    yield from _wrapped(Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({terms})", "bright_black")))
     for block in blocks(fix.how):
         yield Text()
-        # Code keeps its own lines, so that it can be pasted.
-        yield (
-            Text(
-                "\n".join(f"    {line}".rstrip() for line in block.text.splitlines()),
-                no_wrap=True,
-                style="cyan",
-                overflow="ignore",
-            )
-            if block.code
-            else Text(block.text)
-        )
+        if block.code:  # in lines of its own length, so that it can be pasted
+            yield from (Text(f"    {line}".rstrip(), "cyan") for line in block.text.splitlines())
+        else:
+            yield from _wrapped(Text(block.text))
+
+
+def _wrapped(text: Text, indent: str = "") -> Iterator[Text]:
+    from rich.console import Console
+
+    from perfdoctor.report.terminal import wrapped
+
+    console = Console()
+    return wrapped(text, console, min(console.width, WIDEST), indent)

@@ -58,7 +58,7 @@ def read(path: Path, data: bytes | None = None) -> Timeline:
 def _refusal(file: str, text: Buffer) -> PerfdoctorError:
     head = bytes(text[: 1 << 20]).strip(_BLANK)
     if not head:
-        return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves such files")
+        return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
     if re.search(rb'"nodes"\s*:', head) and re.search(rb'"schema"\s*:\s*"', head):
         return PerfdoctorError(f"`{file}` is a PyTorch execution trace, which tells nothing of the device", do=_RECORD)
     try:
@@ -144,7 +144,8 @@ class _Trace:
         if array.mended:
             self.notes.append(f"`{self.file}` was no valid JSON in {array.mended:,} places, which were repaired")
         if array.skipped:
-            self.notes.append(f"`{self.file}` holds {array.skipped:,} damaged events, which were left out")
+            what = f"is damaged beyond repair in {array.skipped:,} places: the events there were left out"
+            self.notes.append(f"`{self.file}` {what}")
 
     def timeline(self) -> Timeline:
         if not self.array.count:

@@ -51,7 +51,8 @@ def nanoseconds(microseconds: list[Any]) -> Ints:
             raise InexactError
         floor = np.floor(column)  # apart, because 1000 times a float close to the limit is rounded itself
         whole = floor.astype(np.int64)
-        return whole * 1000 + np.rint((column - floor) * 1000).astype(np.int64)
+        part: Ints = np.rint((column - floor) * 1000).astype(np.int64)
+        return whole * 1000 + part
     return np.fromiter(map(_nanoseconds, microseconds), np.int64, len(microseconds))
 
 

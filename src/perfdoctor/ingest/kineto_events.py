@@ -6,15 +6,17 @@ Only the fields that perfdoctor uses are decoded, batch by batch, straight into 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
-from typing import Any
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from perfdoctor.ingest.kineto_columns import InexactError, Rows, integer, integers, nanoseconds
 from perfdoctor.timeline.kernel_names import COLLECTIVE
-from perfdoctor.timeline.model import Ints
+
+if TYPE_CHECKING:
+    from perfdoctor.timeline.model import Ints
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
@@ -150,7 +152,7 @@ _CATEGORIES = {
 
 
 class _Puts(dict[str, Callable[[Event], None]]):
-    """Category → where its events go; of those in "" no rows are made. Old traces write `Kernel`, others `xpu_runtime`."""
+    """Category → where its events go; of those in "" no rows are made. Writers differ: `Kernel`, `xpu_runtime`."""
 
     def __init__(self, groups: Mapping[str, Callable[[Event], None]]) -> None:
         super().__init__()

@@ -34,7 +34,10 @@ _ESCAPE = re.compile(
     rb"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2}))?"
 )
 _CONTROL_TO_SPACE = bytes(max(byte, 32) for byte in range(256))
-_STRING_GOES_ON = re.compile(r'(?!\s*(?::|[}\]]|,\s*(?:["{\[\d-]|null|true|false)|$))')
+_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+_COLONS = (":", ": ", ":\t", ":\n")
+_BEHIND_VALUE = re.compile(r'\s*(?:\}\s*(?:[,}\]]|$)|,\s*"[^"\\]*"\s*:)')
+_BEHIND_KEY = re.compile(r'\s*(?:[:}\]]|,\s*(?:["{\[\d-]|null|true|false))')
 _BLANK = "\0 \t\r\n\ufeff\u00ef\u00bb\u00bf"  # also a byte order mark read as Latin-1
 _JSON = json.JSONDecoder(strict=False)
 _FAILURES = (ValueError, RecursionError)  # of msgspec and of json alike; UnicodeDecodeError is a ValueError
@@ -121,11 +124,12 @@ class EventArray(Generic[Event]):
         if events is not None:
             yield events
             return
+        is_mendable = _mend(self._view[self.position : stop].tobytes())[1] > 0
         marks = list(_SEPARATOR.finditer(self.text, self.position, stop))
         starts = [self.position, *(mark.end() for mark in marks)]
-        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop])
+        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], mend=is_mendable)
 
-    def _halves(self, starts: list[int], stops: list[int]) -> Iterator[list[Event]]:
+    def _halves(self, starts: list[int], stops: list[int], *, mend: bool) -> Iterator[list[Event]]:
         """What lies between the first start and the last stop, unless an event alone turned out to reach further."""
         if self.end is not None or stops[-1] <= self.position:
             return
@@ -135,23 +139,25 @@ class EventArray(Generic[Event]):
             return
         for part in (slice(None, middle), slice(middle, None)):
             if self.end is None and stops[part][-1] > self.position:
-                events = self._decode(max(starts[part][0], self.position), stops[part][-1])
+                events = self._decode(max(starts[part][0], self.position), stops[part][-1], mend=mend)
                 if events is None:
-                    yield from self._halves(starts[part], stops[part])
+                    yield from self._halves(starts[part], stops[part], mend=mend)
                 else:
                     yield events
 
-    def _decode(self, start: int, stop: int) -> list[Event] | None:
+    def _decode(self, start: int, stop: int, *, mend: bool = True) -> list[Event] | None:
         batch = b"".join((b"[", self._view[start:stop], b"]"))
         try:
             events = self._decoder.decode(batch)
         except _FAILURES:
+            if not mend:
+                return None
             batch, mended = _mend(batch)
             try:
                 events = self._decoder.decode(batch)
             except _FAILURES:
                 return None
-            self.mended += mended
+            self.mended += max(mended, 1)
         self._last = batch
         return events
 
@@ -179,8 +185,11 @@ class EventArray(Generic[Event]):
             text = self._view[start : start + window].tobytes().decode("latin-1")
             try:
                 return _JSON.raw_decode(text)[1]
+            except json.JSONDecodeError as error:
+                if error.pos < len(text) - 16 and not error.msg.startswith("Unterminated"):
+                    return None  # damaged: more text will not help
             except _FAILURES:
-                continue
+                return None
         return None
 
     def _requoted(self, start: int, stop: int) -> list[Event] | None:
@@ -226,29 +235,23 @@ def _mend(batch: bytes) -> tuple[bytes, int]:
         text = batch.decode("utf-8", "replace")
         mended += len(re.findall("\ufffd+", text))
         batch = text.encode()
-    return batch, max(mended + wrong, 1)
+    return batch, mended + wrong
 
 
 def _requote(text: str) -> str:
-    """Quotes within strings escaped: a quote ends its string only where JSON's grammar can go on behind it."""
-    out, inside = [], False
-    for place, char in enumerate(text):
-        if char == '"' and not _is_escaped(text, place):
-            if not inside:
-                inside = True
-            elif _STRING_GOES_ON.match(text, place + 1):
-                out.append("\\")
-            else:
-                inside = False
-        out.append(char)
-    return "".join(out)
-
-
-def _is_escaped(text: str, place: int) -> bool:
-    before = place
-    while before and text[before - 1] == "\\":
-        before -= 1
-    return (place - before) % 2 == 1
+    """Quotes within strings escaped: a quote ends its string only where JSON's grammar goes on behind it."""
+    parts, done, opened = [], 0, None
+    for found in _QUOTE.finditer(text):
+        if found[0] != '"':
+            continue
+        if opened is None:
+            opened = found.start()
+        elif (_BEHIND_VALUE if text[:opened].endswith(_COLONS) else _BEHIND_KEY).match(text, found.end()):
+            opened = None
+        else:
+            parts += [text[done : found.start()], "\\"]
+            done = found.start()
+    return "".join([*parts, text[done:]])
 
 
 def is_whole(before: bytes, behind: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Which lines of a fix's text are prose, and which are code to paste?"""
+"""Which lines of a fix's text are code to paste, and which are prose?"""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from perfdoctor.report.foreign_text import clean_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
-_INDENT = "    "
 
 
 @dataclass(frozen=True)
@@ -26,20 +25,17 @@ class Block:
 
 
 def blocks(how: str) -> tuple[Block, ...]:
-    """Code stands between fences (``` or ~~~) or is indented by four spaces; everything else is prose."""
-    found: list[Block] = []
+    """Text without fences (``` or ~~~) is code as a whole; with them, what stands outside is prose."""
     lines = textwrap.dedent(clean_block(how)).expandtabs(4).splitlines()
+    if not any(_FENCE.match(line) for line in lines):
+        return _block(lines, code=True)
+    found: tuple[Block, ...] = ()
     while lines:
         fence = _FENCE.match(lines[0])
-        if fence:
-            inside = _until_fence(lines[1:])
-            found.append(Block(code=True, text="\n".join(inside), language=fence[1]))
-            lines = lines[len(inside) + 2 :]
-        else:
-            outside = _until_fence(lines)
-            found += _indented(outside)
-            lines = lines[len(outside) :]
-    return tuple(block for block in found if block.text.strip())
+        inside = _until_fence(lines[1:] if fence else lines)
+        found += _block(inside, code=fence is not None, language=fence[1] if fence else "")
+        lines = lines[len(inside) + (2 if fence else 0) :]
+    return found
 
 
 def _until_fence(lines: Sequence[str]) -> list[str]:
@@ -47,20 +43,6 @@ def _until_fence(lines: Sequence[str]) -> list[str]:
     return list(lines[:end])
 
 
-def _indented(lines: Sequence[str]) -> Iterator[Block]:
-    """Runs of indented lines are code; a blank line belongs to what stands before it."""
-    run: list[str] = []
-    code = False
-    for line in lines:
-        is_code = line.startswith(_INDENT) if line.strip() else code
-        if is_code != code and run:
-            yield _block(run, code=code)
-            run = []
-        code = is_code
-        run.append(line)
-    yield _block(run, code=code)
-
-
-def _block(lines: Sequence[str], *, code: bool) -> Block:
-    text = "\n".join(lines)
-    return Block(code=code, text=textwrap.dedent(text).strip("\n") if code else text.strip())
+def _block(lines: Sequence[str], *, code: bool, language: str = "") -> tuple[Block, ...]:
+    text = "\n".join(line.rstrip() for line in lines).strip("\n")
+    return (Block(code=code, text=text, language=language),) if text.strip() else ()

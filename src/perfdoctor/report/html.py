@@ -15,33 +15,27 @@ from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span,
 from perfdoctor.report import json_report, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
-from perfdoctor.report.parts import all_parts, parts, place_names, shown_places, split_base_ns
+from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: By this line near its top we know a page of ours, which may be written over.
-MARKER = "<!-- perfdoctor report"
-SHOWN_FINDINGS = 5
 SHOWN_RANKS = 16
+_NOT_IN_SCRIPT = re.compile("[<>&\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 
 def render(diagnosis: Diagnosis) -> str:
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            diagnosis=diagnosis,
-            marker=Markup(f"{MARKER} {__version__} -->"),
-            style=Markup(_page_file("style.css")),  # noqa: S704 our own file
-            data=_embedded(json_report.render(diagnosis)),
-            parts=all_parts(diagnosis),
-            ranks=_ranks(diagnosis.time),
-            families=_families(diagnosis.time),
-            window_ns=sum(split.window_ns for split in diagnosis.time),
-            version=__version__,
-        )
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        diagnosis=diagnosis,
+        style=_page_file("style.css"),
+        data=_embedded(json_report.render(diagnosis)),
+        parts=all_parts(diagnosis),
+        ranks=_ranks(diagnosis.time),
+        families=_families(diagnosis.time),
+        window_ns=sum(split.window_ns for split in diagnosis.time),
+        version=__version__,
     )
 
 
@@ -88,11 +82,9 @@ def _page_file(name: str) -> str:
     return (files("perfdoctor.report") / "page" / name).read_text("utf-8")
 
 
-def _embedded(data: str) -> Markup:
-    """JSON that cannot end its script element, whatever its strings say."""
-    for character in "<>&\u2028\u2029":
-        data = data.replace(character, f"\\u{ord(character):04x}")
-    return Markup(data)  # noqa: S704 nothing in it is markup any more
+def _embedded(data: str) -> str:
+    """JSON that cannot end its script element and hides nothing from a reader of the source."""
+    return _NOT_IN_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", data)
 
 
 def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:

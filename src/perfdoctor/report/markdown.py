@@ -9,12 +9,11 @@ from perfdoctor.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
 from perfdoctor.report import wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_name
-from perfdoctor.report.parts import all_parts
+from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SHOWN_FINDINGS = 5
 SHOWN_ROWS = 5
 _MARKUP = re.compile(r"([\\`*_\[\]|~#$!])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -61,7 +60,8 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     yield f"\n`{clean(advice.rule)}` · **{wording.saving(diagnosis, advice)}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
     numbers = [evidence for evidence in advice.evidence if not isinstance(evidence, Rows)]
-    yield from _listed("", (_number(evidence) for evidence in numbers))
+    if numbers:
+        yield "\n" + "\n".join(f"- {_number(evidence)}" for evidence in numbers)
     for rows in (evidence for evidence in advice.evidence if isinstance(evidence, Rows)):
         yield from _rows(rows)
     if advice.fixes:
@@ -89,11 +89,12 @@ def _rows(table: Rows) -> Iterator[str]:
 
 
 def _fix(fix: Fix) -> Iterator[str]:
-    yield f"\n**Fix: {escaped(clean(fix.title))}** ({wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)})"
+    terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
+    yield f"\n**Fix: {escaped(clean(fix.title))}** ({terms})"
     for block in blocks(fix.how):
         if block.code:
-            fence = "`" * (max((len(run) for run in re.findall("`+", block.text)), default=2) + 1)
-            fence = fence if len(fence) > 3 else "```"
+            # A fence must be longer than any run of backticks inside it.
+            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
             yield f"\n{fence}{block.language}\n{block.text}\n{fence}"
         else:
             yield f"\n{_prose(block.text)}"
@@ -122,4 +123,4 @@ def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _listed(heading: str, lines: Iterable[str]) -> list[str]:
     items = [f"- {line}" for line in lines]
-    return [f"### {heading}" if heading else "", *([""] if heading else []), *items] if items else []
+    return [f"### {heading}", "", *items] if items else []

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: The rest of the idle causes, shown as one part when each is too small to be seen.
 REST = "rest"
 SMALL_SHARE = 0.01
+#: More findings than these are shown only to who asks.
+SHOWN_FINDINGS = 5
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,22 @@ from rich.text import Text
 
 from perfdoctor.report import wording
 from perfdoctor.report.foreign_text import clean
-from perfdoctor.report.parts import Part, all_parts, cells, parts, place_names, shown_places, split_base_ns
+from perfdoctor.report.parts import (
+    SHOWN_FINDINGS,
+    Part,
+    all_parts,
+    cells,
+    parts,
+    place_names,
+    shown_places,
+    split_base_ns,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from perfdoctor.findings import Advice, Diagnosis, TimeSplit
 
-SHOWN_FINDINGS = 5
 SHOWN_RANKS = 8
 WIDEST = 100
 RANK_BAR = 24
@@ -52,6 +60,13 @@ def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False) ->
     _Page(diagnosis, console, show_all).print()
 
 
+def wrapped(text: Text, console: Console, width: int, indent: str = "", first: str | None = None) -> Iterator[Text]:
+    """The text in lines of at most `width`, each behind `indent`, the first behind `first`."""
+    for place, line in enumerate(text.wrap(console, max(width - len(indent), 20))):
+        line.rstrip()
+        yield Text(first if first is not None and place == 0 else indent) + line
+
+
 class _Page:
     """One printed report: what all of its sections share."""
 
@@ -73,9 +88,7 @@ class _Page:
             self.console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     def wrapped(self, text: Text, indent: str = "", first: str | None = None) -> Iterator[Text]:
-        """The text in lines as wide as the page, each behind `indent`, the first behind `first`."""
-        for place, line in enumerate(text.wrap(self.console, max(self.width - len(indent), 20))):
-            yield Text(first if first is not None and place == 0 else indent) + line
+        return wrapped(text, self.console, self.width, indent, first)
 
     def recorded(self) -> Iterator[Text]:
         return self.wrapped(Text(" · ".join(wording.recorded(self.diagnosis)), DIM))

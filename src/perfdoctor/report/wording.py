@@ -162,12 +162,12 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
     if not saving or not base:
         return f"{title}; how much time a fix brings is not known."
-    left = max(base - saving, 0)
-    doubt = "" if advice.confidence != "low" else ", with low confidence"
-    return (
-        f"{title}: fixing it takes {share(saving / base)} off {the_base(diagnosis)}, "
-        f"to about {duration(left)} ({factor(advice.speedup[1])}×{doubt})."
-    )
+    if advice.confidence == "low":
+        most = share(advice.saving_ns_per_step.high / base)
+        return f"{title}: fixing it may take up to {most} off {the_base(diagnosis)} (low confidence)."
+    left = duration(max(base - saving, 0))
+    gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
+    return f"{title}: fixing it takes {gain} ({factor(advice.speedup[1])}×)."
 
 
 def _limit(diagnosis: Diagnosis) -> str:

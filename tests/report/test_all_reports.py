@@ -1,0 +1,110 @@
+"""Does every report show every diagnosis, and let nothing from a trace have its way?"""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from report.samples import COMMUNICATION, INPUT_BOUND, NOTHING, POISONED, SAMPLES
+from rich.console import Console
+
+from perfdoctor.report import html, json_report, markdown, terminal
+
+
+def in_terminal(diagnosis, **how):
+    console = Console(file=io.StringIO(), width=80, **how)
+    terminal.render(diagnosis, console)
+    return console.file.getvalue()
+
+
+def in_colour(diagnosis):
+    return in_terminal(diagnosis, force_terminal=True, color_system="truecolor")
+
+
+REPORTS = {
+    "terminal": in_terminal,
+    "markdown": markdown.render,
+    "html": html.render,
+    "json": json_report.render,
+}
+
+
+@pytest.fixture(params=REPORTS)
+def report(request):
+    return REPORTS[request.param]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_diagnosis_has_a_report(report, name):
+    text = report(SAMPLES[name])
+    assert text.encode()
+    assert "\x00" not in text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_finding_and_its_symptoms_are_named(report, name):
+    text = report(SAMPLES[name])
+    for advice in SAMPLES[name].findings[:5]:
+        assert advice.rule in text
+        assert all(symptom.rule in text for symptom in advice.symptoms)
+
+
+def test_what_was_not_looked_at_and_what_failed_is_said(report):
+    assert "rank-skew" in report(INPUT_BOUND)
+    assert "ZeroDivisionError" in report(COMMUNICATION)
+    assert "record with --trace=cuda,nvtx" in report(NOTHING)
+
+
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
+def test_control_characters_of_a_trace_do_not_come_out(render):
+    text = render(POISONED)
+    assert not {character for character in text if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n"}
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("render", [in_terminal, markdown.render])
+def test_names_of_five_thousand_characters_are_shortened(render):
+    assert not any(letter * 200 in render(POISONED) for letter in "ksyz")
+
+
+def test_colour_is_the_only_escape_sequence_in_a_terminal():
+    plain = Console(file=io.StringIO(), width=80, force_terminal=True, no_color=True)
+    assert "\x1b[31m" not in in_colour(POISONED)
+    assert "\x1b]" not in in_colour(POISONED)
+    terminal.render(INPUT_BOUND, plain)
+    assert "38;2" not in plain.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@pytest.mark.parametrize("name", ["input_bound", "no_steps", "nothing"])
+def test_no_line_is_wider_than_the_terminal(name, width):
+    console = Console(file=io.StringIO(), width=width)
+    terminal.render(SAMPLES[name], console)
+    longest = max(len(line) for line in console.file.getvalue().splitlines())
+    assert longest <= max(width, 60)
+
+
+def test_without_unicode_the_bar_is_ascii():
+    class Latin(io.StringIO):
+        encoding = "ascii"
+
+    console = Console(file=Latin(), width=80)
+    terminal.render(COMMUNICATION, console)
+    bar = console.file.getvalue().split("One step")[1].splitlines()[1]
+    assert bar.isascii()
+    assert bar.startswith("####")
+
+
+def test_more_than_five_findings_are_shown_only_on_request():
+    assert "rule-7" not in in_terminal(POISONED)
+    assert "2 smaller findings not shown: --all" in in_terminal(POISONED)
+    console = Console(file=io.StringIO(), width=80)
+    terminal.render(POISONED, console, show_all=True)
+    assert "rule-8" in console.file.getvalue()
+
+
+def test_markdown_has_no_live_markup_of_a_trace():
+    outside_code = "".join(markdown.render(POISONED).split("```")[::2])
+    assert "<img" not in outside_code
+    assert "</script" not in outside_code
+    assert "@all" not in outside_code

@@ -1,0 +1,130 @@
+"""Does diagnosis.json have every field that scripts rely on?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from report.samples import INPUT_BOUND, NO_STEPS, NOTHING, POISONED, SAMPLES
+
+from perfdoctor import __version__
+from perfdoctor.report import json_report
+
+
+def rendered(diagnosis):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(json_report.render(diagnosis), parse_constant=refuse)
+
+
+def test_the_document_has_the_promised_fields():
+    document = rendered(INPUT_BOUND)
+    assert (document["format"], document["perfdoctor"]) == (1, __version__)
+    promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "notes"}
+    assert set(document) == promised | {"recording", "kernels"}
+    assert document["run"] == {
+        "sources": [{"kind": "kineto", "file": "rank0.pt.trace.json.gz", "tool_version": "2.8.0", "ranks": [0]}],
+        "gpus": [{"rank": 0, "device": 0, "name": "NVIDIA H100 80GB HBM3", "known_peaks": True}],
+        "world_size": 1,
+        "steps": {
+            "count": 12,
+            "used": 10,
+            "median_ns": 701_000_000,
+            "p10_ns": 698_000_000,
+            "p90_ns": 722_000_000,
+            "found_by": "profiler-step",
+            "confidence": "high",
+        },
+    }
+    assert document["outcomes"][0] == {"rule": "input-wait", "status": "found", "missing": [], "error": None}
+    assert document["outcomes"][6]["missing"] == ["collectives"]
+
+
+def test_a_row_of_time_has_the_promised_fields_and_its_parts_sum():
+    document = rendered(INPUT_BOUND)
+    (row,) = document["time"]
+    assert list(row) == [
+        "rank", "device", "window_start_ns", "window_ns", "step_ns", "compute_ns", "exposed_communication_ns",
+        "exposed_copy_ns", "idle_ns", "communication_ns", "hidden_communication_ns", "copy_ns", "kernel_count",
+        "idle_causes_ns", "compute_by_family_ns", "matmul_ns_by_math_path",
+    ]  # fmt: skip
+    parts = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
+    assert sum(row[part] for part in parts) == row["window_ns"]
+    assert sum(row["idle_causes_ns"].values()) == row["idle_ns"]
+    promised_causes = (
+        "input_wait host_sync launch_bound host_work allocator storage garbage_collection compilation peer_wait "
+        "profiler unknown"
+    )
+    assert set(promised_causes.split()) <= set(row["idle_causes_ns"])
+    families = "gemm attention convolution elementwise reduction normalization optimizer embedding other"
+    assert list(row["compute_by_family_ns"]) == families.split()
+    assert list(row["matmul_ns_by_math_path"]) == ["tensor_core", "no_tensor_core", "unknown"]
+    assert list(document["recording"][0]) == list(row)
+
+
+def test_without_steps_and_gpu_the_fields_are_null():
+    row = rendered(NO_STEPS)["time"][0]
+    assert (row["step_ns"], row["device"]) == (None, None)
+    assert rendered(NOTHING)["prediction"] is None
+
+
+def test_findings_are_flat_with_causes_before_their_symptoms():
+    findings = rendered(INPUT_BOUND)["findings"]
+    assert [(f["rank"], f["rule"], f["symptoms"], f["symptom_of"]) for f in findings] == [
+        (1, "input-wait", ["pageable-copies"], None),
+        (2, "pageable-copies", [], "input-wait"),
+        (3, "host-syncs", [], None),
+    ]
+    first = findings[0]
+    assert first["saving_ns_per_step"] == {"low": 330_000_000, "likely": 431_000_000, "high": 441_000_000}
+    assert first["speedup"]["likely"] == pytest.approx(701 / 270)
+    assert (first["category"], first["confidence"]) == ("input", "high")
+    assert set(first) >= {"title", "summary", "values", "evidence", "fixes"}
+    assert set(first["fixes"][0]) == {"title", "how", "effort", "changes_numerics"}
+
+
+def test_each_kind_of_evidence_names_its_type():
+    evidence = rendered(INPUT_BOUND)["findings"][0]["evidence"]
+    assert [entry["type"] for entry in evidence] == ["measure", "measure", "rows", "span"]
+    assert evidence[0] == {"type": "measure", "label": "waiting for the next batch", "value": 434_000_000, "unit": "ns"}
+    assert evidence[2]["rows"][0] == [7, 512_000_000, "DataLoader.__next__"]
+    assert evidence[3] == {
+        "type": "span",
+        "label": "longest wait",
+        "rank": 0,
+        "start_ns": 4_401_000_000,
+        "end_ns": 4_913_000_000,
+    }
+
+
+def test_a_prediction_has_its_ranges():
+    assert rendered(INPUT_BOUND)["prediction"] == {
+        "fixed": ["input-wait", "host-syncs"],
+        "step_ns": {"low": 240_000_000, "likely": 252_000_000, "high": 351_000_000},
+        "speedup": {"low": 2.0, "likely": 2.8, "high": 2.9},
+    }
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_is_always_valid_json(name):
+    assert json_report.render(SAMPLES[name]).encode()
+    assert rendered(SAMPLES[name])["format"] == 1
+
+
+def test_names_are_complete_and_what_json_lacks_is_null():
+    document = rendered(POISONED)
+    assert document["kernels"][1]["name"] == "k" * 5_000
+    assert document["findings"][0]["values"]["nan"] is None
+    assert "\ufffd" in document["notes"][0]
+
+
+def test_numbers_of_numpy_and_read_only_mappings_are_written_as_they_are():
+    values = MappingProxyType({"n": np.int64(2**40), "x": np.float64(0.5), "bad": np.float64("nan"), "b": np.bool_(1)})
+    finding = replace(INPUT_BOUND.findings[0], values=values)
+    split = replace(INPUT_BOUND.time[0], idle_causes_ns=MappingProxyType(dict(INPUT_BOUND.time[0].idle_causes_ns)))
+    document = rendered(replace(INPUT_BOUND, findings=(finding,), time=(split,)))
+    assert document["findings"][0]["values"] == {"n": 2**40, "x": 0.5, "bad": None, "b": True}
