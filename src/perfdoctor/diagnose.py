@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -16,10 +17,12 @@ from perfdoctor.findings import (
     KernelRow,
     Outcome,
     Prediction,
+    Saving,
     SourceInfo,
 )
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
+from perfdoctor.metrics.loader import unhidden_share
 from perfdoctor.metrics.run import Run, prepare, step_stats
 from perfdoctor.rulebook import Rule
 from perfdoctor.timeline import kernel_names
@@ -38,7 +41,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     for rule in rules:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
-        found.extend((rule, finding) for finding in findings)
+        found.extend((rule, _behind_loader(rule, finding, run)) for finding in findings)
     ranked = _ranked(found, run.step_ns)
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
@@ -85,6 +88,15 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _behind_loader(rule: Rule, finding: Finding, run: Run) -> Finding:
+    """While a loader is the limit, faster work on the device only waits longer: promise what remains."""
+    share = unhidden_share(run) if rule.hidden_by_loader else 1.0
+    if share == 1.0:
+        return finding
+    full = finding.saving_ns_per_step
+    return replace(finding, saving_ns_per_step=Saving(int(full.low * share), int(full.likely * share), full.high))
 
 
 def _ranked(found: Sequence[tuple[Rule, Finding]], step_ns: int) -> tuple[Advice, ...]:
@@ -189,6 +201,8 @@ def _notes(run: Run) -> Iterator[str]:
     if not run.per_step:
         yield "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() or an NVTX range per iteration."
     yield from _left_out(run)
+    if unhidden_share(run) < 1:
+        yield "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. Other savings are promised accordingly."
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
         yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
 

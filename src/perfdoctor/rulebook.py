@@ -44,7 +44,8 @@ class Rule:
     """One rule's document. `needs` are signals of the Timeline, and "steps" and "gpu_idle" where the rule asks them.
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
-    names the rules whose cure makes this one vanish.
+    names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster, which
+    gains nothing while a loader beside the training is the limit.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Rule:
     fixes: tuple[RuleFix, ...]
     summaries: Mapping[str, str]
     symptom_of: tuple[str, ...] = ()
+    hidden_by_loader: bool = False
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -96,6 +98,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         fixes=tuple(_fix(entry) for entry in document["fix"]),
         summaries=dict(document.get("summaries", {})),
         symptom_of=tuple(document.get("symptom_of", ())),
+        hidden_by_loader=document.get("hidden_by_loader", False),
     )
 
 

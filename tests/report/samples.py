@@ -85,7 +85,8 @@ def advice(rank, rule, title, summary, saving, base, **more):  # noqa: PLR0917 r
 WORKERS = Fix(
     "Load batches in more worker processes",
     "Start workers beside the training, and keep them between epochs:\n\n```python\n"
-    "loader = DataLoader(\n    dataset,\n    batch_size=64,\n    num_workers=8,\n    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
+    "loader = DataLoader(\n    dataset,\n    batch_size=64,\n    num_workers=8,\n"
+    "    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
     "Raise `num_workers` until the wait is gone or the CPU is full.",
     "minutes",
     changes_numerics=False,

@@ -15,12 +15,12 @@ from perfdoctor.errors import PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
 INTERRUPTED = 128 + 2  # SIGINT
+NOBODY_READS = 128 + 13  # SIGPIPE
 EXAMPLES = """\b
 Examples:
   perfdoctor analyze rank0.pt.trace.json.gz    what a recorded profile says
   perfdoctor explain input-wait                one rule, with its fixes
 """
-NOBODY_READS = 128 + 13  # SIGPIPE
 
 
 class _Commands(TyperGroup):

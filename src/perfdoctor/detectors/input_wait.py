@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.loader import loader
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 
-_LOADERS = (
-    ("single-process", re.compile(r"SingleProcess\w*DataLoaderIter")),
-    ("workers", re.compile(r"MultiProcess\w*DataLoaderIter")),
-)
-
-
 def _wait_ns(place: Place) -> int:
     return place.idle_ns("input_wait")
-
-
-def loader(run: Run) -> str:
-    """single-process, workers, other (the wait is marked, the loader is not told) or unmarked (the wait is inferred)."""
-    for name, pattern in _LOADERS:
-        for signal in ("ranges", "ops", "functions"):
-            if run.timeline[signal].name.matches(pattern).any():
-                return name
-    marked = any((place.host.explicit["input_wait"] & place.idle_causes["input_wait"]) for place in run.places)
-    return "other" if marked else "unmarked"
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

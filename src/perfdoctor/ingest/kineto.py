@@ -182,6 +182,7 @@ class _Trace:
             table = table.take(told)
         table = table.take(np.argsort(table["start_ns"], kind="stable"))
         table["start_ns"] = table["start_ns"] + base
+        table["base_ns"] = np.full(table["start_ns"].size, base, np.int64)
         table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
         kept = _first_of_equals(table)
         self.dropped["rows stand there twice and count once"] += int((~kept).sum())
@@ -197,8 +198,7 @@ class _Trace:
             if not add_tips(tips, batch):
                 add_tips(tips, flows.again_exactly())
         for table in tables:
-            start = table["end_ns"] - np.maximum(table["duration_ns"], 0)
-            start = start - (self.header.base_ns if (start >= _LAST_RELATIVE_NS).any() else 0)
+            start = table["start_ns"] - table["base_ns"]
             places = zip(table["device"].tolist(), table["stream"].tolist(), start.tolist(), strict=True)
             table["correlation"] = np.fromiter((tips.get(place, UNKNOWN) for place in places), np.int64, start.size)
 

@@ -180,7 +180,7 @@ class _Export:
         for batch in np.array_split(unique, max(unique.size // 500, 1)):
             listed = ",".join(str(number) for number in batch.tolist())
             known.update({int(i): str(v) for i, v in self.database.rows(f"SELECT id, value FROM StringIds WHERE id IN ({listed})")})  # type: ignore[call-overload]
-        return Text(codes.astype(np.int32).reshape(-1), [clean(known.get(number, "")) for number in unique.tolist()])
+        return Text(codes.astype(np.int32).reshape(-1), [known.get(number, "") for number in unique.tolist()]).mapped(clean)
 
     # ---- ranks ------------------------------------------------------------------------------------------------
 
@@ -347,10 +347,9 @@ def _collectives(kernels: Frame) -> Frame:
     names = kernels.name
     unknown = np.full(len(kernels), UNKNOWN, dtype=np.int64)
     columns = {name: kernels.columns[name] for name in ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name")}
-    types = [found[1].lower() if (found := _DATA_TYPE.search(name)) else "" for name in names.values]
     return Frame({
-        **columns, "kind": Text(names.codes, [collective_kind(name) for name in names.values]), "bytes": unknown,
-        "group": Text.constant("", len(kernels)), "group_size": unknown, "data_type": Text(names.codes, types),
+        **columns, "kind": names.mapped(collective_kind), "bytes": unknown,
+        "group": Text.constant("", len(kernels)), "group_size": unknown, "data_type": names.mapped(lambda name: found[1].lower() if (found := _DATA_TYPE.search(name)) else ""),
     })  # fmt: skip
 
 
@@ -381,9 +380,9 @@ def _split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
     """User's ranges, and the ops that emit_nvtx wrote as ranges."""
     is_op = nvtx.name.matches(_OP)
     rows = nvtx.take(is_op)
-    shapes = [found[1] if (found := _OP_SIZES.search(name)) else "" for name in rows.name.values]
-    names = [_OP_DETAILS.sub("", name) for name in rows.name.values]
     ops = rows.with_columns(
-        name=Text(rows.name.codes, names), input_shapes=Text(rows.name.codes, shapes), input_types=Text.constant("", len(rows))
+        name=rows.name.mapped(lambda name: _OP_DETAILS.sub("", name)),
+        input_shapes=rows.name.mapped(lambda name: found[1] if (found := _OP_SIZES.search(name)) else ""),
+        input_types=Text.constant("", len(rows)),
     )
     return nvtx.take(~is_op), ops

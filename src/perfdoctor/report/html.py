@@ -58,7 +58,7 @@ def _environment() -> Environment:
         split_base_ns=split_base_ns,
         SHOWN=SHOWN_FINDINGS,
     )
-    environment.filters["unbroken"] = _unbroken
+    environment.filters.update(unbroken=_unbroken, split_base_ns=split_base_ns)
     environment.tests.update(
         measure=lambda evidence: isinstance(evidence, Measure),
         rows=lambda evidence: isinstance(evidence, Rows),

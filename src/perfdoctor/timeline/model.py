@@ -71,8 +71,18 @@ class Text:
 
     def where(self, test: Callable[[str], bool]) -> Mask:
         """One bool a row; the test is asked once for each different value."""
-        table = np.fromiter((test(value) for value in self.values), dtype=bool, count=len(self.values))
+        table = np.zeros(len(self.values), dtype=bool)
+        # After `take` most values may belong to no row any more: those need no answer.
+        used = np.unique(self.codes) if len(self.values) > len(self) else np.arange(len(self.values))
+        for code in used.tolist():
+            table[code] = test(self.values[code])
         return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
+
+    def mapped(self, change: Callable[[str], str]) -> Text:
+        """Each value changed; values that become equal share a code."""
+        index: dict[str, int] = {}
+        table = np.array([index.setdefault(change(value), len(index)) for value in self.values], dtype=np.int32)
+        return Text(table[self.codes] if table.size else self.codes, list(index))
 
     @staticmethod
     def join(parts: Sequence[Text]) -> Text:
