@@ -72,12 +72,8 @@ def analyze(
     if json_file:
         report_files.check_json(json_file, paths)
     diagnosis = _diagnose(paths, rules, quiet=quiet, verbose=verbose)
-    page = None
     try:
-        if json_file:
-            _write_json(json_file, diagnosis)
-        if not no_html:
-            page = _write_html(html, paths, diagnosis, text=output is Format.TEXT)
+        page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
         _print(diagnosis, output, show_all=show_all, quiet=quiet)
     if page is not None:
@@ -142,6 +138,14 @@ def _progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def _write_files(
+    diagnosis: Diagnosis, json_file: Path | None, html: Path | None, paths: Sequence[Path], *, no_html: bool, text: bool
+) -> Path | None:
+    if json_file:
+        _write_json(json_file, diagnosis)
+    return None if no_html else _write_html(html, paths, diagnosis, text=text)
 
 
 def _write_json(target: Path, diagnosis: Diagnosis) -> None:

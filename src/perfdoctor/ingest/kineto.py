@@ -175,14 +175,13 @@ class _Trace:
         table = group.table()
         start, duration = table["start_ns"], table["duration_ns"]
         told = (start != NO_TIME) & (duration != NO_TIME)
-        base = self.header.base_ns if (start[told] < _LAST_RELATIVE_NS).all() else 0
         self.dropped["rows tell no time and were left out"] += int((~told).sum())
         self.dropped["rows end before they start and count as empty"] += int((told & (duration < 0)).sum())
         if not told.all():
             table = table.take(told)
+        table["base_ns"] = np.where(table["start_ns"] < _LAST_RELATIVE_NS, self.header.base_ns, 0)
+        table["start_ns"] = table["start_ns"] + table["base_ns"]
         table = table.take(np.argsort(table["start_ns"], kind="stable"))
-        table["start_ns"] = table["start_ns"] + base
-        table["base_ns"] = np.full(table["start_ns"].size, base, np.int64)
         table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
         kept = _first_of_equals(table)
         self.dropped["rows stand there twice and count once"] += int((~kept).sum())

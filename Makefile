@@ -1,0 +1,48 @@
+# Every target makes its own environment: nothing has to be installed first but Python 3.10 or newer.
+SHELL  := /bin/bash
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+DEMO   := fixtures/input-bound-single-process
+# Nsight Systems from scripts/install-nsys, where it was run; else the one on PATH, if any.
+NSYS   := $(wildcard $(CURDIR)/.cache/nsys/bin/nsys)
+export PERFDOCTOR_NSYS ?= $(NSYS)
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(BIN)/.made: pyproject.toml
+	$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+demo: $(BIN)/.made  ## diagnose a recording that comes with the project, and write its report
+	$(BIN)/perfdoctor analyze $(DEMO) --html perfdoctor-demo.html
+
+test: $(BIN)/.made  ## run all tests
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
+	$(BIN)/python benchmarks/truth.py
+
+bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(BIN)/.made  ## write the generated parts of README.md
+	$(BIN)/python scripts/generate_docs.py
+
+wheel: $(BIN)/.made  ## build the wheel and the source archive
+	$(BIN)/python -m build
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) dist perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help demo test lint truth bench docs wheel clean
+.DEFAULT_GOAL := help

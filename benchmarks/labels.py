@@ -1,0 +1,72 @@
+"""Is a diagnosis right, going by what is known of the recording?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.findings import Advice, Diagnosis
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_HERE = Path(__file__).parent
+
+
+def recordings() -> Path | None:
+    """The folder of public recordings, or None where it is not on this machine."""
+    folder = Path(os.environ.get("PERFDOCTOR_RECORDINGS") or _HERE.parent.parent / "shared" / "data")
+    return folder if folder.is_dir() else None
+
+
+def cases() -> list[Mapping[str, Any]]:
+    return list(tomllib.loads((_HERE / "labels.toml").read_text("utf-8"))["case"])
+
+
+def all_findings(diagnosis: Diagnosis) -> list[Advice]:
+    """Causes and their symptoms, flat."""
+    return [each for cause in diagnosis.findings for each in (cause, *cause.symptoms)]
+
+
+def wrong(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
+    """Every label that the diagnosis breaks, in words."""
+    findings = all_findings(diagnosis)
+    share = {each.rule: each.saving_ns_per_step.likely / max(diagnosis.base_ns, 1) for each in findings}
+    first = diagnosis.findings[0].rule if diagnosis.findings else "nothing"
+    if "first" in case and first not in case["first"]:
+        yield f"first is {first}, not {' or '.join(case['first'])}"
+    yield from (f"{rule} is not found" for rule in case.get("found", ()) if rule not in share)
+    yield from (f"{rule} promises {share[rule]:.0%}" for rule in case.get("silent", ()) if share.get(rule, 0) > 0.03)
+    if "nothing_above" in case:
+        yield from (f"{rule} promises {part:.0%}" for rule, part in share.items() if part > case["nothing_above"])
+    status = {outcome.rule: outcome.status for outcome in diagnosis.outcomes}
+    yield from (f"{rule} is {status[rule]}, not skipped" for rule in case.get("skipped", ()) if status[rule] != "skipped")
+    yield from (f"{rule} failed" for rule, what in status.items() if what == "failed")
+    yield from _wrong_numbers(case, diagnosis)
+
+
+def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
+    for row in diagnosis.recording:
+        parts = (row.compute_ns, row.exposed_communication_ns, row.exposed_copy_ns, row.idle_ns)
+        found = [100 * part / row.window_ns for part in parts]
+        if any(abs(mine - known) > 1 for mine, known in zip(found, case.get("shares", found), strict=True)):
+            yield "shares are " + " · ".join(f"{mine:.1f}" for mine in found)
+    if "late_rank" in case:
+        late = [each.values.get("late_rank") for each in all_findings(diagnosis) if each.rule == "rank-skew"]
+        if late != [case["late_rank"]]:
+            yield f"the late rank is {late}"
+    if "window_ms" in case and abs(diagnosis.time[0].window_ns / 1e6 - case["window_ms"]) > 0.1:
+        yield f"the window is {diagnosis.time[0].window_ns / 1e6:.1f} ms"
+    if "promised_step_ms" in case:
+        low, high = case["promised_step_ms"]
+        promised = diagnosis.prediction.step_ns if diagnosis.prediction else (0, 0, 0)
+        if not promised[0] / 1e6 <= high or not promised[2] / 1e6 >= low:
+            yield f"the promise is {promised[1] / 1e6:.0f} ms"
+    notes = " ".join(diagnosis.notes)
+    if case.get("note", "") not in notes or (case.get("incomplete") and "ranks were recorded" not in notes):
+        yield "the notes do not say what is missing"
