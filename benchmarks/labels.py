@@ -45,7 +45,9 @@ def wrong(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
     if "nothing_above" in case:
         yield from (f"{rule} promises {part:.0%}" for rule, part in share.items() if part > case["nothing_above"])
     status = {outcome.rule: outcome.status for outcome in diagnosis.outcomes}
-    yield from (f"{rule} is {status[rule]}, not skipped" for rule in case.get("skipped", ()) if status[rule] != "skipped")
+    yield from (
+        f"{rule} is {status[rule]}, not skipped" for rule in case.get("skipped", ()) if status[rule] != "skipped"
+    )
     yield from (f"{rule} failed" for rule, what in status.items() if what == "failed")
     yield from _wrong_numbers(case, diagnosis)
 

@@ -37,7 +37,8 @@ _KERNEL_ROWS = 30
 def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on."""
     run = prepare(timeline)
-    outcomes, found = [], []
+    outcomes: list[Outcome] = []
+    found: list[tuple[Rule, Finding]] = []
     for rule in rules:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
@@ -199,10 +200,16 @@ def _notes(run: Run) -> Iterator[str]:
     if all(place.device is None for place in run.places):
         yield "No GPU activity was recorded: the training thread's own ops are taken as the work."
     if not run.per_step:
-        yield "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() or an NVTX range per iteration."
+        yield (
+            "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() "
+            "or an NVTX range per iteration."
+        )
     yield from _left_out(run)
     if unhidden_share(run) < 1:
-        yield "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. Other savings are promised accordingly."
+        yield (
+            "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. "
+            "Other savings are promised accordingly."
+        )
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
         yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Confidence = Literal["high", "medium", "low"]
+from perfdoctor.timeline.steps import Confidence, FoundBy
+
 Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
@@ -65,7 +66,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Rows:
-    """A small table: the worst offenders. `units` has one entry a column: ns, bytes, bytes_per_second, count, share, text."""
+    """A small table: the worst offenders. `units`, one a column: ns, bytes, bytes_per_second, count, share, text."""
 
     label: str
     columns: tuple[str, ...]
@@ -174,9 +175,7 @@ class StepStats:
     median_ns: int = 0
     p10_ns: int = 0
     p90_ns: int = 0
-    found_by: Literal[
-        "profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"
-    ] = "none"
+    found_by: FoundBy = "none"
     confidence: Confidence = "low"
 
 

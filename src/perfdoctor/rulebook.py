@@ -41,11 +41,11 @@ class RuleFix:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule's document. `needs` are signals of the Timeline, and "steps" and "gpu_idle" where the rule asks them.
+    """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
-    names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster, which
-    gains nothing while a loader beside the training is the limit.
+    names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
+    which gains nothing while a loader beside the training is the limit.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Rule:
 
 
 def rules_folder() -> Path:
-    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout (also when installed editable)."""
+    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout, editable or not."""
     inside = Path(str(files("perfdoctor") / "rules"))
     return inside if inside.is_dir() else Path(__file__).parents[2] / "rules"
 
@@ -133,7 +133,9 @@ def _override_table(pyproject: Path) -> Mapping[str, Mapping[str, object]]:
     try:
         document = tomllib.loads(pyproject.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise PerfdoctorError(f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere.") from error
+        raise PerfdoctorError(
+            f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere."
+        ) from error
     table: Mapping[str, Mapping[str, object]] = document.get("tool", {}).get("perfdoctor", {}).get("thresholds", {})
     return table
 

@@ -68,7 +68,7 @@ def _kinds(place: Place) -> Rows:
     total = np.bincount(kind.codes, weights=ns, minlength=len(kind.values))
     count = np.bincount(kind.codes, minlength=len(kind.values))
     rows = sorted(
-        ((kind.values[c], count[c] / place.units, int(total[c] / place.units)) for c in np.flatnonzero(count)),
+        ((kind.values[c], count[c] / place.units, int(total[c] / place.units)) for c in np.flatnonzero(count).tolist()),
         key=lambda row: -row[2],
     )
     return Rows(

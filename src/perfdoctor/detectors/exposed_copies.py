@@ -28,7 +28,7 @@ def _hideable_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What compute can hide, or half of the bytes, whichever is more: a copy engine that is never idle hides nothing."""
+    """What compute can hide, or half of the bytes, whichever is more: little compute hides little."""
     share = run.share(_exposed_ns)
     if share < at["min_share_of_step"]:
         return
@@ -39,7 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="exposed-copies",
         saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), exposed_ns),
-        confidence="high",
+        confidence="high" if hideable_ns >= fewer_bytes_ns else "medium",
         values={
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
@@ -67,7 +67,15 @@ def directions(place: Place) -> Rows:
         mine = direction.codes == code
         size, total = int(np.maximum(copies["bytes"][mine], 0).sum()), int(ns[mine].sum())
         rate = size / (total / 1e9) if total else 0.0
-        rows.append((direction.values[code], mine.sum() / place.units, int(exposed[mine].sum() / place.units), size // place.units, rate))
+        rows.append(
+            (
+                direction.values[code],
+                mine.sum() / place.units,
+                int(exposed[mine].sum() / place.units),
+                size // place.units,
+                rate,
+            )
+        )
     rows.sort(key=lambda row: -row[2])
     return Rows(
         f"Copies of rank {place.rank}, a step",

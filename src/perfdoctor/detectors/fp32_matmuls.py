@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Measure, Rows
+from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.savings import Saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
 
@@ -26,13 +25,20 @@ def _wide_ns(place: Place) -> int:
     return sum(int(place.kernel_ns[_rows(place, kind)].sum()) for kind in ("fp32", "fp64", "tf32"))
 
 
+def _limits(place: Place) -> tuple[float, float]:
+    """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by the GPU's peaks."""
+    peaks = peaks_of(place.info.name)
+    if peaks is None:
+        return np.inf, np.inf
+    from_tf32 = peaks.half_flop_per_second / peaks.tf32_flop_per_second if peaks.tf32_flop_per_second else np.inf
+    return from_tf32, peaks.half_flop_per_second / peaks.fp32_flop_per_second
+
+
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow."""
     tf32 = int(place.kernel_ns[_rows(place, "tf32")].sum())
     plain = _wide_ns(place) - tf32
-    peaks = peaks_of(place.info.name)
-    limits = (peaks.half_flop_per_second / peaks.tf32_flop_per_second if peaks and peaks.tf32_flop_per_second else np.inf,
-              peaks.half_flop_per_second / peaks.fp32_flop_per_second if peaks else np.inf)  # fmt: skip
+    limits = _limits(place)
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
     saved = tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])
     # Kernels that overlap others save less than they last: scale to the time the device really computes.
@@ -50,7 +56,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="fp32-matmuls",
         saving_ns_per_step=Saving(
-            run.mean(lambda place: _saved_ns(place, at, "low")), likely, run.mean(lambda place: _saved_ns(place, at, "high"))
+            run.mean(lambda place: _saved_ns(place, at, "low")),
+            likely,
+            run.mean(lambda place: _saved_ns(place, at, "high")),
         ),
         confidence="medium",
         values={
@@ -60,8 +68,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "tf32_percent": percent(tf32_ns / max(_wide_ns(worst), 1)),
         },
         evidence=(Measure("kernels that read 32 or 64 bits", wide_ns, "ns"), _table(worst)),
-        situation="tf32" if 2 * tf32_ns > _wide_ns(worst) else "fp32",
+        situation=_situation(worst, tf32_ns),
     )
+
+
+def _situation(place: Place, tf32_ns: int) -> str:
+    """tf32, fp32, or fp32-before-ampere where the GPU is known to have neither TF32 nor bfloat16 units."""
+    if 2 * tf32_ns > _wide_ns(place):
+        return "tf32"
+    peaks = peaks_of(place.info.name)
+    return "fp32-before-ampere" if peaks and not peaks.tf32_flop_per_second else "fp32"
 
 
 def _table(place: Place) -> Rows:

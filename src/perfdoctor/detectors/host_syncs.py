@@ -47,5 +47,8 @@ def _calls(place: Place) -> Rows:
     codes, values = inside.name.codes, inside.name.values
     count = np.bincount(codes, minlength=len(values))
     total = np.bincount(codes, weights=inside.duration_ns, minlength=len(values))
-    rows = sorted(((values[c], int(count[c]), int(total[c])) for c in np.flatnonzero(count)), key=lambda row: -row[2])
-    return Rows("Blocking calls in the window", ("call", "count", "host waited"), ("text", "count", "ns"), tuple(rows[:5]))
+    found = [(values[code], int(count[code]), int(total[code])) for code in np.flatnonzero(count).tolist()]
+    rows = sorted(found, key=lambda row: -row[2])
+    return Rows(
+        "Blocking calls in the window", ("call", "count", "host waited"), ("text", "count", "ns"), tuple(rows[:5])
+    )

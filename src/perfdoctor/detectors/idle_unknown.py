@@ -16,7 +16,7 @@ def _unknown_ns(place: Place) -> int:
 
 
 def _situation(run: Run) -> str:
-    """What the recording lacks: calls (nothing of the host), host (calls only), or "" (all is there, and not enough)."""
+    """What the recording lacks: no-calls (nothing of the host), calls-only, or "" (all is there, and not enough)."""
     if "calls" not in run.timeline.recorded:
         return "no-calls"
     return "" if any(place.host.in_view for place in run.places) else "calls-only"

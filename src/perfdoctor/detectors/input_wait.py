@@ -11,6 +11,7 @@ from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 
+
 def _wait_ns(place: Place) -> int:
     return place.idle_ns("input_wait")
 

@@ -27,7 +27,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="rank-skew",
         saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
-        confidence="high" if matched.last_count.max() >= at["clear_culprit_share"] * matched.last_count.sum() else "medium",
+        confidence="high"
+        if matched.last_count.max() >= at["clear_culprit_share"] * matched.last_count.sum()
+        else "medium",
         values={
             "late_rank": matched.late_rank,
             "waiting_ms": ms(waiting_ns),
@@ -56,4 +58,9 @@ def _table(matched: Skew, units: int) -> Rows:
         )
     ]
     rows.sort(key=lambda row: row[2])
-    return Rows("Collectives by rank", ("rank", "in collectives", "waiting", "came last"), ("count", "ns", "ns", "count"), tuple(rows[:16]))
+    return Rows(
+        "Collectives by rank",
+        ("rank", "in collectives", "waiting", "came last"),
+        ("count", "ns", "ns", "count"),
+        tuple(rows[:16]),
+    )

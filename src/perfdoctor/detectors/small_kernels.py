@@ -23,7 +23,9 @@ def _small(place: Place, at: Mapping[str, float]) -> np.ndarray[tuple[int], np.d
     short = kernels.duration_ns < at["short_kernel_ns"]
     blocks, processors = kernels["blocks"], place.info.sm_count
     leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
-    return short & leaves_room & place.kernel_rows(*_FUSABLE) & ~kernels["is_graph"] & ~in_optimizer(place)
+    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place)
+    small: np.ndarray[tuple[int], np.dtype[np.bool_]] = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
+    return small
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

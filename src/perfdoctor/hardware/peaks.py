@@ -33,8 +33,8 @@ def _table() -> list[tuple[re.Pattern[str], Peaks]]:
 
 
 def _peaks(entry: dict[str, float | str]) -> Peaks:
-    flop = [float(entry[kind]) * 1e12 for kind in ("fp32", "tf32", "half")]
-    return Peaks(str(entry["name"]), *flop, float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9)
+    fp32, tf32, half = (float(entry[kind]) * 1e12 for kind in ("fp32", "tf32", "half"))
+    return Peaks(str(entry["name"]), fp32, tf32, half, float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ Only the fields that perfdoctor uses are decoded, batch by batch, straight into 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec

@@ -32,18 +32,24 @@ _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p"}
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed"}
 _CALL_VERSION = re.compile(r"(_v\d+)+$")
 #: NVTX ranges that torch.autograd.profiler.emit_nvtx writes: they are ops.
-_OP = re.compile(r"^(aten|autograd|torch|c10|c10d|prims|quantized|profiler|torchvision|fbgemm|inductor|_c10d_functional)::|^\w+Backward\d*(,|$)")
+_OP = re.compile(
+    r"^(aten|autograd|torch|c10|c10d|prims|quantized|profiler|torchvision|fbgemm|inductor|_c10d_functional)::|^\w+Backward\d*(,|$)"
+)
 _OP_DETAILS = re.compile(r", (op_id|seq|input_op_ids|sizes) = .*$")
 _OP_SIZES = re.compile(r", sizes = (\[.*\])")
 _PUSH_POP, _START_END = 59, 60
-_DATA_TYPE = re.compile(r"_(float|half|bfloat16|double|u?int\d+_t|f16|f32|f64|bf16|i8|u8|i32|u32|i64|u64)(?![a-z0-9])", re.IGNORECASE)
+_DATA_TYPE = re.compile(
+    r"_(float|half|bfloat16|double|u?int\d+_t|f16|f32|f64|bf16|i8|u8|i32|u32|i64|u64)(?![a-z0-9])", re.IGNORECASE
+)
 _COLLECTION_TROUBLE = re.compile(r"not (be )?collected|not supported|no cuda (events|kernels)|cupti", re.IGNORECASE)
 _PATH_OR_ASSIGNMENT = re.compile(r"[/\\~@=]")
 
 
 def is_export(database: Database) -> bool:
     """Does the database look like one that nsys wrote?"""
-    return "StringIds" in database and ("META_DATA_EXPORT" in database or "EXPORT_META_DATA" in database or "ANALYSIS_DETAILS" in database)
+    return "StringIds" in database and (
+        "META_DATA_EXPORT" in database or "EXPORT_META_DATA" in database or "ANALYSIS_DETAILS" in database
+    )
 
 
 def read(path: Path) -> Timeline:
@@ -76,10 +82,14 @@ class _Export:
         frames = {
             "kernels": kernels.take(~is_collective),
             "collectives": _collectives(kernels.take(is_collective)),
-            "copies": Frame.join([self._memcpy(device_rows["memcpy"], ranks), self._memset(device_rows["memset"], ranks)]),
+            "copies": Frame.join(
+                [self._memcpy(device_rows["memcpy"], ranks), self._memset(device_rows["memset"], ranks)]
+            ),
             **{signal: self._host_frame(rows, ranks) for signal, rows in host_rows.items()},
         }
-        frames["calls"] = _without_twins(frames["calls"].with_columns(correlation=_kept(host_rows["calls"], ranks, "correlationId")))
+        frames["calls"] = _without_twins(
+            frames["calls"].with_columns(correlation=_kept(host_rows["calls"], ranks, "correlationId"))
+        )
         frames["ranges"], frames["ops"] = _split_ops(frames.pop("nvtx"))
         self._note_ranks(ranks, host_rows)
         self._note_diagnostics()
@@ -109,7 +119,9 @@ class _Export:
         good = (rows["start"] != _NO_TIME) & (rows["end"] >= rows["start"])
         if not good.all():
             dropped = int((~good).sum())
-            self.notes.append(f"{dropped} row{'s' * (dropped > 1)} of {table} have no end, or end before they start: dropped.")
+            self.notes.append(
+                f"{dropped} row{'s' * (dropped > 1)} of {table} have no end, or end before they start: dropped."
+            )
             rows = {name: values[good] for name, values in rows.items()}
         return rows
 
@@ -119,13 +131,17 @@ class _Export:
         return {
             "kernel": lambda: self._rows("CUPTI_ACTIVITY_KIND_KERNEL", (*common, *grid, "demangledName", "shortName")),
             "graph": lambda: self._timed("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*common, "graphId")),
-            "memcpy": lambda: self._rows("CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind", "srcKind", "dstKind")),
+            "memcpy": lambda: self._rows(
+                "CUPTI_ACTIVITY_KIND_MEMCPY", (*common, "bytes", "copyKind", "srcKind", "dstKind")
+            ),
             "memset": lambda: self._rows("CUPTI_ACTIVITY_KIND_MEMSET", (*common, "bytes")),
         }
 
     def _host_readers(self) -> dict[str, Callable[[], Columns]]:
         return {
-            "calls": lambda: self._named(self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid", "correlationId", "nameId"))),
+            "calls": lambda: self._named(
+                self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid", "correlationId", "nameId"))
+            ),
             "nvtx": self._nvtx,
             "os_calls": lambda: self._named(self._rows("OSRT_API", ("globalTid", "nameId"))),
             "overheads": lambda: self._named(self._rows("PROFILER_OVERHEAD", ("globalTid", "nameId"))),
@@ -153,7 +169,9 @@ class _Export:
         )
         if unended and unended[0][0]:
             self.notes.append(f"{unended[0][0]} NVTX ranges were still open when the recording ended: dropped.")
-        rows = self._nvtx_rows(table, "textId" if "textId" in columns else "NULL", "text" if "text" in columns else "NULL")
+        rows = self._nvtx_rows(
+            table, "textId" if "textId" in columns else "NULL", "text" if "text" in columns else "NULL"
+        )
         return rows
 
     def _nvtx_rows(self, table: str, text_id: str, text: str) -> Columns:
@@ -169,7 +187,12 @@ class _Export:
         ]
         self._own_names = {-2 - index: name for name, index in own.items()}
         numbers = np.array([row[:3] for row in found], dtype=np.int64).reshape(-1, 3)
-        return {"start": numbers[:, 0], "end": numbers[:, 1], "globalTid": numbers[:, 2], "text": np.array(ids, dtype=np.int64)}
+        return {
+            "start": numbers[:, 0],
+            "end": numbers[:, 1],
+            "globalTid": numbers[:, 2],
+            "text": np.array(ids, dtype=np.int64),
+        }
 
     # ---- names ------------------------------------------------------------------------------------------------
 
@@ -179,8 +202,15 @@ class _Export:
         known = dict(getattr(self, "_own_names", {}))
         for batch in np.array_split(unique, max(unique.size // 500, 1)):
             listed = ",".join(str(number) for number in batch.tolist())
-            known.update({int(i): str(v) for i, v in self.database.rows(f"SELECT id, value FROM StringIds WHERE id IN ({listed})")})  # type: ignore[call-overload]
-        return Text(codes.astype(np.int32).reshape(-1), [known.get(number, "") for number in unique.tolist()]).mapped(clean)
+            known.update(
+                {
+                    int(i): str(v)
+                    for i, v in self.database.rows(f"SELECT id, value FROM StringIds WHERE id IN ({listed})")
+                }
+            )  # type: ignore[call-overload]
+        return Text(codes.astype(np.int32).reshape(-1), [known.get(number, "") for number in unique.tolist()]).mapped(
+            clean
+        )
 
     # ---- ranks ------------------------------------------------------------------------------------------------
 
@@ -188,7 +218,9 @@ class _Export:
         """Process to rank: processes with GPU work by their lowest device; without any, the one with most ranges."""
         lowest: dict[int, int] = {}
         for rows in device_rows.values():
-            for process, device in np.unique(np.stack((_process(rows["globalPid"]), rows["deviceId"])), axis=1).T.tolist():
+            for process, device in np.unique(
+                np.stack((_process(rows["globalPid"]), rows["deviceId"])), axis=1
+            ).T.tolist():
                 lowest[process] = min(lowest.get(process, device), device)
         if lowest:
             return {process: rank for rank, process in enumerate(sorted(lowest, key=lambda p: (lowest[p], p)))}
@@ -250,7 +282,9 @@ class _Export:
 
     def _copy_frame(self, rows: Columns, ranks: dict[int, int], name: Text, direction: Text, memory: Text) -> Frame:
         device = self._device_columns(rows, ranks)
-        return Frame({**device, "name": name, "bytes": _or_unknown(rows["bytes"]), "direction": direction, "host_memory": memory}).sorted()
+        return Frame(
+            {**device, "name": name, "bytes": _or_unknown(rows["bytes"]), "direction": direction, "host_memory": memory}
+        ).sorted()
 
     def _host_frame(self, rows: Columns, ranks: dict[int, int]) -> Frame:
         keep = np.isin(_process(rows["globalTid"]), list(ranks))
@@ -270,8 +304,15 @@ class _Export:
         if any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in self.database.tables):
             recorded += ["kernels", "copies", "collectives"]
         else:
-            self.notes.append(f"No GPU activity was recorded in {self.database.path.name}: it holds no table of CUDA work.")
-        tables = {"calls": "CUPTI_ACTIVITY_KIND_RUNTIME", "ranges": "NVTX_EVENTS", "os_calls": "OSRT_API", "overheads": "PROFILER_OVERHEAD"}
+            self.notes.append(
+                f"No GPU activity was recorded in {self.database.path.name}: it holds no table of CUDA work."
+            )
+        tables = {
+            "calls": "CUPTI_ACTIVITY_KIND_RUNTIME",
+            "ranges": "NVTX_EVENTS",
+            "os_calls": "OSRT_API",
+            "overheads": "PROFILER_OVERHEAD",
+        }
         recorded += [signal for signal, table in tables.items() if table in self.database]
         return [*recorded, "ops"] if len(frames["ops"]) else recorded
 
@@ -311,15 +352,21 @@ class _Export:
         """Quote what nsys itself says went wrong; a sentence that might carry a path or a setting is not quoted."""
         if not {"severity", "text"} <= self.database.columns_of("DIAGNOSTIC_EVENT"):
             return
-        said = [str(row[0]) for row in self.database.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2")]
-        fitting = [text.strip() for text in said if _COLLECTION_TROUBLE.search(text) and not _PATH_OR_ASSIGNMENT.search(text)]
+        said = [
+            str(row[0]) for row in self.database.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2")
+        ]
+        fitting = [
+            text.strip() for text in said if _COLLECTION_TROUBLE.search(text) and not _PATH_OR_ASSIGNMENT.search(text)
+        ]
         self.notes.extend(f"Nsight Systems says: {text[:200]}" for text in fitting[:3])
 
 
 def _device_maker(row: Sequence[object]) -> Callable[[int], Device]:
     device, name, sms, major, minor, memory, bandwidth = row
     numbers = [int(value) for value in (device, sms, major, minor, memory, bandwidth)]  # type: ignore[call-overload]
-    return lambda rank: Device(rank, numbers[0], str(name), numbers[1], (numbers[2], numbers[3]), numbers[4], numbers[5])
+    return lambda rank: Device(
+        rank, numbers[0], str(name), numbers[1], (numbers[2], numbers[3]), numbers[4], numbers[5]
+    )
 
 
 def _process(packed: Ints) -> Ints:
@@ -346,7 +393,10 @@ def _product(rows: Columns, what: str) -> Ints:
 def _collectives(kernels: Frame) -> Frame:
     names = kernels.name
     unknown = np.full(len(kernels), UNKNOWN, dtype=np.int64)
-    columns = {name: kernels.columns[name] for name in ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name")}
+    columns = {
+        name: kernels.columns[name]
+        for name in ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name")
+    }
     return Frame({
         **columns, "kind": names.mapped(collective_kind), "bytes": unknown,
         "group": Text.constant("", len(kernels)), "group_size": unknown, "data_type": names.mapped(lambda name: found[1].lower() if (found := _DATA_TYPE.search(name)) else ""),
@@ -364,13 +414,19 @@ def _without_twins(calls: Frame) -> Frame:
     same = (key[:, order][:, 1:] == key[:, order][:, :-1]).all(axis=0) & (calls["correlation"][order][1:] != UNKNOWN)
     codes = calls.name.codes[order]
     inside = calls.end_ns[order][1:] <= calls.end_ns[order][:-1]
-    twin = np.append(False, same & inside & _same_name(calls.name, codes[1:], codes[:-1])) if len(calls) else np.zeros(0, bool)
+    twin = (
+        np.append(False, same & inside & _same_name(calls.name, codes[1:], codes[:-1]))
+        if len(calls)
+        else np.zeros(0, bool)
+    )
     keep = np.ones(len(calls), dtype=bool)
     keep[order[twin]] = False
     return calls.take(keep).sorted()
 
 
-def _same_name(names: Text, left: np.ndarray[tuple[int], np.dtype[np.int32]], right: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _same_name(
+    names: Text, left: np.ndarray[tuple[int], np.dtype[np.int32]], right: np.ndarray[tuple[int], np.dtype[np.int32]]
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     first = {name: code for code, name in reversed(list(enumerate(names.values)))}
     canonical = np.array([first[name] for name in names.values] or [0], dtype=np.int64)
     return canonical[left] == canonical[right]

@@ -19,9 +19,13 @@ _REPORT = b"NVIDIA Tegra Profiler Report "
 _STREAM = b"NVIDIA Nsight Systems Stream "
 #: A minute a gigabyte is usual; a report that takes longer than this would not be looked at either.
 _TIMEOUT_S = 1_800
-_NEWER = re.compile(r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE)
+_NEWER = re.compile(
+    r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE
+)
 _WRITER = re.compile(rb"Report (\d+(?:@\d+){2,3})|Stream (\d+(?:\.\d+){2,3})")
-_INSTALL = "Install Nsight Systems, or where the report was made: nsys export --type sqlite FILE, and analyse the .sqlite."
+_INSTALL = (
+    "Install Nsight Systems, or where the report was made: nsys export --type sqlite FILE, and analyse the .sqlite."
+)
 
 
 def is_report(head: bytes) -> bool:
@@ -105,7 +109,10 @@ def _run_export(tool: str, report: Path, scratch: Path) -> Path:
             f"{report.name} was written by Nsight Systems {newer[1]}, newer than the nsys here ({newer[2]})",
             do=f"Update Nsight Systems to {newer[1]} or newer, or export it where it was recorded and analyse the .sqlite.",
         )
-    raise PerfdoctorError(f"nsys could not export {report.name}: {_last_line(said)}", do="Is the file whole? Copy it again, or try `nsys export` by hand.")
+    raise PerfdoctorError(
+        f"nsys could not export {report.name}: {_last_line(said)}",
+        do="Is the file whole? Copy it again, or try `nsys export` by hand.",
+    )
 
 
 def _imported(tool: str, stream: Path, scratch: Path) -> Path:
@@ -117,10 +124,13 @@ def _imported(tool: str, stream: Path, scratch: Path) -> Path:
             do="Run QdstrmImporter on it where it was recorded, and analyse the .nsys-rep.",
         )
     report = scratch / "imported.nsys-rep"
-    said = _output_of([str(importer), "--input-file", str(stream.resolve()), "--output-file", str(report)], stream, scratch)
+    said = _output_of(
+        [str(importer), "--input-file", str(stream.resolve()), "--output-file", str(report)], stream, scratch
+    )
     if not report.exists():
         raise PerfdoctorError(
-            f"the importer of nsys could not read {stream.name}: {_last_line(said)}", do="Import it where it was recorded."
+            f"the importer of nsys could not read {stream.name}: {_last_line(said)}",
+            do="Import it where it was recorded.",
         )
     return report
 
@@ -140,19 +150,26 @@ def _importer_of(tool: str) -> Path | None:
 def _output_of(command: list[str], report: Path, scratch: Path) -> str:
     environment = {**os.environ, "TMPDIR": str(scratch)}
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, env=environment, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, timeout=_TIMEOUT_S, env=environment, check=False, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError as error:
-        raise PerfdoctorError(f"{command[0]} does not exist", do="Set PERFDOCTOR_NSYS to the nsys program, or install it.") from error
+        raise PerfdoctorError(
+            f"{command[0]} does not exist", do="Set PERFDOCTOR_NSYS to the nsys program, or install it."
+        ) from error
     except PermissionError as error:
         raise PerfdoctorError(f"{command[0]} may not be run", do="Check its permissions.") from error
     except subprocess.TimeoutExpired as error:
         raise PerfdoctorError(
-            f"nsys did not export {report.name} within {_TIMEOUT_S // 60} minutes", do="Export it by hand, or record fewer steps."
+            f"nsys did not export {report.name} within {_TIMEOUT_S // 60} minutes",
+            do="Export it by hand, or record fewer steps.",
         ) from error
     return (done.stdout + b"\n" + done.stderr).decode("utf-8", errors="replace")
 
 
 def _last_line(said: str) -> str:
-    """nsys's own last word, without its progress bars."""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line and "[=" not in line]
+    """Nsys's own last word, without its progress bars."""
+    lines = [
+        line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line and "[=" not in line
+    ]
     return lines[-1][:200] if lines else "it said nothing"

@@ -98,7 +98,11 @@ def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
     for timeline in timelines:
         renumber: dict[int, int] = {}
         for rank in timeline.ranks:
-            new = rank if rank not in taken else next(n for n in range(len(claimed) + len(taken) + 1) if n not in taken and n not in claimed)
+            new = (
+                rank
+                if rank not in taken
+                else next(n for n in range(len(claimed) + len(taken) + 1) if n not in taken and n not in claimed)
+            )
             taken.add(new)
             if new != rank:
                 renumber[rank] = new
@@ -113,7 +117,9 @@ def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
             rank[old["rank"] == before] = after
         return old.with_columns(rank=rank.astype(np.int64))
 
-    told = ", ".join(f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items())
+    told = ", ".join(
+        f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items()
+    )
     return replace(
         timeline,
         frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
@@ -121,5 +127,3 @@ def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
         notes=(*timeline.notes, f"Two recordings carry the same rank: {told}."),
     )
-
-

@@ -11,7 +11,8 @@ import re
 #: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
 INPUT_WAIT = re.compile(
     r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|DataLoader\w*\.__next__"
-    r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b|\b(load|fetch|wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
+    r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b"
+    r"|\b(load|fetch|wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
     r"|wait_for_batch|next_batch|batch_(load|fetch)|dataloader_next|fetch_next|input[ _-]pipeline|DALI\w*Iterator",
     re.IGNORECASE,
 )
@@ -37,4 +38,6 @@ ALLOCATOR_CALL = re.compile(
     r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
 )
 MODULE_LOADING_CALL = re.compile(r"^cu(ModuleLoad|LibraryLoad|ModuleGetFunction)|^hipModuleLoad|^nvrtcCompile")
-FILE_CALL = re.compile(r"^(p?read|p?write|readv|writev|open|fopen|fread|fwrite|fsync|fdatasync|sendfile|close|f?stat)(64)?$")
+FILE_CALL = re.compile(
+    r"^(p?read|p?write|readv|writev|open|fopen|fread|fwrite|fsync|fdatasync|sendfile|close|f?stat)(64)?$"
+)

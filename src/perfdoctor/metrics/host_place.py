@@ -18,7 +18,7 @@ from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_a
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork
 from perfdoctor.timeline.model import Frame, Timeline
-from perfdoctor.timeline.steps import Marks, host_steps
+from perfdoctor.timeline.steps import Marks, host_marks, host_steps
 
 _CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
 _NOTHING = np.empty(0, np.int64)
@@ -31,7 +31,7 @@ class HostPlace(Place):
 
     @cached_property
     def _threads(self) -> tuple[int, ...]:
-        return driving_threads(self.timeline, self.rank, host_marks_of(self))
+        return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
 
     def _rows(self, signal: str) -> Frame:
         frame = self.timeline[signal].of(rank=self.rank)
@@ -73,12 +73,6 @@ class HostPlace(Place):
         known = "host_work" if self.host.ops_recorded else "unknown"
         causes[known] = rest
         return causes
-
-
-def host_marks_of(place: Place) -> Marks | None:
-    from perfdoctor.timeline.steps import host_marks
-
-    return host_marks(place.timeline, place.rank)
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

@@ -15,6 +15,7 @@ host        ▓▓ sync ▓▓│ next batch │launch   launched at s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,8 +34,8 @@ ISSUING_GAP_NS = 1_000_000
 #: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
 #: seen in the recording is used up to this bound, since in a recording whose queue is always full it is not seen.
 _LATENCY_BOUND_NS = 20_000
-#: Between two queued kernels lie microseconds; across streams and devices, tens. What is queued and still does not start
-#: for a millisecond waits for something that was not recorded.
+#: Between two queued kernels lie microseconds; across streams and devices, tens. What is queued and still does not
+#: start for a millisecond waits for something that was not recorded.
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 #: Timestamps of host and device are aligned by the tools to a few microseconds.
 _CLOCK_SLACK_NS = 20_000
@@ -48,7 +49,8 @@ class HostActivity:
 
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
     `visible` is any other range, op or function that is not a whole step or more; `issuing` the stretches in which work
-    was issued without a longer pause; `in_view` tells whether anything but calls was recorded of the host, `ops_recorded` whether the framework's ops were.
+    was issued without a longer pause; `in_view` tells whether anything but calls was recorded of the host,
+    `ops_recorded` whether the framework's ops were.
     """
 
     explicit: Mapping[str, Intervals]
@@ -66,7 +68,8 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
     """Read one rank's host rows once, for all its devices."""
     threads = driving_threads(timeline, rank, marks)
     calls, ops, ranges, functions, os_calls = (
-        _of_threads(timeline[signal].of(rank=rank), threads) for signal in ("calls", "ops", "ranges", "functions", "os_calls")
+        _of_threads(timeline[signal].of(rank=rank), threads)
+        for signal in ("calls", "ops", "ranges", "functions", "os_calls")
     )
     overheads = timeline["overheads"].of(rank=rank)
     own = np.isin(overheads["thread"], [UNKNOWN, *threads])
@@ -75,7 +78,8 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
             "input_wait": _named(host_names.INPUT_WAIT, ranges, ops),
             "garbage_collection": _named(host_names.GARBAGE_COLLECTION, ranges, ops),
             "storage": _named(host_names.STORAGE, ranges, ops, functions),
-            "compilation": _named(host_names.COMPILATION, ranges, ops, functions) | _named(host_names.MODULE_LOADING_CALL, calls),
+            "compilation": _named(host_names.COMPILATION, ranges, ops, functions)
+            | _named(host_names.MODULE_LOADING_CALL, calls),
             "peer_wait": _named(host_names.PEER_WAIT, ranges, ops),
             "allocator": _named(host_names.ALLOCATOR_CALL, calls),
         },
@@ -112,7 +116,7 @@ def _covered(frame: Frame) -> Intervals:
     return Intervals.of(frame.start_ns, frame.end_ns)
 
 
-def _named(pattern: host_names.re.Pattern[str], *frames: Frame) -> Intervals:
+def _named(pattern: re.Pattern[str], *frames: Frame) -> Intervals:
     found = Intervals.empty()
     for frame in frames:
         found = found | _covered(frame.take(frame.name.matches(pattern)))
@@ -220,7 +224,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
     after_sync = _begun_under_sync(stretches, host.blocking) & late
-    blocking_copy = prompt & _launched_by_blocking(stretches, work, calls, host.blocking)
+    blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
     at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
@@ -282,9 +286,7 @@ def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tupl
     return (last >= 0) & (reach[np.maximum(last, 0)] + _CLOCK_SLACK_NS >= stretches.start)
 
 
-def _launched_by_blocking(
-    stretches: _Stretches, work: DeviceWork, calls: Frame, blocking: Frame
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Is the work that ended the stretch a copy that the host waits for (`.item()`, `.cpu()`)?"""
     blocking_copies = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
     return np.isin(stretches.call, blocking_copies) & stretches.was_launched

@@ -11,7 +11,9 @@ from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
 from perfdoctor.timeline.model import UNKNOWN
 
-_OPTIMIZER_RANGE = re.compile(r"^Optimizer\.step#|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE)
+_OPTIMIZER_RANGE = re.compile(
+    r"^Optimizer\.step#|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE
+)
 _FUSED = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -29,7 +31,8 @@ def in_optimizer(place: Place) -> Mask:
     if not updating or not len(calls):
         return np.zeros(len(place.kernels), dtype=bool)
     at = calls.start_ns[np.maximum(call, 0)]
-    return (call != UNKNOWN) & (updating.overlap_ns(at, at + 1) > 0)
+    inside: Mask = (call != UNKNOWN) & (updating.overlap_ns(at, at + 1) > 0)
+    return inside
 
 
 def is_fused(place: Place) -> Mask:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.findings import Confidence, StepStats
+from perfdoctor.findings import StepStats
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_place import host_place
 from perfdoctor.metrics.idle_causes import host_activity
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork, device_work
 from perfdoctor.timeline.model import Timeline
-from perfdoctor.timeline.steps import Marks, Steps, device_steps, host_marks
+from perfdoctor.timeline.steps import Confidence, Steps, device_steps, host_marks
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,6 @@ def step_stats(run: Run) -> StepStats:
         median_ns=median,
         p10_ns=p10,
         p90_ns=p90,
-        found_by=found[0].found_by,  # type: ignore[arg-type]
-        confidence=min((steps.confidence for steps in found), key=weakest.index),  # type: ignore[arg-type]
+        found_by=found[0].found_by,
+        confidence=min((steps.confidence for steps in found), key=weakest.index),
     )
-
-
-__all__ = ["Marks", "Run", "prepare", "step_stats"]

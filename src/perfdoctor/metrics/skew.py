@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.timeline.model import Ints
 
@@ -28,7 +29,8 @@ class Skew:
     @property
     def waiting_ns(self) -> Ints:
         """Per rank: how long it stood in collectives that the last rank had not entered yet."""
-        return (self.duration_ns - self.duration_ns.min(axis=0)).sum(axis=1)
+        waiting: Ints = (self.duration_ns - self.duration_ns.min(axis=0)).sum(axis=1)
+        return waiting
 
     @property
     def transfer_ns(self) -> int:
@@ -68,7 +70,7 @@ def skew(run: Run) -> Skew | None:
     return Skew(tuple(place.rank for place in places), np.concatenate(columns, axis=1))
 
 
-def _durations(place: object, kind: str) -> Ints:
-    frame = place.collectives  # type: ignore[attr-defined]
+def _durations(place: Place, kind: str) -> Ints:
+    frame = place.collectives
     rows = frame.take(frame.text("kind").equals(kind))
     return rows.duration_ns

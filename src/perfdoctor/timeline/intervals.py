@@ -41,7 +41,7 @@ class Intervals:
 
     @classmethod
     def of(cls, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Intervals:
-        """The union of pieces in any order, overlapping or not. Pieces that end where or before they start are empty."""
+        """The union of pieces in any order, overlapping or not. What ends where or before it starts is empty."""
         first, last = _as_ns(starts), _as_ns(ends)
         keep = last > first
         if not keep.all():

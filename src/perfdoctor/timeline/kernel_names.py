@@ -10,7 +10,7 @@ instruction); Inductor by `triton_poi|red|per|mm`.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 #: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM, symmetric memory, custom all-reduce, DeepEP.
 COLLECTIVE = re.compile(
@@ -35,47 +35,61 @@ _FAMILIES = (
     ("attention", r"flash(?!_?infer.*norm)|fmha|attn|attention|sdpa|paged_kv|mla_"),
     (
         "optimizer",
-        r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop|NAdam)|fused_?(adam|sgd|lamb|lion)"
-        r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor",
+        (
+            r"multi_tensor_apply_kernel.*(Adam|SGD|Sgd|Lamb|Adagrad|Lion|Adadelta|RMSprop)|fused_?(adam|sgd|lamb|lion)"
+            r"|FusedAdam|FusedSgd|FusedAdagrad|\badam_|adamw|AdamFunctor"
+        ),
     ),
     (
         "convolution",
-        r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
-        r"|cudnn::cnn::|miopen|ConvFwd|ConvBwd|naive_conv",
+        (
+            r"conv(?!ert)|dgrad|wgrad|fprop|winograd|scudnn|\d_?cudnn|s884cudnn|implicit_gemm|igemm_(fwd|bwd|wrw)"
+            r"|cudnn::cnn::|miopen|ConvFwd|ConvBwd|naive_conv"
+        ),
     ),
     (
         "gemm",
-        r"(?<!fb)gemm|\bbmm_|nvjet|Cijk_|matmul|gemv|splitK_?reduce|triton_(tem_fused_)?.*_?\bmm\b|triton_mm|triton_bmm|triton_tem_"
-        r"|_mm_kernel|dot_kernel|wgmma|gmma|GemmUniversal|ampere_.*16816|cublasLt::",
+        (
+            r"(?<!fb)gemm|\bbmm_|nvjet|Cijk_|matmul|gemv|splitK_?reduce|triton_(mm|bmm|tem)|triton_\w*_(add)?b?mm(_|\b)"
+            r"|_mm_kernel|dot_kernel|wgmma|gmma|GemmUniversal|ampere_.*16816|cublasLt::"
+        ),
     ),
     ("normalization", r"batch_?norm|\bbn_(fw|bw)|layer_?norm|rms_?norm|group_?norm|instance_?norm|GammaBeta"),
     (
         "elementwise",
-        r"elementwise|triton_poi_|nchwToNhwc|nhwcToNchw|transpose|permute|CatArray|copy|cast|FillFunctor|dropout|gelu|relu"
-        r"|silu|multi_tensor_apply_kernel|CudaCodeGen|pointwise|fill|setTensor|im2col|col2im|upsample|index|scatter|gather",
+        (
+            r"elementwise|triton_poi_|nchwToNhwc|nhwcToNchw|transpose|permute|CatArray|copy|cast|FillFunctor|dropout"
+            r"|gelu|relu|silu|multi_tensor_apply_kernel|CudaCodeGen|pointwise|fill|setTensor|im2col|col2im|upsample"
+            r"|index|scatter|gather"
+        ),
     ),
     ("reduction", r"reduce|softmax|triton_(red|per)_|DeviceScan|Sort|topk|cumsum|nll_loss|cross_entropy|argmax|pool"),
 )
 
-_HALF = r"fp16|(?<![a-z0-9])f16|_f16|f16f16|bf16|bfloat|__half|\bhalf|h884|h1688|h16816|hgemm|nvjet_[ht]|e4m3|e5m2|fp8|nvjet_[qo]"
+_HALF = (
+    r"fp16|(?<![a-z0-9])f16|_f16|f16f16|bf16|bfloat|__half|\bhalf|h884|h1688|h16816|hgemm|nvjet_[ht]|nvjet_[qo]"
+    r"|e4m3|e5m2|fp8"
+)
 _TENSOR_CORE = (
-    r"tensorop|hmma|imma|dmma|qmma|wgmma|gmma|nvjet_|[shid]_?884|[shi]_?1688|[shi]_?16816|[i]_?(8832|16832)|884gemm|1688gemm"
-    r"|16816gemm|tf32|xdlops|mfma|Cijk_.*_MI\d|gtcx|flash_fwd|flash_bwd|flash_attn|fmha_cutlass|fmha_v2|cutlass3x_sm(90|100)"
+    r"tensorop|hmma|imma|dmma|qmma|wgmma|gmma|nvjet_|[shid]_?884|[shi]_?1688|[shi]_?16816|[i]_?(8832|16832)|884gemm"
+    r"|1688gemm|16816gemm|tf32|xdlops|mfma|Cijk_.*_MI\d|gtcx|flash_fwd|flash_bwd|flash_attn|fmha_cutlass|fmha_v2"
+    r"|cutlass3x_sm(90|100)"
     r"|sm(90|100)_xmma_gemm_[a-z0-9]*(f16|bf16|e4m3|e5m2|tf32)"
 )
 _NO_TENSOR_CORE = (
-    r"ffma|(?<![a-z])sgemm|scudnn(?!.*884)|_simt_|convolveNd_\w*float_engine|(d|w)grad_(alg\d_)?engine|implicit_convolve(Nd)?_sgemm"
-    r"|gemv|naive_conv|dgemm_(?!.*884)"
+    r"ffma|(?<![a-z])sgemm|scudnn(?!.*884)|_simt_|convolveNd_\w*float_engine|(d|w)grad_(alg\d_)?engine"
+    r"|implicit_convolve(Nd)?_sgemm|gemv|naive_conv|dgemm_(?!.*884)"
 )
 _FP64 = r"(?<![a-z])dgemm|\bdouble\b|f64|d884|dmma|float64"
 _TF32 = r"tf32|nvjet_s"
 _TF32_INSTRUCTION = r"s_?1688"  # with half inputs the name says so; alone it is the TF32 instruction of fp32 inputs
 _FP32 = (
-    r"ffma|(?<![a-z])sgemm|scudnn|f32f32_f32f32|engine<float\b|convolve\w*<float\b|simt_s|fmha_cutlass[FB]_f32|winograd\w*<float"
+    r"ffma|(?<![a-z])sgemm|scudnn|f32f32_f32f32|engine<float\b|convolve\w*<float\b|simt_s|fmha_cutlass[FB]_f32"
+    r"|winograd\w*<float"
 )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
@@ -109,7 +123,7 @@ def math_path(name: str) -> str:
 
 @lru_cache(maxsize=65536)
 def input_type(name: str) -> str:
-    """half (16 bit and below), tf32, fp32, fp64 or unknown: what a matmul, convolution or attention kernel reads."""
+    """Half (16 bit and below), tf32, fp32, fp64 or unknown: what a matmul, convolution or attention kernel reads."""
     if _says(name, _FP64):
         return "fp64"
     if _says(name, _TF32):

@@ -52,7 +52,7 @@ class Text:
         return int(self.codes.size)
 
     def __getitem__(self, row: int) -> str:
-        return self.values[self.codes[row]]
+        return self.values[int(self.codes[row])]
 
     def __iter__(self) -> Iterator[str]:
         values = self.values
@@ -107,7 +107,8 @@ _HOST_WORK = {**_WHERE_ON_HOST, **_WHEN, "name": Text}
 SIGNALS: Mapping[str, Mapping[str, type]] = {
     # Executions on the device that are not collectives. `is_graph`: the row is one launch of a whole CUDA graph.
     "kernels": {**_DEVICE_WORK, "blocks": np.int64, "threads_per_block": np.int64, "is_graph": np.bool_},
-    # memcpy and memset. direction: h2d d2h d2d p2p h2h memset unknown; host_memory: pageable pinned managed unknown none
+    # memcpy and memset. direction: h2d d2h d2d p2p h2h memset unknown
+    # host_memory: pageable pinned managed unknown, none where the host has no part
     "copies": {**_DEVICE_WORK, "bytes": np.int64, "direction": Text, "host_memory": Text},
     # Collective kernels. kind: all_reduce all_gather reduce_scatter all_to_all send_recv broadcast reduce barrier other
     "collectives": {
@@ -203,7 +204,7 @@ class Frame:
 
     def to_pandas(self) -> pd.DataFrame:
         """The same rows as a DataFrame, for notebooks; text columns become categories."""
-        import pandas as pd  # half a second that no command should wait for
+        import pandas as pd  # noqa: PLC0415 half a second that no command should wait for
 
         def series(column: Column) -> object:
             if not isinstance(column, Text):
@@ -212,7 +213,8 @@ class Frame:
             place = np.array([unique.index(value) for value in column.values], dtype=np.int32)
             return pd.Categorical.from_codes(place[column.codes] if place.size else column.codes, categories=unique)  # type: ignore[call-overload]
 
-        return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
+        frame: pd.DataFrame = pd.DataFrame({name: series(column) for name, column in self.columns.items()})
+        return frame
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,13 @@ class Timeline:
         """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
         full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
         timeline = cls(
-            full, frozenset(recorded), tuple(sources), tuple(devices), world_size, dict(thread_names or {}), tuple(notes)
+            full,
+            frozenset(recorded),
+            tuple(sources),
+            tuple(devices),
+            world_size,
+            dict(thread_names or {}),
+            tuple(notes),
         )
         timeline.self_check()
         return timeline
@@ -346,7 +354,8 @@ def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> Non
         if isinstance(column, Text):
             assert kind is Text, f"{signal}.{name} is text"
         else:
-            assert kind is not Text and column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+            assert kind is not Text, f"{signal}.{name} is not text"
+            assert column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
     start, end = frame.start_ns, frame.end_ns
     assert (end >= start).all(), f"{signal}: a row ends before it starts"
     assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -18,10 +19,15 @@ from perfdoctor.timeline.kernel_names import family
 from perfdoctor.timeline.links import DeviceWork
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Timeline
 
+FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
+Confidence = Literal["high", "medium", "low"]
+
 PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
 _OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 _STEP_WORD = re.compile(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
-_NOT_A_STEP = re.compile(r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE)
+_NOT_A_STEP = re.compile(
+    r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\d+")
 
 #: Fewer repetitions than this are no rhythm.
@@ -43,8 +49,8 @@ class Marks:
     `ends[i]` is where the range that marks step i ended: what lies between it and the next start is between steps.
     """
 
-    found_by: str
-    confidence: str
+    found_by: FoundBy
+    confidence: Confidence
     process: int
     thread: int
     starts: Ints
@@ -59,8 +65,8 @@ class Steps:
     were left out: warm-up at the front, partial ones at the edges (`partial` counts those without a clean end).
     """
 
-    found_by: str
-    confidence: str
+    found_by: FoundBy
+    confidence: Confidence
     bounds: Ints
     first: int
     last: int
@@ -99,7 +105,7 @@ def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     return None
 
 
-def _marks(rows: Frame, found_by: str, confidence: str) -> Marks:
+def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
     return Marks(
         found_by, confidence, int(rows["process"][0]), int(rows["thread"][0]), rows.start_ns.copy(), rows.end_ns.copy()
     )
@@ -112,7 +118,7 @@ def _after(updates: Frame) -> Marks:
 
 
 def _most_regular(updates: Frame) -> Frame:
-    """With several optimizers (GAN) the one whose updates come most evenly; ties go to the one that comes most often."""
+    """With several optimizers (GAN) the one whose updates come most evenly; ties go to the most frequent."""
     best, best_key = updates.take(np.zeros(len(updates), dtype=bool)), (np.inf, 0)
     for name in dict.fromkeys(updates.name):
         rows = updates.take(updates.name.equals(name))
@@ -188,18 +194,22 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
     seen = np.flatnonzero(first[:-1] != np.iinfo(np.int64).max)
     if seen.size == 0:
         return NO_STEPS
-    if seen.size == 1 and marks.found_by != "optimizer-hook":  # the only step: all work is its own, also what has no call
+    if (
+        seen.size == 1 and marks.found_by != "optimizer-hook"
+    ):  # the only step: all work is its own, also what has no call
         whole = np.array([work.start_ns[0], work.end_ns.max()], dtype=np.int64)
         return Steps(marks.found_by, marks.confidence, whole, 0, 1, 0)
     bounds = np.maximum.accumulate(first[seen])
     partial = 1
-    if seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook":  # too few to spare the last: it ends with its last work
+    if (
+        seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook"
+    ):  # too few to spare the last: it ends with its last work
         last_end = int(end[step == seen[-1]].max())
         bounds, partial = np.append(bounds, max(last_end, int(bounds[-1]))), 0
     return _steady(marks.found_by, marks.confidence, bounds, partial)
 
 
-def _steady(found_by: str, confidence: str, bounds: Ints, partial: int) -> Steps:
+def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int) -> Steps:
     """Leave out leading steps that are much longer than the later ones (warm-up, compilation)."""
     durations = np.diff(bounds)
     first = 0
@@ -261,7 +271,7 @@ def _anchors(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[Ints
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         gaps = np.diff(rows)
-        if rows.size > _FEWEST_STEPS and gaps.min() >= _SHORTEST_PERIOD_KERNELS and np.ptp(gaps) == 0:
-            if rows[-1] - rows[0] >= _LEAST_COVERAGE * codes.size:
-                found.append(rows.astype(np.int64))
+        covers = rows[-1] - rows[0] >= _LEAST_COVERAGE * codes.size
+        if covers and rows.size > _FEWEST_STEPS and gaps.min() >= _SHORTEST_PERIOD_KERNELS and np.ptp(gaps) == 0:
+            found.append(rows.astype(np.int64))
     yield from sorted(found, key=lambda rows: -int(rows[1] - rows[0]))[:8]
