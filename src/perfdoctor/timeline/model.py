@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -310,22 +311,22 @@ class Timeline:
     def ranges(self) -> Frame:
         return self.frames["ranges"]
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that any row or device belongs to, ascending."""
         found = {device.rank for device in self.devices}
         for frame in self.frames.values():
-            found.update(np.unique(frame["rank"]).tolist())
+            found.update(_different(frame["rank"]))
         return tuple(sorted(found))
 
-    @property
+    @cached_property
     def places(self) -> tuple[tuple[int, int], ...]:
         """Each (rank, device) on which any work ran, ascending."""
         found: set[tuple[int, int]] = set()
         for signal in ("kernels", "collectives", "copies"):
             frame = self.frames[signal]
-            if len(frame):
-                found.update(map(tuple, np.unique(np.stack((frame["rank"], frame["device"])), axis=1).T.tolist()))
+            for rank in _different(frame["rank"]):
+                found.update((rank, device) for device in _different(frame.of(rank=rank)["device"]))
         return tuple(sorted(found))
 
     def device_of(self, rank: int, device: int) -> Device:
@@ -344,6 +345,13 @@ class Timeline:
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared)
+
+
+def _different(values: Ints) -> list[int]:
+    """Which values occur? Most columns hold one: seen without sorting."""
+    if values.size and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
