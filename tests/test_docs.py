@@ -1,0 +1,78 @@
+"""Do the documents tell the truth about the program?"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.rulebook import load_rules
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from perfdoctor.cli.main import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_the_table_of_rules_in_the_readme_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^perfdoctor (\w+)", README, re.MULTILINE))))
+def test_every_command_in_the_readme_exists(command: str) -> None:
+    assert run(command, "--help").returncode == 0
+
+
+def test_every_option_in_the_readme_exists() -> None:
+    known = run("analyze", "--help").stdout
+    for option in set(re.findall(r"`(--[a-z-]+)", README)):
+        assert option in known, option
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
+def test_every_make_target_in_the_readme_exists(target: str) -> None:
+    assert re.search(rf"^{target}:.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("rule", sorted(load_rules()))
+def test_every_rule_and_each_of_its_thresholds_is_explained(rule: str) -> None:
+    page = re.sub(r"\s+", "", run("explain", rule).stdout)
+    assert re.sub(r"\s+", "", load_rules()[rule].title) in page
+    for threshold in load_rules()[rule].thresholds:
+        assert threshold in page
+
+
+def test_the_changelog_names_every_rule() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert [rule for rule in load_rules() if f"`{rule}`" not in changelog] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:src|tests|benchmarks|scripts|rules)/[\w/.-]+\.\w+)`", CONTRIBUTING))))
+def test_every_file_that_contributing_names_exists(name: str) -> None:
+    if "my" in Path(name).name or "mine" in name or "tool" in name:
+        pytest.skip("a name for what the reader is to write")
+    assert (ROOT / name).exists(), name
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+    program = "import sys; sys.argv = ['perfdoctor', '--help']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "jinja2", "connectorx", "msgspec"}
+
+
+def test_analysing_imports_neither_torch_nor_pandas() -> None:
+    fixture = next((ROOT / "fixtures").glob("*/*.json.gz"))
+    program = f"import sys; sys.argv = ['perfdoctor', 'analyze', {str(fixture)!r}, '--no-html']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not set(done.stdout.split()) & {"torch", "pandas", "pynvml"}

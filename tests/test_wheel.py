@@ -1,0 +1,48 @@
+"""Does what is installed from a wheel hold everything that the checkout has?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_every_rule_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
+    rules = sorted((ROOT / "rules").glob("*.toml"))
+    assert rules
+    for path in rules:
+        assert wheel.read(f"perfdoctor/rules/{path.name}") == path.read_bytes()
+
+
+def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    source = ROOT / "src"
+    expected = {str(p.relative_to(source)) for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    assert expected <= set(wheel.namelist())
+
+
+def test_the_wheel_holds_nothing_but_the_package(wheel: zipfile.ZipFile) -> None:
+    assert {name.split("/")[0].split("-")[0] for name in wheel.namelist()} == {"perfdoctor"}
+
+
+def test_an_unpacked_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    program = "from perfdoctor.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    folder, count = done.stdout.split()
+    assert folder == str(tmp_path / "perfdoctor" / "rules")
+    assert int(count) == len(list((ROOT / "rules").glob("*.toml")))
