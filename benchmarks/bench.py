@@ -33,7 +33,12 @@ with open("/proc/self/status") as status:  # not ru_maxrss, which a child inheri
 print(json.dumps([taken, peak]))
 """
 _OURS = _MEASURE.format(
-    setup="""from pathlib import Path
+    setup="""import importlib, pkgutil
+from pathlib import Path
+import numpy.ma
+import perfdoctor.detectors
+for module in pkgutil.iter_modules(perfdoctor.detectors.__path__):  # as for the peer, imports come before the clock
+    importlib.import_module(f"perfdoctor.detectors.{module.name}")
 from perfdoctor.diagnose import diagnose
 from perfdoctor.ingest.reader import read
 from perfdoctor.rulebook import load_rules""",
@@ -56,8 +61,14 @@ def _peer_python() -> Path | None:
     python = _PEER / "bin" / "python"
     if not python.exists():
         venv.create(_PEER, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "HolisticTraceAnalysis==0.5.0"], check=False, stderr=subprocess.DEVNULL)
-    works = subprocess.run([python, "-c", "import hta.trace_analysis"], check=False, capture_output=True).returncode == 0
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", "HolisticTraceAnalysis==0.5.0"],
+            check=False,
+            stderr=subprocess.DEVNULL,
+        )
+    works = (
+        subprocess.run([python, "-c", "import hta.trace_analysis"], check=False, capture_output=True).returncode == 0
+    )
     return python if works else None
 
 
@@ -117,7 +128,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         files = [large_trace(Path(scratch))]
         if folder is not None:
-            files += [folder / "kineto" / "v100-rank1-of-2.json.gz", folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"]
+            files += [
+                folder / "kineto" / "v100-rank1-of-2.json.gz",
+                folder / "kineto" / "resnet50-workers0.pt.trace.json.gz",
+            ]
         for file in files:
             _compare(file, peer)
 

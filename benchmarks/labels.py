@@ -65,10 +65,19 @@ def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[st
     if "window_ms" in case and abs(diagnosis.time[0].window_ns / 1e6 - case["window_ms"]) > 0.1:
         yield f"the window is {diagnosis.time[0].window_ns / 1e6:.1f} ms"
     if "promised_step_ms" in case:
-        low, high = case["promised_step_ms"]
-        promised = diagnosis.prediction.step_ns if diagnosis.prediction else (0, 0, 0)
-        if not promised[0] / 1e6 <= high or not promised[2] / 1e6 >= low:
-            yield f"the promise is {promised[1] / 1e6:.0f} ms"
+        measured, within = case["promised_step_ms"]
+        yield from _broken_promise(diagnosis, diagnosis.findings[0].rule, measured, within)
+    if "without_ms" in case:
+        known = case["without_ms"]
+        yield from _broken_promise(diagnosis, known["rule"], known["step"], known["within"])
     notes = " ".join(diagnosis.notes)
     if case.get("note", "") not in notes or (case.get("incomplete") and "ranks were recorded" not in notes):
         yield "the notes do not say what is missing"
+
+
+def _broken_promise(diagnosis: Diagnosis, rule: str, measured_ms: float, within: float) -> Iterator[str]:
+    """A step promised without this finding that is further from the measured one than allowed."""
+    saved = next(each.saving_ns_per_step.likely for each in all_findings(diagnosis) if each.rule == rule)
+    promised_ms = (diagnosis.base_ns - saved) / 1e6
+    if abs(promised_ms / measured_ms - 1) > within:
+        yield f"promises {promised_ms:.0f} ms without {rule}, measured {measured_ms:.0f} ms"

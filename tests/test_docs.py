@@ -23,7 +23,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_table_of_rules_in_the_readme_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
 
@@ -57,7 +60,9 @@ def test_the_changelog_names_every_rule() -> None:
     assert [rule for rule in load_rules() if f"`{rule}`" not in changelog] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:src|tests|benchmarks|scripts|rules)/[\w/.-]+\.\w+)`", CONTRIBUTING))))
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`((?:src|tests|benchmarks|scripts|rules)/[\w/.-]+\.\w+)`", CONTRIBUTING)))
+)
 def test_every_file_that_contributing_names_exists(name: str) -> None:
     if "my" in Path(name).name or "mine" in name or "tool" in name:
         pytest.skip("a name for what the reader is to write")

@@ -40,7 +40,9 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: zipfile.ZipFile) -> None
 
 def test_an_unpacked_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
-    program = "from perfdoctor.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
+    program = (
+        "from perfdoctor.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
+    )
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     folder, count = done.stdout.split()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -223,6 +223,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
+    host = replace(host, blocking=_blocking(host, work, calls))
     after_sync = _begun_under_sync(stretches, host.blocking) & late
     blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
@@ -274,6 +275,12 @@ def _blame_host(
     if host.ops_recorded:  # the thread is in view and ran no op: Python code, or whatever it called
         rest = _claim(causes, "host_work", rest, rest)
     causes["unknown"] = causes["unknown"] | rest
+
+
+def _blocking(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
+    """Calls in which the host waits for the device: by name, and copies to pageable memory."""
+    rows = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
+    return Frame.join([host.blocking, calls.take(rows)]) if rows.size else host.blocking
 
 
 def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

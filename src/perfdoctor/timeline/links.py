@@ -39,7 +39,7 @@ class DeviceWork:
     """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
 
     `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_batch_copy` tells
-    host-to-device copies, `is_blocking_copy` copies between the device and pageable memory, whose call waits for them.
+    host-to-device copies, `is_blocking_copy` copies to pageable memory (`.item()`, `.cpu()`), whose call waits for them.
     """
 
     start_ns: Ints
@@ -67,5 +67,5 @@ def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
         stream=np.concatenate([frame["stream"] for frame in frames])[order],
         launch=np.concatenate([launch_rows(frame, timeline.calls) for frame in frames])[order],
         is_h2d=np.concatenate((no_copy, direction.equals("h2d")))[order],
-        is_blocking_copy=np.concatenate((no_copy, memory.equals("pageable")))[order],
+        is_blocking_copy=np.concatenate((no_copy, direction.equals("d2h") & memory.equals("pageable")))[order],
     )

@@ -1,0 +1,62 @@
+"""Do Nsight Systems and torch.profiler tell the same of the same work?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfdoctor.ingest.reader import read
+from perfdoctor.metrics.breakdown import split, whole_recording
+from perfdoctor.metrics.run import prepare
+from perfdoctor.timeline.model import Timeline
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+BOTH = sorted(folder.parent for folder in FIXTURES.glob("*/torch") if (folder.parent / "nsys").is_dir())
+each_pair = pytest.mark.parametrize("case", BOTH, ids=[path.name for path in BOTH])
+
+
+def pair(case: Path) -> tuple[Timeline, Timeline]:
+    return read([case / "nsys"]), read([case / "torch"])
+
+
+def relative(timeline: Timeline, signal: str, rank: int) -> list[tuple[int, int, str]]:
+    """One rank's rows of a signal, times since its first kernel: the tools' clocks start elsewhere."""
+    frame = timeline[signal].of(rank=rank)
+    zero = int(timeline.kernels.of(rank=rank).start_ns[0])
+    names = [name if signal != "copies" else "" for name in frame.name]
+    return sorted(zip((frame.start_ns - zero).tolist(), (frame.end_ns - zero).tolist(), names, strict=True))
+
+
+def test_there_are_pairs() -> None:
+    assert len(BOTH) >= 15
+
+
+@each_pair
+@pytest.mark.parametrize("signal", ["kernels", "collectives", "copies", "calls", "ops", "ranges"])
+def test_both_hold_the_same_rows_to_the_nanosecond(case: Path, signal: str) -> None:
+    nsys, kineto = pair(case)
+    assert nsys.ranks == kineto.ranks
+    for rank in nsys.ranks:
+        assert relative(nsys, signal, rank) == relative(kineto, signal, rank)
+
+
+@each_pair
+def test_both_account_for_time_alike(case: Path) -> None:
+    runs = [prepare(timeline) for timeline in pair(case)]
+    for ours, theirs in zip(runs[0].places, runs[1].places, strict=True):
+        assert ours.steps.found_by == theirs.steps.found_by
+        for left, right in ((split(ours), split(theirs)), (split(whole_recording(ours)), split(whole_recording(theirs)))):
+            for part in ("window_ns", "compute_ns", "communication_ns", "copy_ns", "exposed_copy_ns", "idle_ns", "kernel_count"):
+                assert getattr(left, part) == getattr(right, part), part
+            assert left.idle_causes_ns == right.idle_causes_ns
+            assert left.compute_by_family_ns == right.compute_by_family_ns
+
+
+@each_pair
+def test_both_know_which_memory_a_copy_used(case: Path) -> None:
+    nsys, kineto = (timeline.copies for timeline in pair(case))
+    for column in ("direction", "host_memory"):
+        assert list(nsys.text(column)) == list(kineto.text(column))
+    assert np.array_equal(nsys["bytes"], kineto["bytes"])
