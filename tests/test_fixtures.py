@@ -121,3 +121,11 @@ def test_no_recording_tells_of_the_machine_it_was_made_on() -> None:
                 data = gzip.decompress(data)
             for secret in (b"/work/", b"/tmp/", b"/home/", home + b"/", b"HOSTNAME", b"PATH="):
                 assert secret not in data, f"{path.name} holds {secret!r}"
+
+
+def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:
+    """One CPU, recorded once each: within a third."""
+    sick, cured = (diagnosis_of(FIXTURES / name / "torch") for name in ("cpu-slow-input", "cpu-slow-input-cured"))
+    assert sick.prediction is not None
+    assert sick.prediction.fixed == ("input-wait",)
+    assert sick.prediction.step_ns[1] == pytest.approx(cured.steps.median_ns, rel=1 / 3)

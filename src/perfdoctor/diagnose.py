@@ -55,7 +55,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         outcomes=tuple(outcomes),
         findings=ranked,
         prediction=_prediction(ranked, run.step_ns),
-        notes=(*timeline.notes, *_notes(run)),
+        notes=(*timeline.notes, *_notes(run), *_loader_note(found, run)),
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
@@ -205,13 +205,16 @@ def _notes(run: Run) -> Iterator[str]:
             "or an NVTX range per iteration."
         )
     yield from _left_out(run)
-    if unhidden_share(run) < 1:
+    if len(timeline.kernels) and timeline.kernels["is_graph"].any():
+        yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
+
+
+def _loader_note(found: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str]:
+    if any(rule.hidden_by_loader for rule, _ in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. "
             "Other savings are promised accordingly."
         )
-    if len(timeline.kernels) and timeline.kernels["is_graph"].any():
-        yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
 
 
 def _left_out(run: Run) -> Iterator[str]:

@@ -70,7 +70,7 @@ def read(path: Path) -> Timeline:
     try:
         if not database.is_export:
             raise PerfdoctorError(
-                f"{path.name} is a SQLite file, but not an export of Nsight Systems",
+                f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
         return _timeline(Tables(database))
@@ -428,7 +428,7 @@ def _note_losses(
     if others:
         tables.notes.append(f"{others:,} rows of processes without GPU work (data loaders, shells) are not shown.")
     if tables.database.is_damaged:
-        tables.notes.append(f"{tables.database.path.name} is damaged or cut short: whole tables may be missing.")
+        tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
     tables.notes.extend(_diagnostics(tables.database, _ERROR if is_gpu_recorded else _WARNING))
 
 

@@ -50,7 +50,7 @@ _PUSH_POP, _START_END = 59, 60
 
 def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
     return PerfdoctorError(
-        f"{path.name} is damaged ({error})",
+        f"`{path.name}` is damaged ({error})",
         do="Copy the file again, or export the report again: nsys export --type sqlite.",
     )
 
@@ -250,7 +250,7 @@ class Tables:
 
     def _cannot_read(self, table: str, error: Exception | str) -> None:
         self.unreadable[table] = str(error)
-        self.notes.append(f"{self.database.path.name} is damaged: {table} cannot be read and is left out ({error}).")
+        self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
 
 
 def different(values: Ints) -> tuple[Ints, Ints]:
@@ -289,12 +289,12 @@ def _is_short(path: Path) -> bool:
             head = stream.read(100)
             size = os.fstat(stream.fileno()).st_size
     except OSError as error:
-        raise PerfdoctorError(f"{path.name} cannot be opened: {error.strerror}", do="Check the path.") from error
+        raise PerfdoctorError(f"`{path.name}` cannot be opened: {error.strerror}", do="Check the path.") from error
     if not head:
-        raise PerfdoctorError(f"{path.name} is empty", do="Export the report again: nsys export --type sqlite.")
+        raise PerfdoctorError(f"`{path.name}` is empty", do="Export the report again: nsys export --type sqlite.")
     if not head.startswith(_MAGIC):
         raise PerfdoctorError(
-            f"{path.name} is no SQLite file", do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it."
+            f"`{path.name}` is no SQLite file", do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it."
         )
     # https://www.sqlite.org/fileformat.html#the_database_header: 1 stands for 65,536.
     page = int.from_bytes(head[16:18], "big")

@@ -1,0 +1,25 @@
+"""slow_input.py, cured: samples are computed at once instead of number by number, in worker processes that stay.
+
+    python examples/slow_input_cured.py
+"""
+
+from __future__ import annotations
+
+import torch
+from slow_input import Sounds, trace_argument, train
+from torch.utils.data import DataLoader
+
+_TICKS = torch.arange(1_024)
+
+
+class FastSounds(Sounds):
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.sin(index * 0.01 * _TICKS) * torch.exp(-_TICKS / 512), index % 10
+
+
+def loader() -> DataLoader[tuple[torch.Tensor, int]]:
+    return DataLoader(FastSounds(), batch_size=64, num_workers=1, persistent_workers=True, prefetch_factor=4)
+
+
+if __name__ == "__main__":
+    train(loader(), trace_argument())

@@ -1,0 +1,79 @@
+"""Where did the time go on a run without a GPU?"""
+
+from __future__ import annotations
+
+from builders import draw, idle_units, only_place, timeline
+
+from perfdoctor.metrics.breakdown import split, whole_recording
+from perfdoctor.metrics.run import prepare
+
+UNIT_NS = 100_000
+
+
+def test_the_training_threads_outermost_ops_are_the_work():
+    place = only_place(draw(host=["oooo  oooo  ", " tt    tt   "], legend={"t": ("ops", "aten::mm")}, repeat=3))
+    parts = split(place)
+    assert (parts.device, parts.rank) == (None, 0)
+    assert parts.window_ns == 36 * UNIT_NS
+    assert parts.compute_ns == 24 * UNIT_NS
+    assert idle_units(place) == {"host_work": 12}
+
+
+def test_ops_inside_the_loaders_next_are_the_loaders():
+    place = only_place(
+        draw(
+            host=["oooo iiiiiiioo",
+                  "       ooo    "],
+            repeat=4,
+        )
+    )  # fmt: skip
+    assert idle_units(place) == {"input_wait": 4 * 7, "host_work": 4}
+    assert split(place).compute_ns == 4 * 6 * UNIT_NS
+
+
+def test_each_proven_cause_shows_on_the_host_as_well():
+    place = only_place(draw(host=["oooo k gg xx oo", "               "], repeat=3))
+    assert {cause: units / 3 for cause, units in idle_units(place).items()} == {
+        "storage": 1,
+        "garbage_collection": 2,
+        "compilation": 2,
+        "host_work": 4,
+    }
+
+
+def test_reading_files_between_ops_is_storage_and_the_profiler_owns_its_flushes():
+    place = only_place(draw(host=["oooo RRR PP oo"], repeat=3))
+    assert {cause: units / 3 for cause, units in idle_units(place).items()} == {"storage": 3, "profiler": 2, "host_work": 3}
+
+
+def test_collectives_of_the_host_are_communication():
+    place = only_place(draw(host=["oooo====oo"], legend={"=": ("ops", "gloo:all_reduce")}, repeat=3))
+    parts = split(place)
+    assert parts.communication_ns == parts.exposed_communication_ns == 3 * 4 * UNIT_NS
+    assert parts.compute_ns == 3 * 6 * UNIT_NS
+
+
+def test_without_ops_the_ranges_of_the_thread_are_the_work_and_the_rest_is_unknown():
+    place = only_place(draw(host=["rrrr  "], repeat=4))
+    assert split(place).compute_ns == 4 * 4 * UNIT_NS
+    assert idle_units(place) == {"unknown": 4 * 2}
+
+
+def test_other_threads_do_not_play_the_device():
+    place = only_place(draw(host={1: "oooo      ", 2: " " * 4 + "o" * 6}, repeat=3))
+    assert split(place).compute_ns == 3 * 4 * UNIT_NS
+
+
+def test_without_steps_the_window_runs_over_all_ops():
+    place = only_place(draw(host="oo  oo"))
+    assert (place.window_ns, place.steps.used) == (6 * UNIT_NS, 0)
+    assert whole_recording(place) is place
+
+
+def test_a_rank_without_ops_and_steps_has_no_place():
+    assert prepare(timeline(ranges=[{"start_ns": 0, "end_ns": 5, "name": "something"}])).places == ()
+
+
+def test_where_a_gpu_was_recorded_no_thread_plays_one():
+    run = prepare(draw(kernels="## ##", host="oooooo"))
+    assert [place.device for place in run.places] == [0]
