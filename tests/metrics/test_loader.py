@@ -55,7 +55,7 @@ def test_without_steps_nothing_is_held_back():
 
 def steps_that_wait(*which: int, of: int) -> Run:
     """Steps of 20 units of which some wait for 12; the others compute all the time."""
-    kernels = "".join(WAIT if n in which else "#+"[n % 2] * 20 for n in range(of))
+    kernels = "".join(WAIT.replace("#", "e") if n in which else "#+"[n % 2] * 20 for n in range(of))
     waits = "".join(" " * 7 + ("i" * 12 if n in which else " " * 12) + " " for n in range(of))
     calls = ("l" + " " * 19) * of
     marks = "".join(str(n) * 20 for n in range(of))

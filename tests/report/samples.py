@@ -135,7 +135,7 @@ INPUT_BOUND = Diagnosis(
         advice(
             1,
             "input-wait",
-            "The training waits for the next batch",
+            "The GPU waits for the next batch",
             "434.0 ms of a 701.0 ms step pass while the training waits for its next batch.",
             (330, 431, 441),
             701,

@@ -24,7 +24,7 @@ def text(snapshot):
 
 def test_an_input_bound_run():
     assert printed(INPUT_BOUND) == text("""
-    The training waits for the next batch: fixing it takes 61 % off each 701 ms step, to
+    The GPU waits for the next batch: fixing it takes 61 % off each 701 ms step, to
     about 270 ms (2.6×).
     NVIDIA H100 80GB HBM3 · 1 rank · 10 of 12 steps used, found by profiler steps ·
     kineto 2.8.0
@@ -37,7 +37,7 @@ def test_an_input_bound_run():
     :  idle: a blocking call emptied the queue  18.2 ms   3 %
     -  idle: 2 smaller causes                   8.40 ms   1 %
 
-     1  The training waits for the next batch  input-wait
+     1  The GPU waits for the next batch  input-wait
         saves 431 ms of 701 ms a step, 2.6× (1.9–2.7) · high confidence
         434.0 ms of a 701.0 ms step pass while the training waits for its next
         batch.

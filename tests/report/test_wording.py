@@ -73,7 +73,7 @@ def test_every_idle_cause_has_a_label():
 
 def test_the_verdict_names_the_finding_and_what_is_left():
     assert wording.verdict(INPUT_BOUND) == (
-        "The training waits for the next batch: fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."
+        "The GPU waits for the next batch: fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."
     )
 
 
@@ -87,7 +87,7 @@ def test_the_verdict_of_an_unsure_finding_promises_nothing():
 def test_the_verdict_of_a_finding_without_a_saving_says_so():
     unknown = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
     assert wording.verdict(replace(INPUT_BOUND, findings=(unknown,))) == (
-        "The training waits for the next batch; how much time a fix brings is not known."
+        "The GPU waits for the next batch; how much time a fix brings is not known."
     )
 
 

@@ -1,22 +1,28 @@
 """Who waits for whom at collectives, among the ranks that were recorded?
 
 A collective ends for all ranks together, so the rank that is in it for the shortest time came last, and the others'
-extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group, and
-only where every rank recorded equally many.
+extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group,
+and only where every rank recorded equally many. A send or receive may end for one rank alone; NCCL runs all-to-alls
+with the same kernels, and those are told by the range in which they were launched.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.timeline.model import Ints
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.links import launch_rows
+from perfdoctor.timeline.model import UNKNOWN, Ints
 
-#: Kinds in which every rank takes part and ends together; of a send and a receive that is not known.
-_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "send_recv")
+#: Kinds in which every rank takes part and that end together.
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
+_ALL_TO_ALL_RANGE = re.compile(r"^nccl:.*all_?to_?all", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -59,18 +65,43 @@ def skew(run: Run) -> Skew | None:
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
-    columns: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    per_place = [{kind: _durations(place, kind) for kind in _TOGETHER} for place in places]
-    for kind in _TOGETHER:
-        durations = [kinds[kind] for kinds in per_place]
-        if durations[0].size and len({each.size for each in durations}) == 1:
-            columns.append(np.stack(durations))
+    durations = [_durations(place) for place in places]
+    matched = [
+        key for key, of_first in durations[0].items() if all(_size(each, key) == of_first.size for each in durations)
+    ]
+    columns = [np.stack([each[key] for each in durations]) for key in matched]
     if not columns:
         return None
     return Skew(tuple(place.rank for place in places), np.concatenate(columns, axis=1))
 
 
-def _durations(place: Place, kind: str) -> Ints:
+def _size(durations: Mapping[tuple[str, str], Ints], key: tuple[str, str]) -> int:
+    return durations[key].size if key in durations else 0
+
+
+def _durations(place: Place) -> dict[tuple[str, str], Ints]:
+    """How long each collective took, in order, by kind and group."""
     frame = place.collectives
-    rows = frame.take(frame.text("kind").equals(kind))
-    return rows.duration_ns
+    kinds = np.array(list(frame.text("kind")), dtype=object)
+    kinds[_launched_as_all_to_all(place)] = "all_to_all"
+    groups = frame.text("group")
+    found: dict[tuple[str, str], Ints] = {}
+    for kind in _TOGETHER:
+        for group in dict.fromkeys(groups.take(kinds == kind)):
+            found[kind, group] = frame.duration_ns[(kinds == kind) & groups.equals(group)]
+    return found
+
+
+def _launched_as_all_to_all(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """One bool a row: a send_recv kernel that an all-to-all launched?"""
+    frame, calls = place.collectives, place.timeline.calls
+    ranges = place.timeline.ranges.of(rank=place.rank)
+    ranges = ranges.take(ranges.name.matches(_ALL_TO_ALL_RANGE))
+    call = launch_rows(frame, calls)
+    is_pair = frame.text("kind").equals("send_recv")
+    if not len(ranges) or not len(calls):
+        return np.zeros(len(frame), dtype=bool)
+    at = calls.start_ns[np.maximum(call, 0)]
+    inside = Intervals.of(ranges.start_ns, ranges.end_ns).overlap_ns(at, at + 1) > 0
+    launched: np.ndarray[tuple[int], np.dtype[np.bool_]] = is_pair & (call != UNKNOWN) & inside
+    return launched

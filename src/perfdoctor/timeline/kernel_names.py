@@ -74,7 +74,7 @@ _TENSOR_CORE = (
     r"tensorop|hmma|imma|dmma|qmma|wgmma|gmma|nvjet_|[shid]_?884|[shi]_?1688|[shi]_?16816|[i]_?(8832|16832)|884gemm"
     r"|1688gemm|16816gemm|tf32|xdlops|mfma|Cijk_.*_MI\d|gtcx|flash_fwd|flash_bwd|flash_attn|fmha_cutlass|fmha_v2"
     r"|cutlass3x_sm(90|100)"
-    r"|sm(90|100)_xmma_gemm_[a-z0-9]*(f16|bf16|e4m3|e5m2|tf32)"
+    r"|xmma_\w*(f16f16|bf16bf16|e4m3|e5m2|tf32)|tensor\d+x\d+x\d+"
 )
 _NO_TENSOR_CORE = (
     r"ffma|(?<![a-z])sgemm|scudnn(?!.*884)|_simt_|convolveNd_\w*float_engine|(d|w)grad_(alg\d_)?engine"

@@ -1,0 +1,116 @@
+"""fp32-matmuls: matrix math on 32- or 64-bit inputs."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+MS = 1_000_000
+BELOW_PEAKS = {"fp32_to_half_speedup_low": 1.25, "fp32_to_half_speedup_likely": 2.0, "fp32_to_half_speedup_high": 4.0}
+
+
+def step(matmul: int, char: str = "S", *, of: int = 40, **more):
+    """A step that computes all the time, `matmul` units of it in one matrix multiplication."""
+    return draw(
+        **{
+            "kernels": "e" * (of - matmul) + char * matmul,
+            "launched_us_before": 50,
+            "repeat": 6,
+            "unit_us": 1000,
+            **more,
+        }
+    )
+
+
+def test_it_fires_where_matmuls_read_32_bits():
+    finding = only_finding("fp32-matmuls", step(20), **BELOW_PEAKS)
+    assert finding.values == {"matmul_ms": 20.0, "step_ms": 40.0, "matmul_percent": 50.0, "tf32_percent": 0.0}
+    # 20 ms at 1.25, 2 and 4 times the rate
+    saving = finding.saving_ns_per_step
+    assert [saving.low, saving.likely, saving.high] == [4 * MS, 10 * MS, 15 * MS]
+    assert finding.situation == "fp32"
+    assert "20.0 ms of a 40.0 ms step (50 %)" in summary(finding)
+
+
+def test_it_fires_on_tf32_with_the_smaller_gain():
+    finding = only_finding(
+        "fp32-matmuls",
+        step(20, "T"),
+        tf32_to_half_speedup_low=1.25,
+        tf32_to_half_speedup_likely=1.6,
+        tf32_to_half_speedup_high=2.0,
+    )
+    assert finding.situation == "tf32"
+    assert finding.values["tf32_percent"] == 100.0
+    # 20 ms at 1.6 times the rate are 12.5 ms
+    assert finding.saving_ns_per_step.likely == pytest.approx(7.5 * MS, rel=1e-6)
+    assert "100 % of them rounded to TF32" in summary(finding)
+
+
+def test_double_precision_counts_as_well():
+    finding = only_finding("fp32-matmuls", step(20, "D"))
+    assert finding.values["matmul_ms"] == 20.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maxwell_scudnn_128x64_relu_interior_nn_v1",
+        "void convolveNd_dgrad_float_engine<float, 3, 512, 6, 5, 3, 3, 3, false>(int)",
+        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
+    ],
+)
+def test_convolutions_and_attention_on_32_bits_count_as_well(name):
+    assert only_finding("fp32-matmuls", step(20, kernel_names={"S": name})).values["matmul_ms"] == 20.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "nvjet_hsh_256x128_64x4_2x1_v_bz_coopA_NNT",
+        "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn",
+        "void cutlass::device_kernel<cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64>(P)",
+        "void xmma_cudnn::implicit_gemm::dgrad::kernel<xmma_cudnn::Ampere_hmma_fp32_traits<cutlass::half_t, float>>(P)",
+        "triton_mm",
+        "triton_tem_fused_mm_2",
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>(Params)",
+        "void fbgemm_gpu::permute_2D_lengths_kernel<float>(int)",
+    ],
+)
+def test_it_stays_silent_where_the_name_does_not_prove_32_bits(name):
+    assert findings("fp32-matmuls", step(40, kernel_names={"S": name})) == []
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    # at twice the rate half of them is saved: 2 of 40 units save 2.5 %, 2 of 33 save 3.03 %
+    assert findings("fp32-matmuls", step(2, of=40), fp32_to_half_speedup_likely=2.0) == []
+    assert len(findings("fp32-matmuls", step(2, of=33), fp32_to_half_speedup_likely=2.0)) == 1
+
+
+def test_it_promises_no_more_than_the_gpus_peaks_allow():
+    """An A100 does 312 TFLOP/s in 16 bits and 156 in TF32: at most twice as fast."""
+    finding = only_finding("fp32-matmuls", step(20, "T", gpu="NVIDIA A100-SXM4-40GB"), tf32_to_half_speedup_high=5.0)
+    assert finding.saving_ns_per_step.high == pytest.approx(10 * MS, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "situation"),
+    [("Tesla V100-SXM2-16GB", "fp32-before-ampere"), ("NVIDIA A100-SXM4-40GB", "fp32"), ("a GPU nobody knows", "fp32")],
+)
+def test_a_gpu_without_tf32_and_bfloat16_gets_other_advice(gpu, situation):
+    assert only_finding("fp32-matmuls", step(20, gpu=gpu)).situation == situation
+
+
+def test_matmuls_beside_other_kernels_save_less_than_they_last():
+    """Two streams compute at once: 40 ms of kernels in 20 ms of time."""
+    picture = draw(kernels=["S" * 20, "e" * 20], launched_us_before=50, repeat=6, unit_us=1000)
+    finding = only_finding("fp32-matmuls", picture, **BELOW_PEAKS)
+    assert finding.saving_ns_per_step.likely == 5 * MS
+
+
+def test_its_table_names_the_largest_kernels_first():
+    picture = draw(kernels="SSSSSDDDDDDDDDDe", launched_us_before=50, repeat=6, unit_us=1000)
+    table = only_finding("fp32-matmuls", picture).evidence[1]
+    assert table.rows == (("volta_dgemm_64x64_nn", 1.0, 10 * MS), ("ampere_sgemm_128x64_tn", 1.0, 5 * MS))

@@ -1,0 +1,52 @@
+"""idle-unknown: the device was idle and the recording does not tell why."""
+
+from __future__ import annotations
+
+from builders import draw, findings, only_finding, summary
+
+
+def gap(width: int, *, of: int = 40, **more):
+    """Two kernels with a gap; a window of `of` units of 1 ms."""
+    left = (of - width) // 2
+    return draw(kernels="#" * left + " " * width + "+" * (of - width - left), unit_us=1000, **more)
+
+
+def test_it_fires_where_nothing_of_the_host_was_recorded():
+    finding = only_finding("idle-unknown", gap(10))
+    assert finding.situation == "no-calls"
+    assert finding.values == {"idle_ms": 10.0, "step_ms": 40.0, "idle_percent": 25.0}
+    assert finding.confidence == "low"
+    assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (0, 10_000_000)
+    assert "holds nothing of the host" in summary(finding)
+
+
+def test_it_tells_a_recording_that_holds_calls_only():
+    finding = only_finding("idle-unknown", gap(10, host="l" + " " * 23 + "l"))
+    assert finding.situation == "calls-only"
+    assert "only CUDA calls were recorded" in summary(finding)
+
+
+def test_it_tells_a_recording_that_holds_all_and_still_proves_nothing():
+    finding = only_finding("idle-unknown", gap(10, host=["l" + " " * 23 + "l", "r"]))
+    assert finding.situation == ""
+    assert "cannot be proven from this recording" in summary(finding)
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("idle-unknown", gap(2, of=41)) == []  # 4.9 %
+    assert len(findings("idle-unknown", gap(2, of=40))) == 1  # 5.0 %
+
+
+def test_it_stays_silent_where_the_cause_is_proven():
+    picture = gap(10, host=["l" + " " * 23 + "l", " " * 14 + "i" * 11])
+    assert findings("idle-unknown", picture) == []
+
+
+def test_it_stays_silent_where_only_one_of_two_streams_is_idle():
+    assert findings("idle-unknown", draw(kernels=["##  ##  ##  ", "  ++  ++  ++"])) == []
+
+
+def test_stretches_are_counted_a_step():
+    picture = draw(kernels="  #  #  #", host="l        ", repeat=5, recorded=["kernels", "calls", "ranges"])
+    finding = only_finding("idle-unknown", picture)
+    assert finding.evidence[1].value == 2.0

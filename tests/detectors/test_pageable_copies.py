@@ -1,0 +1,66 @@
+"""pageable-copies: copies between the device and host memory that is not pinned."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+MS = 1_000_000
+
+
+def step(exposed: int, char: str = "H", *, of: int = 40, **more):
+    return draw(
+        **{
+            "copies": char * exposed + " " * (of - exposed),
+            "kernels": " " * exposed + "#" * (of - exposed),
+            "launched_us_before": 50,
+            "repeat": 6,
+            "unit_us": 1000,
+            "gigabytes_per_second": 6,
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("char", ["H", "D"])
+def test_it_fires_where_a_pageable_copy_is_waited_for(char):
+    finding = only_finding("pageable-copies", step(10, char))
+    assert finding.values == {
+        "exposed_ms": 10.0,
+        "step_ms": 40.0,
+        "exposed_percent": 25.0,
+        "megabytes": pytest.approx(60.0),
+        "gigabytes_per_second": pytest.approx(6.0),
+    }
+    # pinned memory is 2.1 times as fast: 10 ms become 4.76 ms
+    saving = finding.saving_ns_per_step
+    assert saving.likely == pytest.approx(10 * MS * (1 - 1 / 2.1), abs=1)
+    assert saving.low == pytest.approx(saving.likely / 2, abs=1)
+    assert saving.high == 10 * MS
+    assert "60.0 MB a step at 6.0 GB/s" in summary(finding)
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("pageable-copies", step(1, of=40)) == []  # 2.5 %
+    assert len(findings("pageable-copies", step(1, of=33))) == 1  # 3.03 %
+
+
+def test_it_stays_silent_where_the_same_copy_is_pinned():
+    assert findings("pageable-copies", step(10, "h")) == []
+
+
+def test_it_stays_silent_where_compute_hides_the_copy():
+    picture = draw(kernels="#" * 40, copies="  " + "H" * 30, launched_us_before=50, repeat=6)
+    assert findings("pageable-copies", picture) == []
+
+
+def test_it_stays_silent_where_a_loss_of_a_few_bytes_is_read():
+    picture = draw(
+        copies=" " * 998 + "D" + " ", kernels="#" * 998, launched_us_before=5, repeat=5, unit_us=10, gigabytes_per_second=0.001
+    )
+    assert findings("pageable-copies", picture) == []
+
+
+@pytest.mark.parametrize("char", ["x", "m"])
+def test_it_stays_silent_where_the_host_has_no_part_in_the_copy(char):
+    assert findings("pageable-copies", step(10, char)) == []

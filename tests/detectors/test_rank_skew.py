@@ -1,0 +1,94 @@
+"""rank-skew: ranks stand in collectives and wait for one that comes late."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+from perfdoctor.timeline.model import merge
+
+MS = 1_000_000
+
+
+def rank(number: int, arrives: int, *, of: int = 40, compute: str = "#"):
+    """Computes until it arrives at the step's collective, which ends for all at the end of the step."""
+    return draw(
+        kernels=compute * arrives + " " * (of - arrives),
+        nccl=" " * arrives + "=" * (of - arrives),
+        rank=number,
+        repeat=6,
+        launched_us_before=50,
+        unit_us=1000,
+    )
+
+
+def test_it_fires_and_names_the_rank_that_waits_least():
+    finding = only_finding("rank-skew", merge([rank(0, 20), rank(1, 20), rank(2, 20), rank(3, 36)]))
+    assert finding.values["late_rank"] == 3
+    # ranks 0 to 2 wait 16 ms each: 12 ms a rank on average
+    assert finding.values["waiting_ms"] == pytest.approx(12.0)
+    assert finding.values["waiting_percent"] == pytest.approx(30.0)
+    assert finding.values["last_percent"] == 100.0
+    assert finding.values["step_ms"] == 40.0
+    assert finding.confidence == "high"
+    # the middle rank comes 16 ms before the last one, but no rank waits for more than 12 ms on average
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (6 * MS, 12 * MS, 12 * MS)
+    assert "Rank 3 is the late one: it comes last in 100 % of them." in summary(finding)
+
+
+def test_a_rank_that_changes_from_step_to_step_is_uneven_work():
+    def rank_of_three(number: int):
+        arrives = [30 if step % 3 == number else 10 for step in range(9)]
+        return draw(
+            kernels="".join("#" * at + " " * (40 - at) for at in arrives),
+            nccl="".join(" " * at + "=" * (40 - at) for at in arrives),
+            rank=number,
+            unit_us=1000,
+        )
+
+    finding = only_finding("rank-skew", merge([rank_of_three(number) for number in range(3)]))
+    assert finding.values["last_percent"] == pytest.approx(100 / 3)
+    assert finding.confidence == "medium"
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    # one of two ranks waits 2 units: 1 of 40 on average is 2.5 %, 1 of 33 is 3.03 %
+    assert findings("rank-skew", merge([rank(0, 20), rank(1, 22)])) == []
+    assert len(findings("rank-skew", merge([rank(0, 20, of=33), rank(1, 22, of=33)]))) == 1
+
+
+def test_it_stays_silent_where_all_ranks_arrive_together():
+    """A long collective on every rank is a slow transfer, not a late rank."""
+    assert findings("rank-skew", merge([rank(0, 10), rank(1, 10)])) == []
+
+
+def test_it_stays_silent_where_compute_hides_the_waiting():
+    def busy(number: int, arrives: int):
+        nccl = " " * arrives + "=" * (40 - arrives)
+        return draw(kernels="#" * 40, nccl=nccl, rank=number, repeat=6, launched_us_before=50)
+
+    assert findings("rank-skew", merge([busy(0, 10), busy(1, 36)])) == []
+
+
+def test_it_stays_silent_where_collectives_do_not_match():
+    one, two = rank(0, 20), draw(kernels="#" * 8 + " " * 4, nccl=" " * 8 + "aaaa", rank=1, repeat=6, launched_us_before=50)
+    assert findings("rank-skew", merge([one, two])) == []
+
+
+def test_pipeline_stages_that_send_to_each_other_are_not_late():
+    """perfdoctor's fault while it fails: `metrics/skew.py` lists send_recv among the kinds in which all end together."""
+
+    def stage(number: int, arrives: int):
+        nccl = " " * arrives + "s" * (40 - arrives)
+        return draw(kernels="#" * arrives, nccl=nccl, rank=number, repeat=6, launched_us_before=50, unit_us=1000)
+
+    assert findings("rank-skew", merge([stage(0, 10), stage(1, 36)])) == []
+
+
+def test_its_table_lists_the_rank_that_waits_least_first():
+    table = only_finding("rank-skew", merge([rank(0, 20), rank(1, 36)])).evidence[2]
+    # a collective reaches from step to step only with its full length, five of six steps are used
+    assert [row[0] for row in table.rows] == [1, 0]
+    assert [row[2] for row in table.rows] == [0, 16 * MS]
+    assert [row[3] for row in table.rows] == [5, 0]

@@ -1,0 +1,96 @@
+"""small-kernels: many kernels that are too small to fill the device."""
+
+from __future__ import annotations
+
+import pytest
+from builders import ELEMENTWISE, draw, findings, only_finding, summary
+
+CHAIN = {"e": ELEMENTWISE, "f": ELEMENTWISE}
+
+
+def step(small: int, *, of: int = 100, **more):
+    """A step of `of` units of 5 µs: kernels of 5 µs first, then one matmul."""
+    chain = "".join("ef"[n % 2] for n in range(small))
+    return draw(
+        **{
+            "kernels": chain + "G" * (of - small),
+            "kernel_names": CHAIN,
+            "launched_us_before": 3,
+            "repeat": 6,
+            "unit_us": 5,
+            **more,
+        }
+    )
+
+
+def test_it_fires_where_many_kernels_are_short():
+    finding = only_finding("small-kernels", step(40), fusable_share=0.5)
+    # 40 kernels of 5 µs in a step of 500 µs
+    assert finding.values == {
+        "small_per_step": 40.0,
+        "small_ms": pytest.approx(0.2),
+        "step_ms": pytest.approx(0.5),
+        "small_percent": pytest.approx(40.0),
+        "mean_us": pytest.approx(5.0),
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (50_000, 100_000, 180_000)
+    assert "40 kernels a step run 5.0 µs each" in summary(finding)
+
+
+def test_it_is_surer_where_the_size_of_the_device_is_known():
+    assert only_finding("small-kernels", step(40)).confidence == "low"
+    assert only_finding("small-kernels", step(40, sm_count=108, blocks=10)).confidence == "medium"
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("small-kernels", step(4)) == []  # 4 %
+    assert len(findings("small-kernels", step(5))) == 1  # 5 %
+
+
+def test_it_stays_silent_where_short_kernels_fill_the_device():
+    assert findings("small-kernels", step(40, sm_count=108, blocks=108)) == []
+    assert len(findings("small-kernels", step(40, sm_count=108, blocks=107))) == 1
+
+
+def test_kernels_of_unknown_size_count_by_their_length():
+    assert len(findings("small-kernels", step(40, sm_count=108, blocks=-1))) == 1
+
+
+def test_it_stays_silent_where_kernels_are_just_as_long_as_the_limit():
+    assert findings("small-kernels", step(40, unit_us=10)) == []
+    assert len(findings("small-kernels", step(40, unit_us=9.9))) == 1
+
+
+def test_it_stays_silent_where_short_kernels_are_matmuls():
+    """A matmul is not fused away."""
+    assert findings("small-kernels", step(40, kernel_names={"e": "ampere_sgemm_32x32_tn", "f": "ampere_sgemm_32x32_tn"})) == []
+
+
+def test_it_stays_silent_where_the_optimizer_runs_them():
+    """An update tensor by tensor is unfused-optimizer's."""
+    chain = "".join("ef"[n % 2] for n in range(40))
+    picture = draw(
+        kernels=" " + chain + "G" * 59,
+        kernel_names=CHAIN,
+        host=["l" * 41 + " " * 59, "u" * 40],
+        repeat=6,
+        unit_us=5,
+    )
+    assert findings("small-kernels", picture) == []
+
+
+def test_it_stays_silent_where_a_graph_is_short():
+    assert findings("small-kernels", step(40, kernel_names={"e": "graph", "f": "graph"}, kernels="@" * 1 + "G" * 99)) == []
+
+
+def test_small_kernels_beside_each_other_save_no_more_than_the_time_they_fill():
+    """perfdoctor's fault while it fails: `small_kernels.detect` sums kernels of all streams instead of their union.
+
+    Three streams run the same chain at once: 120 % "of the step" cannot be saved in part.
+    """
+    chain = "".join("ef"[n % 2] for n in range(40))
+    picture = draw(kernels=[chain] * 3, kernel_names=CHAIN, launched_us_before=3, repeat=6, unit_us=5)
+    (finding,) = findings("small-kernels", picture)
+    assert finding.values["small_percent"] <= 100
+    assert finding.saving_ns_per_step.high <= finding.values["step_ms"] * 1e6
