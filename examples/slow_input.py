@@ -72,7 +72,9 @@ def recording(trace: str | None) -> Iterator[torch.profiler.profile | None]:
 
 def trace_argument() -> str | None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--trace", metavar="FILE", help="record steady steps with torch.profiler into FILE (.json or .json.gz)")
+    parser.add_argument(
+        "--trace", metavar="FILE", help="record steady steps with torch.profiler into FILE (.json or .json.gz)"
+    )
     found: str | None = parser.parse_args().trace
     return found
 

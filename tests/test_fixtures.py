@@ -23,9 +23,14 @@ else:
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RECORDINGS = sorted(
-    folder for name in ("nsys", "torch") for folder in FIXTURES.glob(f"*/{name}") if (folder.parent / "expected.toml").exists()
+    folder
+    for name in ("nsys", "torch")
+    for folder in FIXTURES.glob(f"*/{name}")
+    if (folder.parent / "expected.toml").exists()
 )
-each_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=[f"{path.parent.name}-{path.name}" for path in RECORDINGS])
+each_recording = pytest.mark.parametrize(
+    "recording", RECORDINGS, ids=[f"{path.parent.name}-{path.name}" for path in RECORDINGS]
+)
 
 
 def digest() -> dict[str, str]:
@@ -106,7 +111,9 @@ def test_the_straggler_is_named() -> None:
 
 
 def test_generated_recordings_are_what_their_generator_writes() -> None:
-    done = subprocess.run([sys.executable, str(FIXTURES / "generate.py"), "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(FIXTURES / "generate.py"), "--check"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 

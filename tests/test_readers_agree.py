@@ -47,8 +47,19 @@ def test_both_account_for_time_alike(case: Path) -> None:
     runs = [prepare(timeline) for timeline in pair(case)]
     for ours, theirs in zip(runs[0].places, runs[1].places, strict=True):
         assert ours.steps.found_by == theirs.steps.found_by
-        for left, right in ((split(ours), split(theirs)), (split(whole_recording(ours)), split(whole_recording(theirs)))):
-            for part in ("window_ns", "compute_ns", "communication_ns", "copy_ns", "exposed_copy_ns", "idle_ns", "kernel_count"):
+        for left, right in (
+            (split(ours), split(theirs)),
+            (split(whole_recording(ours)), split(whole_recording(theirs))),
+        ):
+            for part in (
+                "window_ns",
+                "compute_ns",
+                "communication_ns",
+                "copy_ns",
+                "exposed_copy_ns",
+                "idle_ns",
+                "kernel_count",
+            ):
                 assert getattr(left, part) == getattr(right, part), part
             assert left.idle_causes_ns == right.idle_causes_ns
             assert left.compute_by_family_ns == right.compute_by_family_ns

@@ -68,9 +68,7 @@ def test_it_stays_silent_where_compute_hides_all_of_a_large_communication():
 def test_it_stays_silent_where_all_of_it_is_waiting_for_a_late_rank():
     """Rank 0 stands in the collective for 20 ms, but once rank 1 has come it takes 1 ms: that is rank-skew's."""
     early = step(0, 20, rank=0)
-    late = draw(
-        kernels="#" * 39 + " ", nccl=" " * 39 + "=", launched_us_before=50, repeat=6, unit_us=1000, rank=1
-    )
+    late = draw(kernels="#" * 39 + " ", nccl=" " * 39 + "=", launched_us_before=50, repeat=6, unit_us=1000, rank=1)
     assert findings("exposed-communication", merge([early, late]), min_share_of_step=0.03) == []
 
 

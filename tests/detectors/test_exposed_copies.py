@@ -70,7 +70,11 @@ def test_it_stays_silent_where_the_copy_is_pageable():
 
 def test_it_stays_silent_where_the_copy_runs_beside_a_collective():
     picture = draw(
-        nccl="=" * 10 + " " * 30, copies="h" * 10 + " " * 30, kernels=" " * 10 + "#" * 30, launched_us_before=50, repeat=6
+        nccl="=" * 10 + " " * 30,
+        copies="h" * 10 + " " * 30,
+        kernels=" " * 10 + "#" * 30,
+        launched_us_before=50,
+        repeat=6,
     )
     assert findings("exposed-copies", picture) == []
 

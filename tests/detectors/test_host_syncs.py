@@ -16,7 +16,9 @@ def step(wait: int, char: str = "s", *, of: int = 40, **more):
 
 
 def test_it_fires_where_the_device_runs_dry_under_a_sync():
-    finding = only_finding("host-syncs", step(10, unit_us=1000))
+    finding = only_finding(
+        "host-syncs", step(10, unit_us=1000), recoverable_share_low=0.4, recoverable_share_likely=0.8
+    )
     # idle from 31 to 41 of each step of 40 ms: the sync lasts until 40, the launch until 41
     assert finding.values["lost_ms"] == 10.0
     assert finding.values["step_ms"] == 40.0

@@ -16,7 +16,8 @@ def step(*, busy: int, period: int = 20, kernels: int = 5, unit_us: float = 10, 
 
 
 def test_it_fires_where_each_kernel_waits_for_its_launch():
-    finding = only_finding("launch-bound", step(busy=5))
+    shares = {"recoverable_share_low": 0.3, "recoverable_share_likely": 0.6, "recoverable_share_high": 0.95}
+    finding = only_finding("launch-bound", step(busy=5), **shares)
     # five kernels of 50 µs, one each 200 µs: 750 of 1,000 µs idle
     assert finding.values == {
         "idle_ms": 0.75,

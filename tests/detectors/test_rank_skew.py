@@ -72,7 +72,10 @@ def test_it_stays_silent_where_compute_hides_the_waiting():
 
 
 def test_it_stays_silent_where_collectives_do_not_match():
-    one, two = rank(0, 20), draw(kernels="#" * 8 + " " * 4, nccl=" " * 8 + "aaaa", rank=1, repeat=6, launched_us_before=50)
+    one, two = (
+        rank(0, 20),
+        draw(kernels="#" * 8 + " " * 4, nccl=" " * 8 + "aaaa", rank=1, repeat=6, launched_us_before=50),
+    )
     assert findings("rank-skew", merge([one, two])) == []
 
 

@@ -64,7 +64,10 @@ def test_it_stays_silent_where_kernels_are_just_as_long_as_the_limit():
 
 def test_it_stays_silent_where_short_kernels_are_matmuls():
     """A matmul is not fused away."""
-    assert findings("small-kernels", step(40, kernel_names={"e": "ampere_sgemm_32x32_tn", "f": "ampere_sgemm_32x32_tn"})) == []
+    assert (
+        findings("small-kernels", step(40, kernel_names={"e": "ampere_sgemm_32x32_tn", "f": "ampere_sgemm_32x32_tn"}))
+        == []
+    )
 
 
 def test_it_stays_silent_where_the_optimizer_runs_them():
@@ -81,7 +84,9 @@ def test_it_stays_silent_where_the_optimizer_runs_them():
 
 
 def test_it_stays_silent_where_a_graph_is_short():
-    assert findings("small-kernels", step(40, kernel_names={"e": "graph", "f": "graph"}, kernels="@" * 1 + "G" * 99)) == []
+    assert (
+        findings("small-kernels", step(40, kernel_names={"e": "graph", "f": "graph"}, kernels="@" * 1 + "G" * 99)) == []
+    )
 
 
 def test_small_kernels_beside_each_other_save_no_more_than_the_time_they_fill():

@@ -23,9 +23,7 @@ def step(updates: int, *, of: int = 100, mark: str = "u", **more):
 
 
 def test_it_fires_where_each_tensor_has_kernels_of_its_own():
-    finding = only_finding(
-        "unfused-optimizer", step(40), recoverable_share_low=0.3, recoverable_share_likely=0.6
-    )
+    finding = only_finding("unfused-optimizer", step(40), recoverable_share_low=0.3, recoverable_share_likely=0.6)
     # 40 kernels of 20 µs in a step of 2 ms
     assert finding.values == {
         "kernels_per_step": 40.0,

@@ -20,7 +20,7 @@ from perfdoctor.timeline.model import UNKNOWN, Timeline
 BASE_NS = 1_751_410_836_000_000_000
 
 
-def event(name, category, ts, dur, pid=10, tid=11, **args) -> dict:  # noqa: PLR0917 - in the order of a trace
+def event(name, category, ts, dur, pid=10, tid=11, **args) -> dict:
     return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 

@@ -39,11 +39,15 @@ _RANGES = ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "Pyt
 def host_rows(draw_value, names: tuple[str, ...]) -> list[dict]:
     rows = draw_value(
         st.lists(
-            st.tuples(st.integers(-20, 60), st.integers(0, 20), st.sampled_from(names), st.sampled_from([UNKNOWN, 1, 2, 3])),
+            st.tuples(
+                st.integers(-20, 60), st.integers(0, 20), st.sampled_from(names), st.sampled_from([UNKNOWN, 1, 2, 3])
+            ),
             max_size=8,
         )
     )
-    return [{"start_ns": at, "end_ns": at + length, "name": name, "correlation": call} for at, length, name, call in rows]
+    return [
+        {"start_ns": at, "end_ns": at + length, "name": name, "correlation": call} for at, length, name, call in rows
+    ]
 
 
 def instants(rows: list[dict]) -> set[int]:
@@ -55,7 +59,9 @@ def test_the_four_parts_are_what_sets_of_instants_say(kernels, collectives, copi
     run = prepare(timeline(kernels=kernels, collectives=collectives, copies=copies))
     compute, communication, copying = (instants(rows) for rows in (kernels, collectives, copies))
     everything = [*kernels, *collectives, *copies]
-    window = set(range(min((r["start_ns"] for r in everything), default=0), max((r["end_ns"] for r in everything), default=0)))
+    window = set(
+        range(min((r["start_ns"] for r in everything), default=0), max((r["end_ns"] for r in everything), default=0))
+    )
     if not window:
         assert run.places == ()
         return
@@ -82,7 +88,12 @@ def test_causes_of_idle_are_disjoint_and_sum_to_it(kernels, copies, calls, range
 
     run = prepare(
         timeline(
-            recorded, kernels=apart(kernels), copies=apart(copies), calls=apart(calls), ranges=apart(ranges), ops=apart(ops)
+            recorded,
+            kernels=apart(kernels),
+            copies=apart(copies),
+            calls=apart(calls),
+            ranges=apart(ranges),
+            ops=apart(ops),
         )
     )
     for place in run.places:
@@ -134,7 +145,10 @@ def test_kernels_that_overlap_count_once_in_compute_and_in_full_by_family():
 def test_a_cuda_graph_is_busy_from_its_first_to_its_last_kernel():
     place = only_place(draw(kernels="@@@@@@@@@@  ##", host=" "))
     whole = timeline(
-        kernels=[{"start_ns": 0, "end_ns": 90, "name": "CUDA graph", "is_graph": True}, {"start_ns": 95, "end_ns": 100, "name": "k"}]
+        kernels=[
+            {"start_ns": 0, "end_ns": 90, "name": "CUDA graph", "is_graph": True},
+            {"start_ns": 95, "end_ns": 100, "name": "k"},
+        ]
     )
     assert place.compute.total_ns == 12 * UNIT_NS
     assert split(only_place(whole)).compute_ns == 95
@@ -142,7 +156,11 @@ def test_a_cuda_graph_is_busy_from_its_first_to_its_last_kernel():
 
 def test_matmul_time_is_told_by_math_path():
     parts = split(only_place(draw(kernels="GGGGSSSTTe", kernel_names={"T": "triton_mm"})))
-    assert parts.matmul_ns_by_math_path == {"tensor_core": 4 * UNIT_NS, "no_tensor_core": 3 * UNIT_NS, "unknown": 2 * UNIT_NS}
+    assert parts.matmul_ns_by_math_path == {
+        "tensor_core": 4 * UNIT_NS,
+        "no_tensor_core": 3 * UNIT_NS,
+        "unknown": 2 * UNIT_NS,
+    }
 
 
 def test_only_what_lies_in_the_window_counts():

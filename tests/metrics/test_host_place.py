@@ -43,7 +43,11 @@ def test_each_proven_cause_shows_on_the_host_as_well():
 
 def test_reading_files_between_ops_is_storage_and_the_profiler_owns_its_flushes():
     place = only_place(draw(host=["oooo RRR PP oo"], repeat=3))
-    assert {cause: units / 3 for cause, units in idle_units(place).items()} == {"storage": 3, "profiler": 2, "host_work": 3}
+    assert {cause: units / 3 for cause, units in idle_units(place).items()} == {
+        "storage": 3,
+        "profiler": 2,
+        "host_work": 3,
+    }
 
 
 def test_collectives_of_the_host_are_communication():

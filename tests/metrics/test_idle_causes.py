@@ -114,7 +114,9 @@ def test_waiting_of_a_stream_for_an_event_is_never_a_host_sync():
     assert found == {"launch_bound": 6}
 
 
-@pytest.mark.parametrize("name", ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent", "cudaEventQuery", "cudaEventRecord"])
+@pytest.mark.parametrize(
+    "name", ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent", "cudaEventQuery", "cudaEventRecord"]
+)
 def test_calls_that_do_not_wait_are_never_a_host_sync(name):
     found = causes(
         kernels="####      ####",
@@ -126,7 +128,15 @@ def test_calls_that_do_not_wait_are_never_a_host_sync(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy", "hipStreamSynchronize", "cuCtxSynchronize", "cuMemcpyDtoH"]
+    "name",
+    [
+        "cudaDeviceSynchronize",
+        "cudaEventSynchronize",
+        "cudaMemcpy",
+        "hipStreamSynchronize",
+        "cuCtxSynchronize",
+        "cuMemcpyDtoH",
+    ],
 )
 def test_every_call_that_waits_for_the_device_is_one(name):
     found = causes(
@@ -291,7 +301,16 @@ def test_compiled_code_at_work_is_no_compilation(name):
 
 def test_a_profiler_that_does_not_name_its_thread_still_explains():
     rows = draw(kernels="####" + " " * 20 + "####", host=["l" + " " * 22 + "l"])
-    own = timeline(overheads=[{"start_ns": rows.kernels.start_ns[0] + 400_000, "end_ns": rows.kernels.start_ns[1], "thread": -1, "name": "flush"}])
+    own = timeline(
+        overheads=[
+            {
+                "start_ns": rows.kernels.start_ns[0] + 400_000,
+                "end_ns": rows.kernels.start_ns[1],
+                "thread": -1,
+                "name": "flush",
+            }
+        ]
+    )
     merged = type(rows).build({**rows.frames, "overheads": own["overheads"]}, rows.recorded | {"overheads"})
     assert idle_units(only_place(merged)) == {"profiler": 20}
 

@@ -24,7 +24,9 @@ def test_the_moment_of_the_launch_counts_and_not_that_of_the_kernel():
     assert in_optimizer(place).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("name", ["Optimizer.step#SGD.step", "optimizer", "optimizer_step", "Optimizer.update", "## optimizer ##"])
+@pytest.mark.parametrize(
+    "name", ["Optimizer.step#SGD.step", "optimizer", "optimizer_step", "Optimizer.update", "## optimizer ##"]
+)
 @pytest.mark.parametrize("signal", ["ranges", "ops"])
 def test_marks_of_the_optimizer_are_known_in_both_signals(name, signal):
     place = only_place(draw(kernels="#", host=["l", "z"], legend={"z": (signal, name)}))

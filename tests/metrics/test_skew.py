@@ -13,7 +13,9 @@ UNIT_NS = 100_000
 
 def ranks(*pictures: str, compute: str = "", **more) -> Skew | None:
     """One picture of collectives a rank."""
-    return skew(prepare(merge([draw(nccl=nccl, kernels=compute, rank=rank, **more) for rank, nccl in enumerate(pictures)])))
+    return skew(
+        prepare(merge([draw(nccl=nccl, kernels=compute, rank=rank, **more) for rank, nccl in enumerate(pictures)]))
+    )
 
 
 def test_the_rank_that_waits_least_is_the_late_one():

@@ -58,7 +58,7 @@ def split(rank=0, *, device=0, steps=10, compute=0, communication=0, copy=0, hid
     )
 
 
-def advice(rank, rule, title, summary, saving, base, **more):  # noqa: PLR0917 reads like the report
+def advice(rank, rule, title, summary, saving, base, **more):
     low, likely, high = (round(ms * MS) for ms in saving)
     defaults = {
         "why": "Every millisecond in which the device has nothing to do is paid for and brings nothing.",

@@ -78,7 +78,13 @@ MATMULS = [
 ]  # fmt: skip
 
 #: Names of Inductor's own matmuls: the name tells neither the unit nor the type, so neither is denied.
-TRITON_MATMULS = ["triton_mm", "triton_bmm_1", "triton_tem_fused_mm_2", "triton_tem_fused_addmm_relu_3", "_scaled_mm_kernel"]
+TRITON_MATMULS = [
+    "triton_mm",
+    "triton_bmm_1",
+    "triton_tem_fused_mm_2",
+    "triton_tem_fused_addmm_relu_3",
+    "_scaled_mm_kernel",
+]
 
 OTHERS = [
     ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul>>(int)", "elementwise"),

@@ -43,7 +43,9 @@ def test_profiler_steps_are_the_best_marks():
     assert (marks.found_by, marks.confidence, marks.starts.size) == ("profiler-step", "high", 5)
 
 
-@pytest.mark.parametrize("stem", ["step {}", "Step_{}", "Batch {}", "iteration-{}", "iter {}", "train_step {}", "training step {}"])
+@pytest.mark.parametrize(
+    "stem", ["step {}", "Step_{}", "Batch {}", "iteration-{}", "iter {}", "train_step {}", "training step {}"]
+)
 def test_a_family_of_numbered_step_ranges_marks_steps(stem):
     marks = host_marks(ranges(*numbered(stem, range(3, 9))), 0)
     assert (marks.found_by, marks.confidence, marks.starts.size) == ("user-range", "high", 6)
@@ -181,7 +183,12 @@ def test_two_steps_are_too_few_to_spare_the_last():
 def test_a_single_step_keeps_work_that_has_no_launch_event():
     drawn = draw(kernels="##  ++  ##", host=" l l", recorded=None)
     marked = Timeline.build(
-        {**drawn.frames, "ranges": frame("ranges", [{"name": "ProfilerStep#3", "start_ns": BASE_NS, "end_ns": BASE_NS + 10 * UNIT_NS}])},
+        {
+            **drawn.frames,
+            "ranges": frame(
+                "ranges", [{"name": "ProfilerStep#3", "start_ns": BASE_NS, "end_ns": BASE_NS + 10 * UNIT_NS}]
+            ),
+        },
         drawn.recorded | {"ranges"},
     )
     steps = steps_of(marked)
@@ -249,9 +256,7 @@ def distinct(count: int) -> dict[str, str]:
 
 def test_a_sequence_that_repeats_with_a_copy_each_time_is_a_step():
     layer = distinct(18)
-    steps = steps_of(
-        draw(kernels="".join(layer), copies="h" + " " * 17, repeat=6, mark=None, kernel_names=layer)
-    )
+    steps = steps_of(draw(kernels="".join(layer), copies="h" + " " * 17, repeat=6, mark=None, kernel_names=layer))
     assert (steps.found_by, steps.confidence) == ("periodicity", "low")
     assert (steps.durations_ns == 18 * UNIT_NS).all()
 

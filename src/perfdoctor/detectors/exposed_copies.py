@@ -11,11 +11,16 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import Frame
+
+
+def _counted(place: Place) -> Frame:
+    """Copies from and to pageable memory belong to pageable-copies."""
+    return place.copies.take(~place.copies.text("host_memory").equals("pageable"))
 
 
 def _exposed(place: Place) -> Intervals:
-    """Copies out of pageable memory belong to pageable-copies."""
-    copies = place.copies.take(~place.copies.text("host_memory").equals("pageable"))
+    copies = _counted(place)
     return Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies
 
 
@@ -57,8 +62,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def directions(place: Place) -> Rows:
-    """The place's copies by direction, those that are exposed longest first."""
-    copies = place.copies
+    """The place's copies that count here by direction, those that are exposed longest first."""
+    copies = _counted(place)
     direction = copies.text("direction")
     ns = place.window.overlap_ns(copies.start_ns, copies.end_ns)
     exposed = place.exposed_copies.overlap_ns(copies.start_ns, copies.end_ns)

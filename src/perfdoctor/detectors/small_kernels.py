@@ -32,7 +32,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Their own running time counts here; the gaps between them are launch-bound's."""
 
     def small_ns(place: Place) -> int:
-        return int(place.kernel_ns[_small(place, at)].sum())
+        return place.alone_ns(_small(place, at))
 
     share = run.share(small_ns)
     if share < at["min_share_of_step"]:
@@ -48,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "small_ms": ms(total_ns),
             "step_ms": ms(run.step_ns),
             "small_percent": percent(share),
-            "mean_us": us(small_ns(worst) / max(int(rows.sum()), 1)),
+            "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
         },
         evidence=(
             Measure("small kernels a step", rows.sum() / worst.units, "count"),

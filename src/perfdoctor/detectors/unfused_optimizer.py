@@ -19,7 +19,7 @@ def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _update_ns(place: Place) -> int:
-    return int(place.kernel_ns[_per_tensor(place)].sum())
+    return place.alone_ns(_per_tensor(place))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "update_ms": ms(update_ns),
             "step_ms": ms(run.step_ns),
             "update_percent": percent(share),
-            "mean_us": us(_update_ns(worst) / max(int(_per_tensor(worst).sum()), 1)),
+            "mean_us": us(float(worst.kernel_ns[_per_tensor(worst)].mean())),
         },
         evidence=(
             Measure("per-tensor update kernels a step", per_step, "count"),

@@ -46,6 +46,8 @@ _HOLDS_EVENTS = re.compile(
     r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
 _PUSH_POP, _START_END = 59, 60
+#: SQLite reads what is missing of a cut page as zeros. Rows of zeros say that the others may be wrong as well.
+_CUT_PAGE = "rows of zeros"
 
 
 def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
@@ -203,11 +205,17 @@ class Tables:
             columns = self.database.columns_of(table)
             rows = self.database.integers(table, wanted)
             # An export that does not tell types holds nothing but ranges.
-            is_range = np.isin(rows["eventType"], (_PUSH_POP, _START_END, NONE))
+            told = "eventType" in columns
+            is_range = (
+                np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if told else np.ones(rows["start"].size, bool)
+            )
             own = Text.of(self.database.strings(table, "text") if "text" in columns else [""] * is_range.size)
             is_own = own.where(bool)
         except UNREADABLE as error:
             self._cannot_read(table, error)
+            return _no_rows(wanted), Text.of(())
+        if self.database.is_damaged and (rows["start"] == NONE).any():
+            self._cannot_read(table, _CUT_PAGE)
             return _no_rows(wanted), Text.of(())
         opened = is_range & (rows["end"] == NONE)
         if opened.any():
@@ -238,8 +246,7 @@ class Tables:
         if good.all():
             return rows
         if self.database.is_damaged:
-            # Rows of zeros are what is left of a page that the cut went through: the others may be wrong as well.
-            self._cannot_read(table, "rows of zeros")
+            self._cannot_read(table, _CUT_PAGE)
             return _no_rows(list(rows))
         self._note(int((~good).sum()), "row", f"of {table} {why}")
         return {name: values[good] for name, values in rows.items()}

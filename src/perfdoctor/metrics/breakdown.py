@@ -126,6 +126,12 @@ class Place:
         """How long each row of `kernels` ran inside the window, in ns (overlapping kernels each count in full)."""
         return self.window.overlap_ns(self.kernels.start_ns, self.kernels.end_ns)
 
+    def alone_ns(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+        """How long these rows of `kernels`, and no other kernel, kept the device computing inside the window, in ns."""
+        start, end = self.kernels.start_ns, self.kernels.end_ns
+        others = Intervals.of(start[~rows], end[~rows])
+        return ((Intervals.of(start[rows], end[rows]) & self.window) - others).total_ns
+
     def kernel_rows(self, *families: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """One bool a row of `kernels`: is it of one of these families?"""
         return self.kernels.name.where(lambda name: kernel_names.family(name) in families)

@@ -38,8 +38,8 @@ def launch_rows(work: Frame, calls: Frame) -> Ints:
 class DeviceWork:
     """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
 
-    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d` tells
-    host-to-device copies, `is_blocking_copy` copies to pageable memory (`.item()`, `.cpu()`): their call waits for them.
+    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d` tells copies
+    from the host, `is_blocking_copy` copies to its pageable memory (`.item()`, `.cpu()`): their call waits for them.
     """
 
     start_ns: Ints

@@ -1,0 +1,381 @@
+"""Does a diagnosis rank what was found, say what was not looked at, and promise no more than there is?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import ELEMENTWISE, draw, findings, timeline
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfdoctor.detectors.exposed_copies
+import perfdoctor.detectors.input_wait
+from perfdoctor.diagnose import diagnose, missing, speedup
+from perfdoctor.findings import Diagnosis, Finding, Saving
+from perfdoctor.metrics.run import prepare
+from perfdoctor.rulebook import load_rules, with_overrides
+from perfdoctor.timeline.model import Device, Source, Timeline, merge
+
+RULES = list(load_rules().values())
+EVERYTHING = ["kernels", "copies", "collectives", "calls", "ops", "ranges", "functions", "os_calls", "overheads"]
+
+
+def waiting_for_input(**more) -> Timeline:
+    kernels = "#" * 30 + " " * 10
+    host = ["l" + " " * 39, " " * 29 + "i" * 11, "o"]
+    return draw(**{"kernels": kernels, "host": host, "repeat": 6, "unit_us": 1000, "recorded": EVERYTHING, **more})
+
+
+def healthy(**more) -> Timeline:
+    """99 % busy, tensor cores, communication hidden, the host far ahead."""
+    return draw(
+        **{
+            "kernels": "G" * 99 + " ",
+            "nccl": "   " + "=" * 20,
+            "copies": " " * 40 + "hhh",
+            "launched_us_before": 50,
+            "host": ["o" * 100],
+            "repeat": 8,
+            "unit_us": 100,
+            "recorded": EVERYTHING,
+            **more,
+        }
+    )
+
+
+def outcomes(diagnosis: Diagnosis) -> dict[str, str]:
+    return {outcome.rule: outcome.status for outcome in diagnosis.outcomes}
+
+
+def flat(diagnosis: Diagnosis) -> list:
+    return [advice for cause in diagnosis.findings for advice in (cause, *cause.symptoms)]
+
+
+# Outcomes
+
+
+def test_a_healthy_run_has_nothing_to_fix():
+    diagnosis = diagnose(healthy(), RULES)
+    assert diagnosis.findings == ()
+    assert diagnosis.prediction is None
+    assert set(outcomes(diagnosis).values()) <= {"clear", "skipped"}
+    assert outcomes(diagnosis)["input-wait"] == "clear"
+
+
+def test_every_rule_has_an_outcome_whatever_was_recorded():
+    for recorded in (timeline(), timeline(kernels=[]), healthy(), waiting_for_input()):
+        assert [outcome.rule for outcome in diagnose(recorded, RULES).outcomes] == [rule.id for rule in RULES]
+
+
+def test_a_rule_that_raises_has_failed_and_the_others_go_on(monkeypatch):
+    def broken(run, at):
+        yield next(iter(findings("exposed-copies", run)), None)
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", broken)
+    diagnosis = diagnose(waiting_for_input(), RULES)
+    failed = next(outcome for outcome in diagnosis.outcomes if outcome.rule == "exposed-copies")
+    assert failed.status == "failed"
+    assert failed.error
+    assert outcomes(diagnosis)["input-wait"] == "found"
+
+
+def test_a_rule_that_raises_says_what(monkeypatch):
+    def broken(run, at):
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", broken)
+    failed = next(o for o in diagnose(waiting_for_input(), RULES).outcomes if o.rule == "exposed-copies")
+    assert failed.error == "ZeroDivisionError: by zero"
+
+
+def test_a_placeholder_that_nothing_delivers_is_a_failure_of_the_rule():
+    rule = replace(load_rules()["input-wait"], summary="{nobody_knows}", summaries={})
+    diagnosis = diagnose(waiting_for_input(), [rule])
+    assert outcomes(diagnosis) == {"input-wait": "failed"}
+    assert "nobody_knows" in diagnosis.outcomes[0].error
+    assert diagnosis.findings == ()
+
+
+def test_what_was_not_recorded_is_skipped_and_says_what_is_missing():
+    diagnosis = diagnose(timeline(["kernels"], kernels=[{"start_ns": 0, "end_ns": 9, "name": "k"}]), RULES)
+    by_rule = {outcome.rule: outcome for outcome in diagnosis.outcomes}
+    assert (by_rule["exposed-copies"].status, by_rule["exposed-copies"].missing) == ("skipped", ("copies",))
+    assert by_rule["rank-skew"].missing == ("collectives", "ranks")
+    assert by_rule["launch-bound"].missing == ("calls", "ops|ranges|os_calls")
+    assert by_rule["idle-unknown"].status == "clear"
+
+
+def test_recorded_and_empty_is_clear_and_not_skipped():
+    assert outcomes(diagnose(draw(kernels="##"), RULES))["exposed-copies"] == "clear"
+
+
+@pytest.mark.parametrize("recorded", ["ops", "ranges", "os_calls"])
+def test_a_need_with_alternatives_is_met_by_any(recorded):
+    run = prepare(draw(kernels="##", recorded=["kernels", "calls", recorded]))
+    assert missing(load_rules()["launch-bound"], run) == ()
+
+
+def test_steps_and_ranks_count_as_found_or_not():
+    rule = replace(load_rules()["input-wait"], needs=("steps", "ranks", "places"))
+    assert missing(rule, prepare(draw(kernels="##"))) == ("steps", "ranks")
+    assert missing(rule, prepare(timeline())) == ("steps", "ranks", "places")
+    assert missing(rule, prepare(merge([waiting_for_input(rank=0), waiting_for_input(rank=1)]))) == ()
+
+
+# Ranking
+
+
+def several_diseases() -> Timeline:
+    """Per step of 100 units: 10 of a pinned copy, 40 of fp32 matmul, 20 of waiting for a batch, the rest computes."""
+    return draw(
+        copies="h" * 10 + " " * 90,
+        kernels=" " * 10 + "S" * 40 + "G" * 30 + " " * 20,
+        host=["cll" + " " * 97, " " * 70 + "i" * 29 + " ", "o"],
+        host_ahead=5,
+        repeat=6,
+        unit_us=1000,
+        recorded=EVERYTHING,
+    )
+
+
+def test_findings_are_sorted_by_what_they_likely_save():
+    diagnosis = diagnose(several_diseases(), RULES)
+    likely = [advice.saving_ns_per_step.likely for advice in diagnosis.findings]
+    assert len(likely) >= 3
+    assert likely == sorted(likely, reverse=True)
+    assert [advice.rank for advice in flat(diagnosis)] == list(range(1, len(flat(diagnosis)) + 1))
+
+
+def launch_bound_with_small_kernels() -> Timeline:
+    names = {"e": ELEMENTWISE, "f": ELEMENTWISE + "2"}
+    kernels = "".join(f" {'ef'[n % 2]}  " for n in range(25))
+    host = ["l   " * 25, "o" * 100]
+    return draw(kernels=kernels, kernel_names=names, host=host, repeat=6, unit_us=5, recorded=EVERYTHING)
+
+
+def test_a_symptom_hangs_under_its_cause_and_is_numbered_after_it():
+    diagnosis = diagnose(launch_bound_with_small_kernels(), RULES)
+    cause = next(advice for advice in diagnosis.findings if advice.rule == "launch-bound")
+    assert [symptom.rule for symptom in cause.symptoms] == ["small-kernels"]
+    assert cause.symptoms[0].rank == cause.rank + 1
+    assert "small-kernels" not in [advice.rule for advice in diagnosis.findings]
+
+
+def test_a_symptom_without_its_cause_stands_for_itself():
+    chain = "".join("ef"[n % 2] for n in range(40))
+    drawn = draw(
+        kernels=chain + "G" * 60,
+        kernel_names={"e": ELEMENTWISE, "f": ELEMENTWISE + "2"},
+        launched_us_before=3,
+        repeat=6,
+        unit_us=5,
+    )
+    assert [advice.rule for advice in diagnose(drawn, RULES).findings] == ["small-kernels"]
+
+
+def test_savings_are_never_more_than_the_step():
+    diagnosis = diagnose(several_diseases(), RULES)
+    assert sum(advice.saving_ns_per_step.likely for advice in flat(diagnosis)) <= diagnosis.base_ns
+    for advice in flat(diagnosis):
+        assert advice.saving_ns_per_step.high <= diagnosis.base_ns
+
+
+_DEVICE_LANE = st.text("#SGTeMh ", min_size=24, max_size=24)
+
+
+@given(
+    st.lists(st.text("#SGTe   ", min_size=24, max_size=24), min_size=1, max_size=3),
+    st.text("===aa   ", min_size=24, max_size=24),
+    st.lists(st.text("hHdDx    ", min_size=24, max_size=24), min_size=1, max_size=2),
+    st.text("iosraCg    ", min_size=24, max_size=24).map(lambda lane: lane.replace("C", " ")),
+    st.sampled_from([5, 100, 1000]),
+)
+def test_together_findings_never_promise_more_than_the_step(kernels, nccl, copies, host, unit_us):
+    """Whatever ran: what compute is left when everything is fixed cannot be saved either.
+
+    Symptoms are not counted: their cause's cure takes them along.
+    """
+    drawn = draw(
+        kernels=kernels,
+        nccl=nccl,
+        copies=copies,
+        host=[host, "o"],
+        launched_us_before=10,
+        repeat=5,
+        unit_us=unit_us,
+        recorded=EVERYTHING,
+    )
+    diagnosis = diagnose(drawn, RULES)
+    assert "failed" not in outcomes(diagnosis).values(), [o.error for o in diagnosis.outcomes if o.error]
+    assert sum(advice.saving_ns_per_step.likely for advice in diagnosis.findings) <= diagnosis.base_ns
+    for advice in flat(diagnosis):
+        assert advice.saving_ns_per_step.high <= diagnosis.base_ns, advice.rule
+
+
+def test_together_pinned_and_pageable_copies_promise_no_more_than_the_time_they_share():
+    """Two copies at the same moment, one from pinned and one from pageable memory, and nothing else."""
+    drawn = draw(copies=["h" * 20, "H" * 20], launched_us_before=50, repeat=6, unit_us=1000, recorded=EVERYTHING)
+    diagnosis = diagnose(drawn, RULES)
+    assert sum(advice.saving_ns_per_step.likely for advice in flat(diagnosis)) <= diagnosis.base_ns
+
+
+def test_a_speedup_follows_amdahl():
+    assert speedup(100, 50) == 2.0
+    assert speedup(100, 0) == 1.0
+    assert speedup(100, 100) == speedup(0, 0) == 1.0
+
+
+def test_the_prediction_fixes_the_first_finding_only():
+    diagnosis = diagnose(several_diseases(), RULES)
+    first = diagnosis.findings[0]
+    saving = first.saving_ns_per_step
+    assert diagnosis.prediction.fixed == (first.rule,)
+    assert diagnosis.prediction.step_ns == tuple(
+        diagnosis.base_ns - saved for saved in (saving.high, saving.likely, saving.low)
+    )
+    low, likely, high = diagnosis.prediction.speedup
+    assert 1 <= low <= likely <= high
+
+
+def test_advice_has_the_rules_words_and_the_fixes_that_fit():
+    first = diagnose(waiting_for_input(), RULES).findings[0]
+    rule = load_rules()["input-wait"]
+    assert (first.title, first.why, first.category) == (rule.title, rule.why, "input")
+    assert "10.0 ms of a 40.0 ms step" in first.summary
+    fitting = [fix.title for fix in rule.fixes if not fix.situations or "workers" in fix.situations]
+    assert [fix.title for fix in first.fixes] == fitting
+    assert 0 < len(fitting) < len(rule.fixes)
+
+
+# While a loader is the limit
+
+
+def limited_by_workers(char: str) -> Timeline:
+    kernels = "S" * 60 + " " * 40
+    host = ["l" + " " * 99, " " * 59 + char * 40 + " ", "o"]
+    return draw(kernels=kernels, host=host, repeat=6, unit_us=1000, recorded=EVERYTHING)
+
+
+def test_while_workers_are_the_limit_faster_kernels_are_not_promised():
+    diagnosis = diagnose(limited_by_workers("i"), RULES)
+    (matmuls,) = (advice for advice in diagnosis.findings if advice.rule == "fp32-matmuls")
+    assert (matmuls.saving_ns_per_step.low, matmuls.saving_ns_per_step.likely) == (0, 0)
+    assert matmuls.saving_ns_per_step.high > 0
+    assert diagnosis.findings[0].rule == "input-wait"
+    assert any("loader is the limit" in note for note in diagnosis.notes)
+
+
+def test_with_a_loader_in_the_training_process_faster_kernels_are_promised():
+    diagnosis = diagnose(limited_by_workers("I"), RULES)
+    (matmuls,) = (advice for advice in diagnosis.findings if advice.rule == "fp32-matmuls")
+    assert matmuls.saving_ns_per_step.likely > 0
+    assert not any("loader is the limit" in note for note in diagnosis.notes)
+
+
+# What a report is told beside the findings
+
+
+def test_notes_say_how_many_ranks_of_the_job_were_recorded():
+    diagnosis = diagnose(waiting_for_input(world_size=8), RULES)
+    assert "1 of 8 ranks were recorded" in " ".join(diagnosis.notes)
+    assert diagnosis.world_size == 8
+    assert "ranks were recorded" not in " ".join(diagnose(waiting_for_input(world_size=1), RULES).notes)
+
+
+def test_the_world_is_at_least_as_large_as_the_ranks_seen():
+    both = merge([waiting_for_input(rank=0), waiting_for_input(rank=1)])
+    assert diagnose(both, RULES).world_size == 2
+
+
+def test_notes_of_the_reader_come_first_and_stay():
+    noted = waiting_for_input().with_notes("3 rows were dropped: no end.")
+    assert diagnose(noted, RULES).notes[0] == "3 rows were dropped: no end."
+
+
+def test_notes_say_that_no_steps_were_found():
+    diagnosis = diagnose(draw(kernels="## ++"), RULES)
+    assert not diagnosis.per_step
+    assert any("No steps were found" in note for note in diagnosis.notes)
+
+
+def test_notes_say_which_steps_were_left_out():
+    assert any(note.startswith("1 step at the edge") for note in diagnose(waiting_for_input(), RULES).notes)
+
+
+def test_notes_say_that_the_training_thread_plays_the_device():
+    diagnosis = diagnose(draw(host="oooo oo", repeat=3), RULES)
+    assert any("No GPU activity" in note for note in diagnosis.notes)
+    assert diagnosis.time[0].device is None
+
+
+def test_notes_say_that_nothing_can_be_accounted_for():
+    diagnosis = diagnose(timeline(), RULES)
+    assert any("Nothing in this recording" in note for note in diagnosis.notes)
+    assert set(outcomes(diagnosis).values()) == {"skipped"}
+
+
+def test_notes_say_that_graphs_were_recorded_whole():
+    assert any("CUDA graphs" in note for note in diagnose(draw(kernels="@@##"), RULES).notes)
+
+
+def test_the_kernel_table_counts_what_ran_in_the_windows_with_family_and_path():
+    drawn = draw(kernels="GGGGSSe", nccl="       =", launched_us_before=50, repeat=4, unit_us=1000)
+    rows = {row.family: row for row in diagnose(drawn, RULES).kernels}
+    gemms = [row for row in diagnose(drawn, RULES).kernels if row.family == "gemm"]
+    assert [(row.math_path, row.count, row.total_ns) for row in gemms] == [
+        ("tensor_core", 3, 12_000_000),
+        ("no_tensor_core", 3, 6_000_000),
+    ]
+    assert gemms[0].mean_ns == 4_000_000
+    assert rows["communication"].math_path == ""
+    assert rows["elementwise"].count == 3
+
+
+def test_the_kernel_table_is_thirty_rows_at_most():
+    many = timeline(kernels=[{"start_ns": n, "end_ns": n + 1, "name": f"kernel_{n}"} for n in range(50)])
+    assert len(diagnose(many, RULES).kernels) == 30
+
+
+def test_gpus_and_sources_are_told():
+    drawn = draw(kernels="##", gpu="NVIDIA H100 80GB HBM3")
+    sourced = Timeline.build(
+        drawn.frames, drawn.recorded, devices=[*drawn.devices, Device(0, 1, "unused")],
+        sources=[Source("kineto", "trace.json", "2.5", (0,))],
+    )  # fmt: skip
+    diagnosis = diagnose(sourced, RULES)
+    assert [(gpu.name, gpu.known_peaks) for gpu in diagnosis.gpus] == [("NVIDIA H100 80GB HBM3", True)]
+    assert [(source.kind, source.file, source.ranks) for source in diagnosis.sources] == [
+        ("kineto", "trace.json", (0,))
+    ]
+
+
+def test_time_and_recording_have_a_row_for_each_place():
+    both = merge([waiting_for_input(rank=0), waiting_for_input(rank=1)])
+    diagnosis = diagnose(both, RULES)
+    assert [row.rank for row in diagnosis.time] == [row.rank for row in diagnosis.recording] == [0, 1]
+    assert diagnosis.recording[0].window_ns > diagnosis.time[0].window_ns
+
+
+# Thresholds of the user
+
+
+def test_an_overridden_threshold_silences_a_finding(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 0.26\n")
+    changed = list(with_overrides(load_rules(), tmp_path).values())
+    assert outcomes(diagnose(waiting_for_input(), changed))["input-wait"] == "clear"
+    assert outcomes(diagnose(waiting_for_input(), RULES))["input-wait"] == "found"
+
+
+def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
+    def same(rule_id: str):
+        def detect(run, at):
+            yield Finding(rule_id, Saving(1, 2, 3), "low", dict.fromkeys(["x"], 1.0))
+
+        return detect
+
+    rules = [replace(load_rules()[name], summary="{x}", summaries={}) for name in ("input-wait", "exposed-copies")]
+    monkeypatch.setattr(perfdoctor.detectors.input_wait, "detect", same("input-wait"))
+    monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", same("exposed-copies"))
+    assert [advice.rule for advice in diagnose(waiting_for_input(), rules).findings] == ["exposed-copies", "input-wait"]
