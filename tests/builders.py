@@ -87,6 +87,7 @@ HOST = {
     "f": ("functions", "train.py(10): log_metrics"),
     "R": ("os_calls", "read"),
     "P": ("overheads", "Activity Buffer Request"),
+    **{digit: ("ranges", f"ProfilerStep#{digit}") for digit in "0123456789"},
 }
 #: Each character of these is a call of its own; the other characters make one row a run.
 _ONE_EACH = "lw@q"

@@ -136,7 +136,14 @@ def _override_table(pyproject: Path) -> Mapping[str, Mapping[str, object]]:
         raise PerfdoctorError(
             f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere."
         ) from error
-    table: Mapping[str, Mapping[str, object]] = document.get("tool", {}).get("perfdoctor", {}).get("thresholds", {})
+    table: object = document
+    for key in ("tool", "perfdoctor", "thresholds"):
+        table = table.get(key, {}) if isinstance(table, dict) else table
+    if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
+        raise PerfdoctorError(
+            "the thresholds in pyproject.toml are no table of tables",
+            do="Write [tool.perfdoctor.thresholds.<rule>] and under it threshold = number.",
+        )
     return table
 
 

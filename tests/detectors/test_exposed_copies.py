@@ -90,10 +90,7 @@ def test_the_direction_with_the_longest_exposed_copies_comes_first():
 
 
 def test_the_direction_named_is_one_that_the_rule_counts():
-    """perfdoctor's fault while it fails: `exposed_copies.directions` ranks pageable copies too.
-
-    9 ms of pageable copies belong to pageable-copies; the 6 ms that this rule counts go to the host.
-    """
+    """9 ms of pageable copies belong to pageable-copies; the 6 ms that this rule counts go to the host."""
     picture = draw(
         copies="H" * 9 + "d" * 6 + " " * 25, kernels=" " * 15 + "#" * 25, launched_us_before=50, repeat=6, unit_us=1000
     )

@@ -80,7 +80,7 @@ def test_it_stays_silent_where_collectives_do_not_match():
 
 
 def test_pipeline_stages_that_send_to_each_other_are_not_late():
-    """perfdoctor's fault while it fails: `metrics/skew.py` lists send_recv among the kinds in which all end together."""
+    """A send ends for one rank alone: the first stage waits in it because it has less to compute."""
 
     def stage(number: int, arrives: int):
         nccl = " " * arrives + "s" * (40 - arrives)
@@ -95,3 +95,16 @@ def test_its_table_lists_the_rank_that_waits_least_first():
     assert [row[0] for row in table.rows] == [1, 0]
     assert [row[2] for row in table.rows] == [0, 16 * MS]
     assert [row[3] for row in table.rows] == [5, 0]
+
+
+# perfdoctor's fault while it fails: `rank_skew.detect` adds the waits of collectives that run at the same time.
+def test_waiting_in_two_collectives_at_once_is_waited_once():
+    def both(number: int, arrives: int):
+        nccl = [" " * arrives + char * (40 - arrives) for char in "=-"]
+        kernels = "#" * arrives + " " * (40 - arrives)
+        return draw(kernels=kernels, nccl=nccl, rank=number, repeat=6, launched_us_before=50, unit_us=1000)
+
+    finding = only_finding("rank-skew", merge([both(0, 4), both(1, 38)]))
+    # rank 0 waits from 4 to 38, rank 1 for nobody: 17 ms a rank on average
+    assert finding.values["waiting_ms"] == pytest.approx(17.0)
+    assert finding.saving_ns_per_step.high == pytest.approx(17 * MS)

@@ -90,10 +90,7 @@ def test_it_stays_silent_where_a_graph_is_short():
 
 
 def test_small_kernels_beside_each_other_save_no_more_than_the_time_they_fill():
-    """perfdoctor's fault while it fails: `small_kernels.detect` sums kernels of all streams instead of their union.
-
-    Three streams run the same chain at once: 120 % "of the step" cannot be saved in part.
-    """
+    """Three streams run the same chain at once: 120 % "of the step" cannot be saved in part."""
     chain = "".join("ef"[n % 2] for n in range(40))
     picture = draw(kernels=[chain] * 3, kernel_names=CHAIN, launched_us_before=3, repeat=6, unit_us=5)
     (finding,) = findings("small-kernels", picture)

@@ -59,8 +59,7 @@ def steps_that_wait(*which: int, of: int) -> Run:
     waits = "".join(" " * 7 + ("i" * 12 if n in which else " " * 12) + " " for n in range(of))
     calls = ("l" + " " * 19) * of
     marks = "".join(str(n) * 20 for n in range(of))
-    legend = {str(n): ("ranges", f"ProfilerStep#{n}") for n in range(of)}
-    return prepare(draw(kernels=kernels, host=[calls, waits, marks], legend=legend))
+    return prepare(draw(kernels=kernels, host=[calls, waits, marks]))
 
 
 def test_a_loader_that_only_started_slowly_keeps_up_now():

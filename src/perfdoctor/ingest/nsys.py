@@ -68,6 +68,8 @@ def read(path: Path) -> Timeline:
     """One Timeline of one export. Raises PerfdoctorError for a damaged file and for a database of something else."""
     database = Database.open(path)
     try:
+        if database.is_damaged and not database.is_export:
+            raise damaged(path, "its list of tables is not whole")
         if not database.is_export:
             raise PerfdoctorError(
                 f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -46,8 +47,6 @@ _HOLDS_EVENTS = re.compile(
     r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
 _PUSH_POP, _START_END = 59, 60
-#: SQLite reads what is missing of a cut page as zeros. Rows of zeros say that the others may be wrong as well.
-_CUT_PAGE = "rows of zeros"
 
 
 def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
@@ -69,26 +68,21 @@ class Database:
     @classmethod
     def open(cls, path: Path) -> Database:
         """Raises PerfdoctorError where the file cannot be opened, is no SQLite file, or is damaged at its root."""
-        is_short = _is_short(path)
-        connection = sqlite3.connect(_uri(path), uri=True)
-        connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+        size, whole_pages, is_short = _measured(path)
+        if not whole_pages:
+            raise damaged(path, "it holds no whole page")
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except UNREADABLE:
-            return cls._open_damaged(path, connection)
-        return cls(path, connection, is_damaged=is_short)
-
-    @classmethod
-    def _open_damaged(cls, path: Path, connection: sqlite3.Connection) -> Database:
-        try:
-            # SQLite refuses a file shorter than its header says, unless its schema may be repaired: a setting of this
-            # connection, which cannot write. Tables that lost a page still raise when they are read.
-            connection.execute("PRAGMA writable_schema=ON")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except UNREADABLE as error:
-            connection.close()
+            if size == whole_pages:
+                connection, is_refused = _connected(path)
+            else:
+                # SQLite reads what is missing of a page as zeros, without a word: it gets the whole pages. The copy
+                # loses its name at once, and its place when the connection is closed.
+                with tempfile.NamedTemporaryFile() as copy, path.open("rb") as stream:
+                    _copy(stream, copy, whole_pages)
+                    connection, is_refused = _connected(Path(copy.name))
+        except (*UNREADABLE, OSError) as error:
             raise damaged(path, error) from error
-        return cls(path, connection, is_damaged=True)
+        return cls(path, connection, is_damaged=is_short or is_refused)
 
     @cached_property
     def tables(self) -> Mapping[str, str]:
@@ -214,9 +208,6 @@ class Tables:
         except UNREADABLE as error:
             self._cannot_read(table, error)
             return _no_rows(wanted), Text.of(())
-        if self.database.is_damaged and (rows["start"] == NONE).any():
-            self._cannot_read(table, _CUT_PAGE)
-            return _no_rows(wanted), Text.of(())
         opened = is_range & (rows["end"] == NONE)
         if opened.any():
             self._note(int(opened.sum()), "NVTX range", "still open when the recording ended: dropped.", was=True)
@@ -245,9 +236,6 @@ class Tables:
     def _kept(self, rows: Columns, good: npt.NDArray[np.bool_], table: str, why: str) -> Columns:
         if good.all():
             return rows
-        if self.database.is_damaged:
-            self._cannot_read(table, _CUT_PAGE)
-            return _no_rows(list(rows))
         self._note(int((~good).sum()), "row", f"of {table} {why}")
         return {name: values[good] for name, values in rows.items()}
 
@@ -286,8 +274,23 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _is_short(path: Path) -> bool:
-    """Is the file shorter than its header says? SQLite reads the missing part of a cut page as zeros, without a word.
+def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """A read-only connection, and whether SQLite would refuse the file as damaged."""
+    connection = sqlite3.connect(_uri(path), uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except UNREADABLE:
+        # SQLite refuses a file shorter than its header says, unless its schema may be repaired: a setting of this
+        # connection, which cannot write. Tables that lost a page still raise when they are read.
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection, True
+    return connection, False
+
+
+def _measured(path: Path) -> tuple[int, int, bool]:
+    """Bytes of the file, bytes of its whole pages, and whether it is shorter than its header says.
 
     Raises PerfdoctorError where it cannot be opened or is no SQLite file.
     """
@@ -307,4 +310,12 @@ def _is_short(path: Path) -> bool:
     page = int.from_bytes(head[16:18], "big")
     page = 65_536 if page == 1 else max(page, 512)
     pages = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
-    return size % page != 0 or size < pages * page
+    whole = size - size % page
+    return size, whole, whole < size or size < pages * page
+
+
+def _copy(source: IO[bytes], target: IO[bytes], count: int) -> None:
+    while count and (block := source.read(min(count, 1 << 20))):
+        target.write(block)
+        count -= len(block)
+    target.flush()
