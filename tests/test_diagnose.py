@@ -248,7 +248,6 @@ def test_together_pinned_and_pageable_copies_promise_no_more_than_the_time_they_
     assert sum(advice.saving_ns_per_step.likely for advice in flat(diagnosis)) <= diagnosis.base_ns
 
 
-# perfdoctor's fault while it fails: fp32-matmuls and unfused-optimizer both promise the time of these kernels.
 def test_together_an_optimizer_that_multiplies_matrices_is_promised_once():
     """Muon: matrix multiplications, many, in 32 bits, launched inside the optimizer's step."""
     drawn = draw(

@@ -110,6 +110,11 @@ def test_matmuls_beside_other_kernels_save_less_than_they_last():
     assert finding.saving_ns_per_step.likely == 5 * MS
 
 
+def test_matmuls_beside_each_other_are_no_more_than_the_whole_step():
+    picture = draw(kernels=["S" * 20, "S" * 20], launched_us_before=50, repeat=6, unit_us=1000)
+    assert only_finding("fp32-matmuls", picture).values["matmul_percent"] == 100.0
+
+
 def test_its_table_names_the_largest_kernels_first():
     picture = draw(kernels="SSSSSDDDDDDDDDDe", launched_us_before=50, repeat=6, unit_us=1000)
     table = only_finding("fp32-matmuls", picture).evidence[1]

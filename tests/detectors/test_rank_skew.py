@@ -97,7 +97,6 @@ def test_its_table_lists_the_rank_that_waits_least_first():
     assert [row[3] for row in table.rows] == [5, 0]
 
 
-# perfdoctor's fault while it fails: `rank_skew.detect` adds the waits of collectives that run at the same time.
 def test_waiting_in_two_collectives_at_once_is_waited_once():
     def both(number: int, arrives: int):
         nccl = [" " * arrives + char * (40 - arrives) for char in "=-"]

@@ -97,8 +97,6 @@ def test_of_a_send_and_a_receive_nobody_is_known_to_be_late():
     assert found is None
 
 
-# perfdoctor's fault while it fails: rows that only end in the window count, so that the ranks' numbers differ and the
-# whole kind is left out. A collective belongs to the window in which it starts.
 def test_a_collective_that_reaches_over_the_edge_of_a_window_on_one_rank_only_still_matches():
     """Each step begins with the copy of its batch. Rank 0 copies it while its last collective still runs, rank 1 after.
     The first step is not marked, so the window begins with the second one's copy.

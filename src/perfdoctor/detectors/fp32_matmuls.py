@@ -12,6 +12,7 @@ from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
+from perfdoctor.timeline.intervals import Intervals
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -21,8 +22,19 @@ def _rows(place: Place, input_type: str) -> Mask:
     return reads & place.kernel_rows(*MATMUL_FAMILIES)
 
 
+def _wide(place: Place) -> Mask:
+    wide: Mask = _rows(place, "fp32") | _rows(place, "fp64") | _rows(place, "tf32")
+    return wide
+
+
 def _wide_ns(place: Place) -> int:
-    return sum(int(place.kernel_ns[_rows(place, kind)].sum()) for kind in ("fp32", "fp64", "tf32"))
+    """How long any of them ran; the sum of their own times may exceed the step where streams overlap."""
+    wide = _wide(place)
+    return (Intervals.of(place.kernels.start_ns[wide], place.kernels.end_ns[wide]) & place.window).total_ns
+
+
+def _summed_ns(place: Place) -> int:
+    return int(place.kernel_ns[_wide(place)].sum())
 
 
 def _limits(place: Place) -> tuple[float, float]:
@@ -37,7 +49,7 @@ def _limits(place: Place) -> tuple[float, float]:
 def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow."""
     tf32 = int(place.kernel_ns[_rows(place, "tf32")].sum())
-    plain = _wide_ns(place) - tf32
+    plain = _summed_ns(place) - tf32
     limits = _limits(place)
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
     saved = tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])
@@ -65,7 +77,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "matmul_ms": ms(wide_ns),
             "step_ms": ms(run.step_ns),
             "matmul_percent": percent(wide_ns / run.step_ns),
-            "tf32_percent": percent(tf32_ns / max(_wide_ns(worst), 1)),
+            "tf32_percent": percent(tf32_ns / max(_summed_ns(worst), 1)),
         },
         evidence=(Measure("kernels that read 32 or 64 bits", wide_ns, "ns"), _table(worst)),
         situation=_situation(worst, tf32_ns),
@@ -74,14 +86,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _situation(place: Place, tf32_ns: int) -> str:
     """tf32, fp32, or fp32-before-ampere where the GPU is known to have neither TF32 nor bfloat16 units."""
-    if 2 * tf32_ns > _wide_ns(place):
+    if 2 * tf32_ns > _summed_ns(place):
         return "tf32"
     peaks = peaks_of(place.info.name)
     return "fp32-before-ampere" if peaks and not peaks.tf32_flop_per_second else "fp32"
 
 
 def _table(place: Place) -> Rows:
-    wide = _rows(place, "fp32") | _rows(place, "fp64") | _rows(place, "tf32")
+    wide = _wide(place)
     names, ns = place.kernels.name, place.kernel_ns
     total = np.bincount(names.codes[wide], weights=ns[wide], minlength=len(names.values))
     count = np.bincount(names.codes[wide], minlength=len(names.values))

@@ -18,12 +18,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     places = [place for place in run.places if place.rank in matched.ranks]
     units = min(place.units for place in places)
     exposed = run.mean(lambda place: place.exposed_communication.total_ns)
-    communication = run.mean(lambda place: place.communication.total_ns)
-    exposed_share = exposed / communication if communication else 0.0
-    waiting_ns = int(matched.waiting_ns.mean() / units * exposed_share)
+    # Of exposed time the same part is waiting as of all collectives; collectives at the same time are waited for once.
+    spent_ns = float(matched.duration_ns.sum(axis=1).mean())
+    waiting_ns = int(exposed * float(matched.waiting_ns.mean()) / spent_ns)
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
-    likely = min(int(matched.cost_of_late_rank_ns / units * exposed_share), waiting_ns)
+    likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)
     yield Finding(
         rule="rank-skew",
         saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),

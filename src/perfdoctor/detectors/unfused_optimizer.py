@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure
-from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.optimizer import in_optimizer, is_fused
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -15,7 +15,8 @@ from perfdoctor.metrics.units import ms, percent, us
 
 
 def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return in_optimizer(place) & ~is_fused(place)
+    """Matrix multiplications of an optimizer (Muon, Shampoo) are its mathematics, and fuse with nothing."""
+    return in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
 
 
 def _update_ns(place: Place) -> int:

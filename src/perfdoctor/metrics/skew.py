@@ -9,7 +9,7 @@ with the same kernels, and those are told by the range in which they were launch
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
-from perfdoctor.timeline.model import UNKNOWN, Ints
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints
 
 #: Kinds in which every rank takes part and that end together.
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
@@ -65,36 +65,52 @@ def skew(run: Run) -> Skew | None:
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
-    durations = [_durations(place) for place in places]
-    matched = [
-        key for key, of_first in durations[0].items() if all(_size(each, key) == of_first.size for each in durations)
-    ]
-    columns = [np.stack([each[key] for each in durations]) for key in matched]
+    found = [_collectives(place) for place in places]
+    columns = [_matched([each.get(key) for each in found]) for key in found[0]]
+    columns = [column for column in columns if column.shape[1]]
     if not columns:
         return None
     return Skew(tuple(place.rank for place in places), np.concatenate(columns, axis=1))
 
 
-def _size(durations: Mapping[tuple[str, str], Ints], key: tuple[str, str]) -> int:
-    return durations[key].size if key in durations else 0
+Own = tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]
 
 
-def _durations(place: Place) -> dict[tuple[str, str], Ints]:
-    """How long each collective took, in order, by kind and group."""
-    frame = place.collectives
+def _matched(ranks: Sequence[Own | None]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """The durations of one kind and group, a row a rank: those that most ranks have in their window.
+
+    Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
+    the windows where the recordings do not hold equally many.
+    """
+    known = [own for own in ranks if own is not None]
+    if len(known) < len(ranks):
+        return np.empty((len(ranks), 0), np.int64)
+    if len({durations.size for durations, _ in known}) > 1:
+        known = [(durations[inside], inside[inside]) for durations, inside in known]
+    if len({durations.size for durations, _ in known}) > 1:
+        return np.empty((len(ranks), 0), np.int64)
+    inside = np.mean([inside for _, inside in known], axis=0) >= 0.5
+    return np.stack([durations for durations, _ in known])[:, inside]
+
+
+def _collectives(place: Place) -> dict[tuple[str, str], Own]:
+    """How long each collective of the recording took, in order, by kind and group; and is it in the window?"""
+    frame = place.timeline.collectives.of(rank=place.rank, device=place.device or 0)
     kinds = np.array(list(frame.text("kind")), dtype=object)
-    kinds[_launched_as_all_to_all(place)] = "all_to_all"
+    kinds[_launched_as_all_to_all(place, frame)] = "all_to_all"
     groups = frame.text("group")
-    found: dict[tuple[str, str], Ints] = {}
+    inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0
+    found: dict[tuple[str, str], Own] = {}
     for kind in _TOGETHER:
         for group in dict.fromkeys(groups.take(kinds == kind)):
-            found[kind, group] = frame.duration_ns[(kinds == kind) & groups.equals(group)]
+            rows = (kinds == kind) & groups.equals(group)
+            found[kind, group] = frame.duration_ns[rows], inside[rows]
     return found
 
 
-def _launched_as_all_to_all(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _launched_as_all_to_all(place: Place, frame: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """One bool a row: a send_recv kernel that an all-to-all launched?"""
-    frame, calls = place.collectives, place.timeline.calls
+    calls = place.timeline.calls
     ranges = place.timeline.ranges.of(rank=place.rank)
     ranges = ranges.take(ranges.name.matches(_ALL_TO_ALL_RANGE))
     call = launch_rows(frame, calls)
