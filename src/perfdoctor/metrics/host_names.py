@@ -10,9 +10,9 @@ import re
 
 #: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
 INPUT_WAIT = re.compile(
-    r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|DataLoader\w*\.__next__"
+    r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|\w*[Ll]oader\w*\.__next__"
     r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b"
-    r"|\b(load|fetch|wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
+    r"|\b(load|fetch|a?wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
     r"|wait_for_batch|next_batch|batch_(load|fetch)|dataloader_next|fetch_next|input[ _-]pipeline|DALI\w*Iterator",
     re.IGNORECASE,
 )
@@ -31,7 +31,7 @@ PEER_WAIT = re.compile(r"barrier|rendezvous|store[:.]?(get|wait)|TCPStore|c10d::
 #: Calls in which the host waits for the device. cudaStreamWaitEvent is none: it makes a stream wait, not the host.
 BLOCKING_CALL = re.compile(
     r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
-    r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|WithStream)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
+    r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|Peer|WithStream)?(_ptds|_ptsz)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
 )
 ALLOCATOR_CALL = re.compile(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"

@@ -101,10 +101,10 @@ def driving_threads(timeline: Timeline, rank: int, marks: Marks | None) -> tuple
     driving = set(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
     if marks is not None:
         driving.add(marks.thread)
-    if not driving:
-        ops = timeline.ops.of(rank=rank)
-        threads, counts = np.unique(ops["thread"], return_counts=True)
-        driving = set(threads[counts == counts.max(initial=0)].tolist())
+    for signal in ("ops", "ranges"):  # without calls or marks: the thread that says most
+        if not driving:
+            threads, counts = np.unique(timeline[signal].of(rank=rank)["thread"], return_counts=True)
+            driving = set(threads[counts == counts.max(initial=0)].tolist())
     return tuple(sorted(driving))
 
 

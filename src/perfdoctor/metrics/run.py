@@ -17,7 +17,7 @@ from perfdoctor.metrics.idle_causes import host_activity
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork, device_work
 from perfdoctor.timeline.model import Timeline
-from perfdoctor.timeline.steps import Confidence, Steps, device_steps, host_marks
+from perfdoctor.timeline.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def prepare(timeline: Timeline) -> Run:
             for device in devices:
                 work = device_work(timeline, rank, device)
                 steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))
+                if not _window(steps, work):  # all work was launched at one moment: no steps to tell apart
+                    steps = NO_STEPS
                 places.append(Place(timeline, rank, device, _window(steps, work), steps, work, host))
         elif not timeline.places:
             place = host_place(timeline, rank, marks)
