@@ -131,7 +131,9 @@ def count_sqlite(path: Path) -> dict[object, Counted]:
             return
         columns = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
         process = "globalPid" if "globalPid" in columns else "0"
-        for device, owner, start, end, text in database.execute(f"SELECT deviceId, {process}, start, end, {name} FROM {table}"):
+        for device, owner, start, end, text in database.execute(
+            f"SELECT deviceId, {process}, start, end, {name} FROM {table}"
+        ):
             found[owner, device].add(text, start, end)
 
     rows("CUPTI_ACTIVITY_KIND_KERNEL", "(SELECT value FROM StringIds WHERE id = coalesce(demangledName, shortName))")
@@ -172,7 +174,10 @@ def test_times_are_those_that_plain_code_finds_in_the_raw_file(case: dict[str, A
         pytest.skip("is refused")
     path = path_of(case)
     diagnosis = diagnosis_of(path)
-    ours = sorted([{key: getattr(row, key) for key in count(path)[0]} for row in diagnosis.recording if row.device is not None], key=str)
+    ours = sorted(
+        [{key: getattr(row, key) for key in count(path)[0]} for row in diagnosis.recording if row.device is not None],
+        key=str,
+    )
     assert ours == sorted(count(path), key=str)
 
 

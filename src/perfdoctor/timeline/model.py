@@ -7,8 +7,7 @@ signal is an answer, a signal that is not in it was not looked at.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,87 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.timeline.columns import UNKNOWN, Column, Ints, Mask, Text
+
 if TYPE_CHECKING:
     import pandas as pd
 
-Mask = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
-#: A number that the recording does not tell (bytes, correlation, grid size, ...).
-UNKNOWN = -1
-
-
-class Text:
-    """A column of strings in which each different value is held once.
-
-    `codes` is int32, one a row, into `values`. Equal values may appear under two codes after a merge; questions go
-    through `matches` and `equals`, which do not care.
-    """
-
-    __slots__ = ("codes", "values")
-
-    def __init__(self, codes: npt.NDArray[np.int32], values: Sequence[str]) -> None:
-        self.codes = codes
-        self.values = values
-
-    @classmethod
-    def of(cls, strings: Iterable[str]) -> Text:
-        index: dict[str, int] = {}
-        codes = [index.setdefault(string, len(index)) for string in strings]
-        return cls(np.array(codes, dtype=np.int32), list(index))
-
-    @classmethod
-    def constant(cls, value: str, length: int) -> Text:
-        return cls(np.zeros(length, dtype=np.int32), [value])
-
-    def __len__(self) -> int:
-        return int(self.codes.size)
-
-    def __getitem__(self, row: int) -> str:
-        return self.values[int(self.codes[row])]
-
-    def __iter__(self) -> Iterator[str]:
-        values = self.values
-        return (values[code] for code in self.codes.tolist())
-
-    def take(self, rows: npt.NDArray[np.generic]) -> Text:
-        """The rows that a mask or an array of indices names."""
-        return Text(self.codes[rows], self.values)
-
-    def matches(self, pattern: re.Pattern[str]) -> Mask:
-        """One bool a row: does the pattern occur in it?"""
-        return self.where(lambda value: pattern.search(value) is not None)
-
-    def equals(self, string: str) -> Mask:
-        return self.where(lambda value: value == string)
-
-    def where(self, test: Callable[[str], bool]) -> Mask:
-        """One bool a row; the test is asked once for each different value."""
-        table = np.zeros(len(self.values), dtype=bool)
-        # After `take` most values may belong to no row any more: those need no answer.
-        used = np.unique(self.codes) if len(self.values) > len(self) else np.arange(len(self.values))
-        for code in used.tolist():
-            table[code] = test(self.values[code])
-        return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
-
-    def mapped(self, change: Callable[[str], str]) -> Text:
-        """Each value changed; values that become equal share a code."""
-        index: dict[str, int] = {}
-        table = np.array([index.setdefault(change(value), len(index)) for value in self.values], dtype=np.int32)
-        return Text(table[self.codes] if table.size else self.codes, list(index))
-
-    @staticmethod
-    def join(parts: Sequence[Text]) -> Text:
-        """One column below another; equal values share a code."""
-        index: dict[str, int] = {}
-        codes = []
-        for part in parts:
-            table = np.array([index.setdefault(value, len(index)) for value in part.values], dtype=np.int32)
-            codes.append(table[part.codes] if table.size else part.codes)
-        return Text(np.concatenate(codes) if codes else np.empty(0, np.int32), list(index))
-
-
-Column = npt.NDArray[np.generic] | Text
+__all__ = ["SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source", "Text", "Timeline", "merge"]
 
 _WHERE_ON_DEVICE = {"rank": np.int64, "device": np.int64, "stream": np.int64, "process": np.int64}
 _WHERE_ON_HOST = {"rank": np.int64, "process": np.int64, "thread": np.int64}
