@@ -30,7 +30,9 @@ def test_it_fires_where_a_pinned_copy_is_waited_for():
         "exposed_percent": 25.0,
         "direction": "h2d",
         "gigabytes_per_second": pytest.approx(25.0),
+        "hideable_ms": 10.0,
     }
+    assert finding.situation == ""
     # 30 ms of compute could hide all 10; half of the bytes are 5
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
@@ -42,6 +44,8 @@ def test_a_copy_bound_run_is_told_as_such():
     """One stream copies for 97 % of the time, kernels take 2 %: little compute hides little."""
     finding = only_finding("exposed-copies", step(97, of=100))
     assert finding.values["exposed_percent"] == 97.0
+    assert finding.situation == "copy-bound"
+    assert "only 3.0 ms of compute to hide them behind" in summary(finding)
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (3 * MS, 48.5 * MS, 97 * MS)
     assert finding.confidence == "medium"

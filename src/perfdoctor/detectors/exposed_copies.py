@@ -52,14 +52,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_percent": percent(share),
             "direction": str(table.rows[0][0]),
             "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
+            "hideable_ms": ms(hideable_ns),
         },
         evidence=(
             Measure("copies with no kernel beside them", exposed_ns, "ns"),
             Measure("compute that could hide them", hideable_ns, "ns"),
             table,
         ),
-        situation="on-device" if str(table.rows[0][0]) in ("d2d", "memset") else "",
+        situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
     )
+
+
+def _situation(direction: str, compute_hides_most: bool) -> str:
+    """on-device, copy-bound (too little compute to hide them behind), or ""."""
+    if direction in ("d2d", "memset"):
+        return "on-device"
+    return "" if compute_hides_most else "copy-bound"
 
 
 def directions(place: Place) -> Rows:

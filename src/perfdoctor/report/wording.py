@@ -44,6 +44,7 @@ NEEDS = {
     "places": "any work to account for",
     "gpu_idle": "a GPU",
     "calls": "host calls",
+    "ranks": "a second rank",
     "os_calls": "operating-system calls",
     "functions": "Python stacks",
     "samples": "device samples",
@@ -251,8 +252,8 @@ def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...]]]:
     return [(_listed(missing) or "something", tuple(rules)) for missing, rules in ordered]
 
 
-def _listed(signals: Sequence[str]) -> str:
-    words = [NEEDS.get(signal, clean(signal).replace("_", " ")) for signal in signals]
+def _listed(needs: Sequence[str]) -> str:
+    words = [" or ".join(NEEDS.get(each, clean(each).replace("_", " ")) for each in need.split("|")) for need in needs]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
