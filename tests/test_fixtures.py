@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.util
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfdoctor.diagnose import diagnose
-from perfdoctor.findings import Diagnosis
+from perfdoctor.findings import IDLE_CAUSES, Advice, Diagnosis
 from perfdoctor.ingest.reader import read
 from perfdoctor.rulebook import load_rules
 
@@ -49,14 +53,32 @@ def expected(recording: Path) -> dict[str, Any]:
     return tomllib.loads((recording.parent / "expected.toml").read_text("utf-8"))
 
 
+@cache
 def diagnosis_of(recording: Path) -> Diagnosis:
     return diagnose(read([recording]), list(load_rules().values()))
 
 
+def findings(diagnosis: Diagnosis) -> dict[str, Advice]:
+    """Causes and symptoms alike, by rule."""
+    return {each.rule: each for cause in diagnosis.findings for each in (cause, *cause.symptoms)}
+
+
 def promises(diagnosis: Diagnosis) -> dict[str, float]:
     """Each finding's likely saving as a share of the step."""
-    flat = [each for cause in diagnosis.findings for each in (cause, *cause.symptoms)]
-    return {each.rule: each.saving_ns_per_step.likely / diagnosis.base_ns for each in flat}
+    return {rule: each.saving_ns_per_step.likely / diagnosis.base_ns for rule, each in findings(diagnosis).items()}
+
+
+@each_recording
+def test_an_expectation_names_rules_and_causes_that_exist(recording: Path) -> None:
+    known = expected(recording)
+    named = {*known["found"], *known["silent"], *([known["first"]] if known["first"] else [])}
+    assert named <= set(load_rules())
+    assert known.get("idle", {"cause": "unknown"})["cause"] in IDLE_CAUSES
+
+
+@each_recording
+def test_a_story_has_three_lines(recording: Path) -> None:
+    assert len(expected(recording)["story"].strip().splitlines()) == 3
 
 
 def test_there_are_recordings_of_both_tools() -> None:
@@ -98,16 +120,72 @@ def test_the_shares_are_those_that_the_generator_counted(recording: Path) -> Non
     rows = {row.rank: row for row in diagnosis_of(recording).recording}
     for known in expected(recording).get("shares", ()):
         row = rows[known["rank"]]
-        parts = {part: known[part] for part in ("compute", "exposed_communication", "exposed_copy", "idle")}
-        for part, percent in parts.items():
-            # Old Kineto traces are rounded to whole microseconds.
-            assert 100 * getattr(row, f"{part}_ns") / row.window_ns == pytest.approx(percent, abs=0.05), part
+        for part in ("compute", "exposed_communication", "exposed_copy", "idle"):
+            share = 100 * getattr(row, f"{part}_ns") / row.window_ns
+            assert share == pytest.approx(known[part], abs=known["tolerance"]), part
+
+
+@each_recording
+def test_the_steps_used_are_those_of_the_story(recording: Path) -> None:
+    assert diagnosis_of(recording).steps.used == expected(recording)["steps_used"]
+
+
+@each_recording
+def test_the_steps_used_are_accounted_for_to_the_nanosecond(recording: Path) -> None:
+    rows = {row.rank: row for row in diagnosis_of(recording).time}
+    for known in expected(recording).get("steps", ()):
+        row = rows[known.pop("rank")]
+        assert {part: getattr(row, part) for part in known} == known
+
+
+@each_recording
+def test_idle_time_has_the_cause_that_the_story_tells(recording: Path) -> None:
+    known = expected(recording)
+    for row in diagnosis_of(recording).time if "idle" in known else ():
+        causes = row.idle_causes_ns
+        assert max(causes, key=lambda cause: causes[cause]) == known["idle"]["cause"]
+        share = causes[known["idle"]["cause"]] / row.idle_ns
+        assert share == pytest.approx(known["idle"]["share"], abs=known["idle"]["tolerance"])
+
+
+@each_recording
+def test_the_wait_of_a_real_recording_is_what_its_file_sums_to(recording: Path) -> None:
+    known = expected(recording)
+    for row in diagnosis_of(recording).time if "wait" in known else ():
+        share = row.idle_causes_ns["input_wait"] / row.window_ns
+        assert share == pytest.approx(known["wait"]["share_of_steps"], abs=known["wait"]["tolerance"])
+
+
+TWINS = [
+    ("input-bound-single-process", "healthy", "input-wait"),
+    ("input-bound-workers", "healthy", "input-wait"),
+    ("pageable", "pinned", "pageable-copies"),
+    pytest.param(
+        "straggler", "communication-exposed", "rank-skew",
+        marks=pytest.mark.xfail(reason="the mean wait is taken over the late rank as well, which waits for nobody"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sick", "cured", "rule"), TWINS)
+def test_the_promise_holds_what_the_cured_twin_takes(sick: str, cured: str, rule: str) -> None:
+    """The twins are the same run but for the one thing; a promise may be off by 2 % of the step."""
+    before, after = (diagnosis_of(FIXTURES / name / "torch") for name in (sick, cured))
+    promise, saved = findings(before)[rule].saving_ns_per_step, before.base_ns - after.base_ns
+    margin = 0.02 * before.base_ns
+    assert promise.low - margin <= saved <= promise.high + margin
 
 
 def test_the_straggler_is_named() -> None:
     for name in ("nsys", "torch"):
         skew = [f for f in diagnosis_of(FIXTURES / "straggler" / name).findings if f.rule == "rank-skew"]
         assert [finding.values["late_rank"] for finding in skew] == [3]
+
+
+@pytest.mark.xfail(reason="where all ranks come together, the first of them is counted as the last to come")
+def test_the_straggler_comes_last_wherever_anybody_waits() -> None:
+    found = findings(diagnosis_of(FIXTURES / "straggler" / "torch"))["rank-skew"]
+    assert found.values["last_percent"] > 50
 
 
 def test_generated_recordings_are_what_their_generator_writes() -> None:
@@ -117,17 +195,50 @@ def test_generated_recordings_are_what_their_generator_writes() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_no_recording_tells_of_the_machine_it_was_made_on() -> None:
-    home = str(Path.home()).encode()
-    for path in FIXTURES.rglob("*"):
-        if path.suffix in (".sqlite", ".json", ".gz", ".toml"):
-            data = path.read_bytes()
-            if path.suffix == ".gz":
-                import gzip  # noqa: PLC0415
+def scrubber() -> Any:
+    spec = importlib.util.spec_from_file_location("scrub", FIXTURES / "scrub.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-                data = gzip.decompress(data)
-            for secret in (b"/work/", b"/tmp/", b"/home/", home + b"/", b"HOSTNAME", b"PATH="):
-                assert secret not in data, f"{path.name} holds {secret!r}"
+
+def test_no_recording_tells_of_the_machine_it_was_made_on() -> None:
+    scrub = scrubber()
+    recordings = [path for path in FIXTURES.rglob("*") if path.suffix in (".sqlite", ".gz")]
+    assert {str(path): found for path in recordings if (found := scrub.told(path))} == {}
+
+
+def test_the_scrubber_keeps_only_what_belongs_to_the_recorded_process(tmp_path: Path) -> None:
+    scrub, source, target = scrubber(), tmp_path / "whole.sqlite", tmp_path / "clean.sqlite"
+    with contextlib.closing(sqlite3.connect(source)) as database:
+        database.executescript("""
+            CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+            CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT);
+            CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+            CREATE TABLE ThreadNames (nameId INTEGER, priority INTEGER, globalTid INTEGER);
+            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, globalTid INTEGER, textId INTEGER);
+            INSERT INTO StringIds VALUES (1, 'step 1'), (2, 'python'), (3, 'somebody-else'), (4, 'TOKEN=' || char(0) || 'abc');
+            INSERT INTO META_DATA_CAPTURE VALUES ('ENVIRONMENT_VARIABLE', 'TOKEN=abc');
+            INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_VERSION', '2024.6'), ('EXPORT_PATH', 'a/b');
+            INSERT INTO ThreadNames VALUES (2, 10, 70 << 24 | 70), (3, 10, 71 << 24 | 71), (4, 10, 70 << 24 | 72);
+            INSERT INTO NVTX_EVENTS VALUES (0, 9, 59, 70 << 24 | 70, 1);
+        """)
+    assert scrub.told(source) == ["threads of process 71"]
+    scrub.nsys(source, target)
+    assert scrub.told(target) == []
+    for secret in (b"somebody-else", b"TOKEN", b"abc", b"EXPORT_PATH"):
+        assert secret not in target.read_bytes()
+    assert b"step 1" in target.read_bytes()
+
+
+def test_the_scrubber_takes_paths_and_names_out_of_a_trace() -> None:
+    event = {"ph": "X", "name": "aten::add", "ts": 1, "args": {"Call stack": "a/b.py(3): f", "Ev Idx": 7}}
+    named = {"ph": "M", "name": "process_name", "args": {"name": "python"}}
+    trace = {"schemaVersion": 1, "host_name": "h", "traceName": "a/b.json", "traceEvents": [named, event]}
+    clean = {"schemaVersion": 1, "traceEvents": [{**event, "args": {"Ev Idx": 7}}]}
+    assert scrubber().kineto(trace) == clean
 
 
 def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:

@@ -10,7 +10,8 @@ import pytest
 from perfdoctor.ingest.reader import read
 from perfdoctor.metrics.breakdown import split, whole_recording
 from perfdoctor.metrics.run import prepare
-from perfdoctor.timeline.model import Timeline
+from perfdoctor.timeline.links import launch_rows
+from perfdoctor.timeline.model import UNKNOWN, Timeline
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 BOTH = sorted(folder.parent for folder in FIXTURES.glob("*/torch") if (folder.parent / "nsys").is_dir())
@@ -42,6 +43,43 @@ def test_both_hold_the_same_rows_to_the_nanosecond(case: Path, signal: str) -> N
         assert relative(nsys, signal, rank) == relative(kineto, signal, rank)
 
 
+def launches(timeline: Timeline, signal: str, rank: int) -> list[tuple[int, int, str, int]]:
+    """One rank's device work of a signal: its start, and the call that launched it (thread, name, start)."""
+    work, calls = timeline[signal].of(rank=rank), timeline.calls
+    zero = int(timeline.kernels.of(rank=rank).start_ns[0])
+    rows = launch_rows(work, calls)
+    assert (rows != UNKNOWN).all(), f"{signal} without a launch"
+    found = ((calls["thread"][r], calls.name[r], calls.start_ns[r] - zero) for r in rows.tolist())
+    return sorted(
+        (int(at) - zero, int(thread), name, int(start))
+        for at, (thread, name, start) in zip(work.start_ns, found, strict=True)
+    )
+
+
+@each_pair
+@pytest.mark.parametrize("signal", ["kernels", "collectives", "copies"])
+def test_both_join_all_device_work_with_the_call_that_launched_it(case: Path, signal: str) -> None:
+    nsys, kineto = pair(case)
+    for rank in nsys.ranks:
+        assert launches(nsys, signal, rank) == launches(kineto, signal, rank)
+
+
+@each_pair
+def test_both_count_waits_and_repeated_ranges_as_no_work(case: Path) -> None:
+    for timeline in pair(case):
+        marks = [name for name in timeline.ranges.name if name.startswith("ProfilerStep#")]
+        assert len(marks) == 8 * len(timeline.ranks)
+        assert not {"cudaEventSynchronize", "cudaStreamSynchronize"} & set(timeline.kernels.name)
+
+
+@each_pair
+def test_both_say_the_same_of_kernels_and_collectives(case: Path) -> None:
+    nsys, kineto = pair(case)
+    for column in ("blocks", "threads_per_block", "stream", "device"):
+        assert np.array_equal(nsys.kernels[column], kineto.kernels[column]), column
+    assert list(nsys.collectives.text("kind")) == list(kineto.collectives.text("kind"))
+
+
 @each_pair
 def test_both_account_for_time_alike(case: Path) -> None:
     runs = [prepare(timeline) for timeline in pair(case)]
@@ -56,6 +94,7 @@ def test_both_account_for_time_alike(case: Path) -> None:
                 "compute_ns",
                 "communication_ns",
                 "copy_ns",
+                "exposed_communication_ns",
                 "exposed_copy_ns",
                 "idle_ns",
                 "kernel_count",
