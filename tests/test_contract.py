@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import tomllib
 
 from perfdoctor.findings import Category
 from perfdoctor.rulebook import load_rules, rules_folder

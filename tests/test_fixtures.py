@@ -160,10 +160,7 @@ TWINS = [
     ("input-bound-single-process", "healthy", "input-wait"),
     ("input-bound-workers", "healthy", "input-wait"),
     ("pageable", "pinned", "pageable-copies"),
-    pytest.param(
-        "straggler", "communication-exposed", "rank-skew",
-        marks=pytest.mark.xfail(reason="the mean wait is taken over the late rank as well, which waits for nobody"),
-    ),
+    ("straggler", "communication-exposed", "rank-skew"),
 ]  # fmt: skip
 
 
@@ -182,7 +179,6 @@ def test_the_straggler_is_named() -> None:
         assert [finding.values["late_rank"] for finding in skew] == [3]
 
 
-@pytest.mark.xfail(reason="where all ranks come together, the first of them is counted as the last to come")
 def test_the_straggler_comes_last_wherever_anybody_waits() -> None:
     found = findings(diagnosis_of(FIXTURES / "straggler" / "torch"))["rank-skew"]
     assert found.values["last_percent"] > 50

@@ -28,7 +28,7 @@ def _waiting_share(run: Run) -> float:
     matched = skew(run)
     if matched is None:
         return 0.0
-    return float(matched.waiting_ns.sum() / max(matched.duration_ns.sum(), 1))
+    return matched.waiting_share
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
@@ -17,10 +19,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     places = [place for place in run.places if place.rank in matched.ranks]
     units = min(place.units for place in places)
-    exposed = run.mean(lambda place: place.exposed_communication.total_ns)
-    # Of exposed time the same part is waiting as of all collectives; collectives at the same time are waited for once.
-    spent_ns = float(matched.duration_ns.sum(axis=1).mean())
-    waiting_ns = int(exposed * float(matched.waiting_ns.mean()) / spent_ns)
+    # The late rank waits for nobody: what the others expose, and the part of it that is waiting. Collectives at the
+    # same time are waited for once.
+    others = matched.others
+    exposed = np.mean(
+        [place.exposed_communication.total_ns / place.units for place in places if place.rank != matched.late_rank]
+    )
+    spent_ns = float(matched.duration_ns.sum(axis=1)[others].mean())
+    waiting_ns = int(exposed * float(matched.waiting_ns[others].mean()) / spent_ns)
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
     likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)

@@ -51,7 +51,21 @@ class Skew:
     @property
     def last_count(self) -> Ints:
         """Per rank: in how many collectives it came last."""
-        return np.bincount(self.duration_ns.argmin(axis=0), minlength=len(self.ranks)).astype(np.int64)
+        shortest = self.duration_ns.min(axis=0)
+        is_last = self.duration_ns == shortest
+        alone = is_last.sum(axis=0) == 1  # where several come together, none of them is the last
+        count: Ints = (is_last & alone).sum(axis=1).astype(np.int64)
+        return count
+
+    @property
+    def waiting_share(self) -> float:
+        """How much of all ranks' time in collectives is waiting."""
+        return float(self.waiting_ns.sum() / max(self.duration_ns.sum(), 1))
+
+    @property
+    def others(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """One bool a rank: all but the late one, which waits for nobody."""
+        return np.array([rank != self.late_rank for rank in self.ranks])
 
     @property
     def cost_of_late_rank_ns(self) -> int:
