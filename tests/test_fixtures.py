@@ -181,7 +181,7 @@ def test_the_straggler_is_named() -> None:
 
 def test_the_straggler_comes_last_wherever_anybody_waits() -> None:
     found = findings(diagnosis_of(FIXTURES / "straggler" / "torch"))["rank-skew"]
-    assert found.values["last_percent"] > 50
+    assert found.values["caused_percent"] > 50
 
 
 def test_generated_recordings_are_what_their_generator_writes() -> None:

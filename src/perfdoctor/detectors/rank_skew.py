@@ -33,15 +33,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="rank-skew",
         saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
-        confidence="high"
-        if matched.last_count.max() >= at["clear_culprit_share"] * matched.last_count.sum()
-        else "medium",
+        confidence="high" if _late_share(matched) >= at["clear_culprit_share"] else "medium",
         values={
             "late_rank": matched.late_rank,
             "waiting_ms": ms(waiting_ns),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(waiting_ns / run.step_ns),
-            "last_percent": percent(_last_share(matched)),
+            "caused_percent": percent(_late_share(matched)),
         },
         evidence=(
             Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
@@ -51,22 +49,23 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _last_share(matched: Skew) -> float:
+def _late_share(matched: Skew) -> float:
+    """How much of all lateness is the late rank's."""
     late = matched.ranks.index(matched.late_rank)
-    return float(matched.last_count[late] / max(matched.last_count.sum(), 1))
+    return float(matched.caused_ns[late] / max(matched.caused_ns.sum(), 1))
 
 
 def _table(matched: Skew, units: int) -> Rows:
     rows = [
-        (rank, int(total / units), int(wait / units), int(last))
-        for rank, total, wait, last in zip(
-            matched.ranks, matched.duration_ns.sum(axis=1), matched.waiting_ns, matched.last_count, strict=True
+        (rank, int(total / units), int(wait / units), int(caused / units))
+        for rank, total, wait, caused in zip(
+            matched.ranks, matched.duration_ns.sum(axis=1), matched.waiting_ns, matched.caused_ns, strict=True
         )
     ]
     rows.sort(key=lambda row: row[2])
     return Rows(
         "Collectives by rank",
-        ("rank", "in collectives", "waiting", "came last"),
-        ("count", "ns", "ns", "count"),
+        ("rank", "in collectives", "waiting", "was late by"),
+        ("count", "ns", "ns", "ns"),
         tuple(rows[:16]),
     )

@@ -49,13 +49,14 @@ class Skew:
         return self.ranks[int(self.waiting_ns.argmin())]
 
     @property
-    def last_count(self) -> Ints:
-        """Per rank: in how many collectives it came last."""
-        shortest = self.duration_ns.min(axis=0)
-        is_last = self.duration_ns == shortest
-        alone = is_last.sum(axis=0) == 1  # where several come together, none of them is the last
-        count: Ints = (is_last & alone).sum(axis=1).astype(np.int64)
-        return count
+    def caused_ns(self) -> Ints:
+        """Per rank: by how much it came after the middle rank, in the collectives in which it came last.
+
+        Weighed so, ranks that come together but for some ns do not count as late by turns.
+        """
+        late_by = np.median(self.duration_ns, axis=0) - self.duration_ns.min(axis=0)
+        caused = np.bincount(self.duration_ns.argmin(axis=0), weights=late_by, minlength=len(self.ranks))
+        return caused.astype(np.int64)
 
     @property
     def waiting_share(self) -> float:
@@ -70,8 +71,7 @@ class Skew:
     @property
     def cost_of_late_rank_ns(self) -> int:
         """How much earlier collectives would start if the last rank came when the middle one does."""
-        middle = np.median(self.duration_ns, axis=0)
-        return int((middle - self.duration_ns.min(axis=0)).sum())
+        return int(self.caused_ns.sum())
 
 
 def skew(run: Run) -> Skew | None:
