@@ -65,26 +65,27 @@ def analyze(
     """Diagnose what was already recorded."""
     if html is not None and no_html:
         raise typer.BadParameter("--html and --no-html exclude each other.")
-    output = _output(format_, json)
-    rules = _rules(rule or [], ignore or [])
-    conditions = _conditions(fail_on or [], rules)
+    output = output_of(format_, json)
+    rules = rules_of(rule or [], ignore or [])
+    conditions = conditions_of(fail_on or [], rules)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
-    diagnosis = _diagnose(paths, rules, quiet=quiet, verbose=verbose)
+    diagnosis = diagnosed(paths, rules, quiet=quiet, verbose=verbose)
     try:
         page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
-        _print(diagnosis, output, show_all=show_all, quiet=quiet)
+        show(diagnosis, output, show_all=show_all, quiet=quiet)
     if page is not None:
         typer.echo(f"Report: {page}", err=output is not Format.TEXT)
-    _fail_if_met(conditions, diagnosis)
+    if is_met(conditions, diagnosis):
+        raise typer.Exit(CONDITION_MET)
 
 
 # --- what was asked --------------------------------------------------------------------------------------------------
 
 
-def _output(format_: Format | None, json: str | None) -> Format:
+def output_of(format_: Format | None, json: str | None) -> Format:
     if json != STANDARD_OUTPUT:
         return format_ or Format.TEXT
     if format_ not in (None, Format.JSON):
@@ -92,7 +93,7 @@ def _output(format_: Format | None, json: str | None) -> Format:
     return Format.JSON
 
 
-def _rules(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
+def rules_of(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
     from perfdoctor.rulebook import load_rules, with_overrides
 
     known = load_rules()
@@ -101,7 +102,7 @@ def _rules(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
     return [rule for name, rule in tuned.items() if (not only or name in only) and name not in ignored]
 
 
-def _conditions(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
+def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
     chosen([name for name in names if name != ANY], {rule.id: rule for rule in rules})
     return list(names)
 
@@ -109,8 +110,8 @@ def _conditions(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def _diagnose(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verbose: bool) -> Diagnosis:
-    with _progress(quiet=quiet, verbose=verbose) as say:
+def diagnosed(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verbose: bool) -> Diagnosis:
+    with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
         from perfdoctor.diagnose import diagnose
         from perfdoctor.ingest.reader import read
@@ -121,7 +122,7 @@ def _diagnose(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verb
 
 
 @contextmanager
-def _progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
+def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
     """What is being done, on standard error: lines with --verbose, else a spinner, and only on a terminal."""
     from perfdoctor.report.foreign_text import clean_name
 
@@ -144,11 +145,11 @@ def _write_files(
     diagnosis: Diagnosis, json_file: Path | None, html: Path | None, paths: Sequence[Path], *, no_html: bool, text: bool
 ) -> Path | None:
     if json_file:
-        _write_json(json_file, diagnosis)
-    return None if no_html else _write_html(html, paths, diagnosis, text=text)
+        write_json(json_file, diagnosis)
+    return None if no_html else write_html(html, paths, diagnosis, text=text)
 
 
-def _write_json(target: Path, diagnosis: Diagnosis) -> None:
+def write_json(target: Path, diagnosis: Diagnosis) -> None:
     from perfdoctor.report import json_report
 
     try:
@@ -157,7 +158,7 @@ def _write_json(target: Path, diagnosis: Diagnosis) -> None:
         raise _unwritable("--json", target, error) from error
 
 
-def _write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, *, text: bool) -> Path | None:
+def write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, *, text: bool) -> Path | None:
     """Where the page was written; None where the default place cannot be written to, which is said and no error."""
     from perfdoctor.report import html
 
@@ -182,32 +183,32 @@ def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
     )
 
 
-def _print(diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool) -> None:
+def show(diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool, on_error: bool = False) -> None:
+    """Print it, on standard output or on standard error."""
     from perfdoctor.report import json_report, markdown, terminal, wording
 
     if output is Format.JSON:
         typer.echo(json_report.render(diagnosis), nl=False)
     elif quiet:
-        typer.echo(wording.verdict(diagnosis))
+        typer.echo(wording.verdict(diagnosis), err=on_error)
     elif output is Format.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
         from rich.console import Console
 
-        console = Console()
+        console = Console(stderr=on_error)
         terminal.render(diagnosis, console, show_all=show_all)
         console.print()
 
 
-def _fail_if_met(conditions: Sequence[str], diagnosis: Diagnosis) -> None:
-    """Exit with 3 where a named rule found something; a rule that could not look is said, for it is no "clear"."""
+def is_met(conditions: Sequence[str], diagnosis: Diagnosis) -> bool:
+    """Has a named rule found something? A rule that could not look is said, for it is no "clear"."""
     found = {advice.rule for advice in _all(diagnosis.findings)}
     for outcome in diagnosis.outcomes:
         if outcome.rule in conditions and outcome.status in ("skipped", "failed"):
             why = f"lacks {', '.join(outcome.missing)}" if outcome.missing else "failed"
             typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule could not look: it {why}.", err=True)
-    if (ANY in conditions and found) or found & set(conditions):
-        raise typer.Exit(CONDITION_MET)
+    return (ANY in conditions and bool(found)) or bool(found & set(conditions))
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:

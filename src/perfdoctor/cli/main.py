@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, rules
+from perfdoctor.cli import analyze, rules, run
 from perfdoctor.errors import PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
@@ -18,6 +18,7 @@ INTERRUPTED = 128 + 2  # SIGINT
 NOBODY_READS = 128 + 13  # SIGPIPE
 EXAMPLES = """\b
 Examples:
+  perfdoctor run -- torchrun train.py          record a training, and say what it lacks
   perfdoctor analyze rank0.pt.trace.json.gz    what a recorded profile says
   perfdoctor explain input-wait                one rule, with its fixes
 """
@@ -50,6 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False})(run.run)
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
 app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
 app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)

@@ -45,8 +45,8 @@ def is_nsys_sqlite(path: Path) -> bool:
         database.connection.close()
 
 
-def read(path: Path) -> Timeline:
-    """One Timeline of one export. Raises PerfdoctorError for a damaged file and for a database of something else."""
+def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
+    """One Timeline of one export. `ranks` tells the rank of a process by its number, where the recorder knew. Raises PerfdoctorError for a damaged file and for a database of something else."""
     database = Database.open(path)
     try:
         if database.is_damaged and not database.is_export:
@@ -56,21 +56,31 @@ def read(path: Path) -> Timeline:
                 f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
-        return _timeline(Tables(database))
+        return _timeline(Tables(database), ranks or {})
     except UNREADABLE as error:
         raise damaged(path, error) from error
     finally:
         database.connection.close()
 
 
-def _timeline(tables: Tables) -> Timeline:
+def session_start_unix_ns(path: Path) -> int | None:
+    """When the export's time 0 was, in ns since 1970; None where it does not tell."""
+    database = Database.open(path)
+    try:
+        found = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    finally:
+        database.connection.close()
+    return int(found[0][0]) if found and isinstance(found[0][0], int) else None
+
+
+def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
     device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
     host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
     _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
-    ranks = Ranks.of(device, host)
+    ranks = Ranks.of(device, host, told)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     recorded = _recorded(tables, frames)
-    _note_losses(tables, ranks, host, is_gpu_recorded="kernels" in recorded or "copies" in recorded)
+    _note_losses(tables, ranks, host, is_told=bool(told), is_gpu_recorded="kernels" in recorded or "copies" in recorded)
     database = tables.database
     return Timeline.build(
         {signal: frame for signal, frame in frames.items() if signal in recorded},
@@ -194,13 +204,14 @@ def _thread_names(database: Database, ranks: Ranks) -> dict[tuple[int, int], str
 
 
 def _note_losses(
-    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, is_gpu_recorded: bool
+    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, is_told: bool, is_gpu_recorded: bool
 ) -> None:
-    if len(ranks.of_process) > 1:
+    if len(ranks.of_process) > 1 and not is_told:
         tables.notes.append("Nsight Systems does not record rank numbers: ranks are numbered by device.")
     others = sum(int((ranks.ranks(ranks.processes(rows)) == UNKNOWN).sum()) for rows, _ in host.values())
     if others:
-        tables.notes.append(f"{others:,} rows of processes without GPU work (data loaders, shells) are not shown.")
+        whose = "other processes" if is_told else "processes without GPU work"
+        tables.notes.append(f"{others:,} rows of {whose} (data loaders, shells) are not shown.")
     if tables.database.is_damaged:
         tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
     tables.notes.extend(_diagnostics(tables.database, _ERROR if is_gpu_recorded else _WARNING))

@@ -97,6 +97,17 @@ def export(
     return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
 
 
+def export_beside(report: Path, nsys: str | None = None) -> Path:
+    """The export of a report of our own making, beside it, so that the folder can be read where there is no nsys."""
+    target = report.with_suffix(".sqlite")
+    if target.exists():
+        return target
+    tool = nsys or find_nsys()
+    if tool is None:
+        raise _no_nsys(report)
+    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
+
+
 def _stem(report: Path) -> str:
     return os.fsencode(report.stem)[:_LONGEST_STEM].decode(errors="replace")
 

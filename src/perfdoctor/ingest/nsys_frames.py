@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
@@ -43,8 +44,10 @@ class Ranks:
     untold: int
 
     @classmethod
-    def of(cls, device: Mapping[str, Columns], host: Mapping[str, tuple[Columns, Text]]) -> Ranks:
-        """Processes with GPU work by their lowest device; without any, the one with most ranges is the only rank."""
+    def of(
+        cls, device: Mapping[str, Columns], host: Mapping[str, tuple[Columns, Text]], told: Mapping[int, int]
+    ) -> Ranks:
+        """Processes that are told; others with GPU work by their lowest device; else the one with most ranges."""
         busiest = next(
             (p for s in ("nvtx", "calls", "os_calls") if (p := _most_frequent(host[s][0])) is not None), None
         )
@@ -56,10 +59,11 @@ class Ranks:
                 first = int(_or(rows["deviceId"][rows["process"] == process], 0).min())
                 known = untold if process == UNKNOWN else process
                 lowest[known] = min(lowest.get(known, first), first)
-        if not lowest:
+        if not lowest and not told:
             return cls({} if busiest is None else {busiest: 0}, busiest or 0)
-        ordered = sorted(lowest, key=lambda process: (lowest[process], process))
-        return cls({process: rank for rank, process in enumerate(ordered)}, untold)
+        others = sorted(lowest.keys() - told.keys(), key=lambda process: (lowest[process], process))
+        free = (number for number in count() if number not in told.values())
+        return cls({**told, **dict(zip(others, free, strict=False))}, untold or next(iter(told), 0))
 
     def processes(self, rows: Columns) -> Ints:
         """The process of each row; rows that do not tell belong to the only one, or to the one that calls most."""

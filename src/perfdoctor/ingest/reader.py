@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import kineto, nsys, nsys_export
+from perfdoctor.ingest import kineto, nsys, nsys_export, recorded_run
+from perfdoctor.run_folder import RunFolder
 from perfdoctor.timeline.model import Frame, Timeline, merge
 
 Progress = Callable[[str], None]
@@ -27,8 +28,10 @@ def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
 
     Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor knows.
     """
-    files = [file for path in paths for file in _files_of(path)]
     say = progress or (lambda _: None)
+    if len(paths) == 1 and (run := RunFolder.open(paths[0])):
+        return recorded_run.read(run, say)
+    files = [file for path in paths for file in _files_of(path)]
     timelines = []
     for number, file in enumerate(files, 1):
         say(f"Reading {file.name}" + (f" ({number} of {len(files)})" if len(files) > 1 else ""))

@@ -1,0 +1,90 @@
+"""When does the outermost module's forward run?
+
+`torch.nn.Module.__call__` is wrapped for as long as that must be known, and no longer: global module hooks would make
+torch.compile warn and send every module through its slow path. A compiler must not take the wrapper for the module's
+own: while it traces, the wrapper steps aside, and what it keeps of a module is taken from below the wrapper.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import Any, Callable
+
+from perfdoctor_agent import imports
+
+_EVAL_FRAME = "torch._dynamo.eval_frame"
+#: torch._dynamo remembers the unpatched call, to take a short cut where it finds it.
+_REMEMBERING = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
+
+
+class _Depth(threading.local):
+    inside = False
+
+
+class ForwardWatch:
+    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `put_on` and `take_off`."""
+
+    def __init__(self, torch: Any, around: Callable[..., Any]) -> None:
+        self.module = torch.nn.Module
+        self.original = self.module.__dict__["__call__"]
+        self.wrapper = self._wrapper(torch, around)
+        self.is_on = False
+        self._stop_waiting: Callable[[], None] = lambda: None
+
+    def _wrapper(self, torch: Any, around: Callable[..., Any]) -> Any:
+        depth, original, is_compiling = _Depth(), self.original, torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or depth.inside:
+                return original(self, *args, **kwargs)
+            depth.inside = True
+            try:
+                return around(original, self, *args, **kwargs)
+            finally:
+                depth.inside = False
+
+        return call
+
+    def put_on(self) -> None:
+        if not self.is_on:
+            self.is_on = True
+            self._swap(self.original, self.wrapper)
+            self._stop_waiting = imports.when_imported(_EVAL_FRAME, self._spare_compiled)
+
+    def take_off(self) -> None:
+        if self.is_on:
+            self.is_on = False
+            self._stop_waiting()
+            self._swap(self.wrapper, self.original)
+
+    def _swap(self, old: Any, new: Any) -> None:
+        if self.module.__dict__.get("__call__") is old:
+            self.module.__call__ = new
+        for name in _REMEMBERING:
+            module = sys.modules.get(name)
+            if getattr(module, "unpatched_nn_module_call", None) is old:
+                module.unpatched_nn_module_call = new  # type: ignore[union-attr]
+
+    def _spare_compiled(self, eval_frame: Any) -> None:
+        """A compiled module keeps the bound `__call__` of the one it compiles: let it find the original."""
+        compiled = getattr(eval_frame, "OptimizedModule", None)
+        initialize = getattr(compiled, "_initialize", None)
+        if initialize is None or hasattr(initialize, "perfdoctor"):
+            return
+
+        @functools.wraps(initialize)
+        def unwatched(module: Any) -> Any:
+            was_on = self.is_on
+            if was_on:
+                self._swap(self.wrapper, self.original)
+            try:
+                return initialize(module)
+            finally:
+                if was_on:
+                    self._swap(self.original, self.wrapper)
+
+        unwatched.perfdoctor = True  # type: ignore[attr-defined]
+        compiled._initialize = unwatched  # noqa: SLF001

@@ -1,0 +1,138 @@
+"""Which stretches of the program are marked while steps are recorded, and how are the marks taken off again?
+
+PyTorch gives its own ranges (`enumerate(DataLoader)…`, `Optimizer.step#…`, `Optimizer.zero_grad#…`,
+`DistributedDataParallel.forward`) and the program's `record_function` ranges to torch.profiler only; where Nsight Systems
+listens, they are handed to it too. Added are: backward, checkpoint writes, and garbage collections; the agent
+adds forward with `around`. Everything is put on attributes of torch's modules and put back as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from typing import Any, Callable, List, Optional, Set
+
+#: Collections of the youngest generation come by the thousand and take microseconds.
+_YOUNGEST = 0
+_LONGEST_NAME = 200
+
+
+class Marks:
+    """Ranges in the recorded window. `range_of(name)` begins one and returns what ends it."""
+
+    def __init__(self, torch: Any, nvtx: Optional[Any], *, to_torch: bool) -> None:
+        self.torch, self.nvtx, self.to_torch = torch, nvtx, to_torch
+        self.count = 0
+        self._undo: List[Callable[[], None]] = []
+        self._collections: List[Callable[[], None]] = []
+        self._open: Set[int] = set()
+        self._step: Callable[[], None] = _nothing
+        self._record = torch.autograd.profiler.record_function
+        self._enter, self._exit = self._record.__enter__, self._record.__exit__
+
+    # --- on and off ---
+
+    def put_on(self) -> None:
+        if self.nvtx is not None:
+            self._hand_ranges_to_nvtx()
+        self._wrap(self.torch.autograd, "_engine_run_backward", "backward")
+        self._wrap(self.torch, "save", "torch.save")
+        checkpoint = sys.modules.get("torch.distributed.checkpoint")
+        for name in ("save", "async_save"):
+            self._wrap(checkpoint, name, "torch.distributed.checkpoint." + name)
+        gc.callbacks.append(self._collecting)
+        self._undo.append(lambda: gc.callbacks.remove(self._collecting))
+
+    def take_off(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+        for begun in list(self._open):  # the optimizer's range ends after its hook, in which the window ends
+            self._end(begun)
+
+    def _put(self, owner: Any, name: str, new: Any) -> None:
+        old = owner.__dict__[name]
+        setattr(owner, name, new)
+        # What the program has put there since stays.
+        self._undo.append(lambda: setattr(owner, name, old) if owner.__dict__.get(name) is new else None)
+
+    def _wrap(self, owner: Any, name: str, shown: str) -> None:
+        original = owner.__dict__.get(name) if owner is not None else None
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return self.around(shown, original, *args, **kwargs)
+
+        self._put(owner, name, wrapper)
+
+    # --- ranges ---
+
+    def around(self, shown: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        end = self.range_of(shown)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            end()
+
+    def range_of(self, name: str) -> Callable[[], None]:
+        if self.to_torch:
+            record = self._record(name)
+            record.__enter__()
+            return lambda: record.__exit__(None, None, None)
+        return self._nvtx_range(name)
+
+    def _nvtx_range(self, name: str) -> Callable[[], None]:
+        if self.nvtx is None:
+            return _nothing
+        self.count += 1
+        begun = self.nvtx.start_range(_bytes(name))
+        self._open.add(begun)
+        return functools.partial(self._end, begun)
+
+    def _end(self, begun: int) -> None:
+        if begun in self._open:
+            self._open.discard(begun)
+            self.nvtx.end_range(begun)
+
+    def step_begins(self, number: int) -> None:
+        """Steps where torch.profiler, which marks them itself, does not record."""
+        self._step()
+        self._step = self._nvtx_range("ProfilerStep#{}".format(number))
+
+    def steps_end(self) -> None:
+        self._step()
+        self._step = _nothing
+
+    def _hand_ranges_to_nvtx(self) -> None:
+        enter, leave, marks = self._enter, self._exit, self
+
+        @functools.wraps(enter)
+        def both_enter(self: Any) -> Any:
+            self.perfdoctor_range = marks._nvtx_range(self.name)  # noqa: SLF001
+            return enter(self)
+
+        @functools.wraps(leave)
+        def both_exit(self: Any, *args: Any) -> Any:
+            self.__dict__.pop("perfdoctor_range", _nothing)()
+            return leave(self, *args)
+
+        self._put(self._record, "__enter__", both_enter)
+        self._put(self._record, "__exit__", both_exit)
+
+    def _collecting(self, phase: str, info: Any) -> None:
+        if info.get("generation", _YOUNGEST) == _YOUNGEST:
+            return
+        if phase == "start":
+            self._collections.append(self.range_of("gc_gen{}".format(info["generation"])))
+        elif self._collections:
+            self._collections.pop()()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _bytes(name: str) -> bytes:
+    return name[:_LONGEST_NAME].encode("utf-8", "replace").replace(b"\0", b" ")

@@ -1,0 +1,110 @@
+"""How is torch.profiler run over some steps of a program that knows nothing of it?
+
+With its own schedule: one step of warm-up, then the recorded ones, then the trace is written. `foreign` notices that
+the program runs a profiler of its own: there can be only one, and the program's comes first.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Callable, Dict, Optional
+
+#: A window that the program's own profiler cuts short is kept if it holds this many whole steps.
+FEWEST_STEPS = 3
+
+
+class Foreign:
+    """Does the program itself use a profiler of torch? Seen at the three functions that each of them goes through."""
+
+    def __init__(self, torch: Any, make_room: Callable[[], None]) -> None:
+        self.profiler = torch.autograd.profiler
+        self.ours = False
+        self.is_active = False
+        self.make_room = make_room
+        self._originals: Dict[str, Any] = {}
+
+    def watch(self) -> None:
+        for name, is_active in (("_prepare_profiler", True), ("_enable_profiler", True), ("_disable_profiler", False)):
+            original = self.profiler.__dict__.get(name)
+            if original is not None:
+                self._originals[name] = original
+                setattr(self.profiler, name, self._noticing(original, is_active))
+
+    def leave(self) -> None:
+        for name, original in self._originals.items():
+            setattr(self.profiler, name, original)
+        self._originals.clear()
+
+    def _noticing(self, original: Any, is_active: bool) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self.ours:
+                if is_active and not self.is_active:
+                    self.make_room()
+                self.is_active = is_active
+            return original(*args, **kwargs)
+
+        return call
+
+
+class Recorder:
+    """One window of torch.profiler. `target` gets the trace, plain JSON: compressing would hold up the program."""
+
+    def __init__(self, torch: Any, foreign: Foreign, *, cuda: bool, stacks: bool, steps: int, target: str) -> None:
+        self.torch, self.foreign, self.steps, self.target = torch, foreign, steps, target
+        self.trace = ""
+        self.error = ""
+        self.before_export: Callable[[], None] = lambda: None
+        profiler = torch.profiler
+        activities = [profiler.ProfilerActivity.CPU] + ([profiler.ProfilerActivity.CUDA] if cuda else [])
+        options: Dict[str, Any] = {"record_shapes": True, "with_stack": stacks}
+        config = _experimental(torch, cuda=cuda, stacks=stacks)
+        if config is not None:
+            options["experimental_config"] = config
+        self.profile = profiler.profile(
+            activities=activities,
+            schedule=profiler.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=self._export,
+            **options,
+        )
+
+    def warm_up(self) -> None:
+        self._quietly(self.profile.start)
+
+    def step(self) -> None:
+        self._quietly(self.profile.step)
+
+    def stop(self) -> None:
+        self._quietly(self.profile.stop)
+
+    def _quietly(self, call: Callable[[], Any]) -> None:
+        """The profiler's own warnings are not the program's; and what it enables is ours."""
+        self.foreign.ours = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                call()
+        finally:
+            self.foreign.ours = False
+
+    def _export(self, profile: Any) -> None:
+        self.before_export()
+        draft = self.target + ".part"
+        try:
+            profile.export_chrome_trace(draft)
+            os.replace(draft, self.target)  # noqa: PTH105
+            self.trace = os.path.basename(self.target)  # noqa: PTH119
+        except Exception as error:  # noqa: BLE001 a full disk ends the recording, not the program
+            self.error = "{}: {}".format(type(error).__name__, error)
+
+
+def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Optional[Any]:
+    """What this version of torch knows of: rows for syncs, and no second copy of all events in Python."""
+    try:
+        config = torch._C._profiler._ExperimentalConfig  # noqa: SLF001
+        known = config.__init__.__doc__ or ""
+    except AttributeError:
+        return None
+    wanted = {"enable_cuda_sync_events": cuda, "trace_only": not stacks}
+    options = {name: True for name, is_wanted in wanted.items() if is_wanted and name + ":" in known}
+    return config(**options) if options else None

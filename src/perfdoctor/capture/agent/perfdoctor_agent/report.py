@@ -1,0 +1,50 @@
+"""What does the agent of one process tell perfdoctor? One small JSON file a process, whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+
+class Report:
+    """`state`: watching (torch was imported), recording, written, failed, stepped-aside."""
+
+    def __init__(self, folder: str, pass_name: str, torch_version: str) -> None:
+        self.folder = folder
+        self.facts: dict[str, Any] = {
+            "pass": pass_name,
+            "pid": os.getpid(),
+            "parent": os.getppid(),
+            "python": "{}.{}.{}".format(*sys.version_info[:3]),
+            "torch": torch_version,
+            "state": "watching",
+            "steps_seen": 0,
+            "steps_recorded": 0,
+            "step_found_by": "",
+            "rank": None,
+            "world_size": None,
+            "trace": "",
+            "nvtx_ranges": 0,
+            "stopped": False,
+            "ended": False,
+            "notes": [],
+        }
+
+    def note(self, text: str) -> None:
+        if text not in self.facts["notes"]:
+            self.facts["notes"].append(text)
+
+    def write(self, **facts: Any) -> None:
+        """Update and store. A full disk or a folder that is gone must not trouble the program."""
+        self.facts.update(facts, unix_ns=time.time_ns())
+        path = os.path.join(self.folder, f"{self.facts['pass']}-{self.facts['pid']}.json")  # noqa: PTH118
+        draft = path + ".tmp"
+        try:
+            with open(draft, "w", encoding="utf-8") as file:  # noqa: PTH123
+                json.dump(self.facts, file)
+            os.replace(draft, path)  # noqa: PTH105
+        except OSError:
+            pass

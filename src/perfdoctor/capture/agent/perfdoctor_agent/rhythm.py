@@ -1,0 +1,58 @@
+"""Which of the program's events ends a training step, and how many steps have passed?
+
+Several optimizers may take turns (GAN, a second one for embeddings), and one of them may step more often than the
+training does. The step is what comes most evenly; of those that come equally evenly, what comes most often, and of
+those, what was seen last: it closes the round.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Hashable, List, Optional
+
+#: Fewer events tell no rhythm.
+FEWEST = 3
+#: A second event that came less than FEWEST times is waited for until the first came so many times.
+PATIENCE = 20
+
+
+class Rhythm:
+    """Counts events of several kinds until one of them has come `skip` times and is known to be the step."""
+
+    def __init__(self, skip: int) -> None:
+        self.skip = max(skip, 1)
+        self.times_ns: Dict[Hashable, List[int]] = {}
+        self.chosen: Optional[Hashable] = None
+
+    def beat(self, kind: Hashable, now_ns: int) -> bool:
+        """An event. True if it ends a step, and at least `skip` steps have ended."""
+        if self.chosen is not None:
+            return kind == self.chosen
+        times = self.times_ns.setdefault(kind, [])
+        times.append(now_ns)
+        if len(times) >= self.skip and self._is_decidable():
+            self.chosen = self._most_even()
+            return kind == self.chosen
+        return False
+
+    @property
+    def count(self) -> int:
+        """Events of the most frequent kind so far: steps, as far as is known."""
+        return max((len(times) for times in self.times_ns.values()), default=0)
+
+    def _is_decidable(self) -> bool:
+        rare = [times for times in self.times_ns.values() if len(times) < FEWEST]
+        return not rare or len(self.times_ns) == 1 or self.count >= PATIENCE
+
+    def _most_even(self) -> Hashable:
+        kinds = list(self.times_ns)
+        known = [kind for kind in kinds if len(self.times_ns[kind]) >= FEWEST] or kinds
+        return min(known, key=lambda kind: (self._unevenness(kind), -len(self.times_ns[kind]), -kinds.index(kind)))
+
+    def _unevenness(self, kind: Hashable) -> float:
+        """Standard deviation of the distances over their mean, to a tenth: what is finer is noise."""
+        times = self.times_ns[kind]
+        # The first distance holds warm-up: allocation, autotuning, compilation.
+        gaps = [b - a for a, b in zip(times, times[1:])][1:] or [1]
+        mean = sum(gaps) / len(gaps)
+        spread = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
+        return round(spread / mean, 1) if mean else 0.0

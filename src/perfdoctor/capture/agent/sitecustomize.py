@@ -1,0 +1,39 @@
+"""How does the recorder get into every Python of the user's command, without an edit?
+
+This folder stands in front of PYTHONPATH, and Python imports `sitecustomize` at its start. It arms the recorder for the
+moment in which torch is imported, takes itself out of `sys.path`, and hands over to the `sitecustomize` that would have
+run without it. In a Python that never imports torch nothing else happens.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 pathlib would slow each start
+
+
+def _arm():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Nothing that goes wrong here may reach the program."""
+    try:
+        if "PERFDOCTOR_AGENT" in os.environ:
+            from perfdoctor_agent import imports  # noqa: PLC0415
+
+            imports.watch()
+    except Exception:  # noqa: BLE001, S110
+        pass
+    sys.path[:] = [path for path in sys.path if path != _HERE]
+
+
+def _hand_over():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Run the user's own `sitecustomize`, under its own name; what it raises, `site` reports as it always does."""
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+_arm()  # type: ignore[no-untyped-call]
+_hand_over()  # type: ignore[no-untyped-call]

@@ -1,0 +1,138 @@
+"""How is Nsight Systems started around a training so that it records what we need and never ends the training?
+
+Options are taken from `nsys profile --help` of the installed version: names change, and an unknown one is an error. Its
+defaults for a capture range end the program when the range closes (`stop-shutdown` and `--kill=sigterm`): both are set
+otherwise. `--wait=primary`: a process that the training leaves behind must not keep nsys waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_OPTION = re.compile(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
+_VERSION = re.compile(r"version (\d{4}(?:\.\d+)+)")
+_PROBE_TIMEOUT_S = 30
+#: What nsys says where it recorded but its importer, which makes the report, did not run.
+_IMPORTER_FAILED = re.compile(r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE)
+_PROGRESS = re.compile(r"\[[= ]*\d+%")
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """An installed nsys. `trouble` says why it cannot be used, "" if it can."""
+
+    path: str
+    version: str = ""
+    options: frozenset[str] = frozenset()
+    trouble: str = ""
+
+    def has(self, option: str) -> bool:
+        return option in self.options
+
+
+def find() -> Nsys | None:
+    """PERFDOCTOR_NSYS, else the first on PATH; None without any."""
+    path = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys")
+    return _probed(path) if path else None
+
+
+@lru_cache(maxsize=4)
+def _probed(path: str) -> Nsys:
+    try:
+        version = _VERSION.search(_said(path, "--version"))
+        options = frozenset(_OPTION.findall(_said(path, "profile", "--help")))
+    except (OSError, subprocess.SubprocessError) as error:
+        return Nsys(path, trouble=f"{path} does not start: {error}")
+    if "trace" not in options or "output" not in options:
+        return Nsys(path, trouble=f"{path} profile --help lists no --trace and --output")
+    return Nsys(path, version[1] if version else "", options)
+
+
+def _said(path: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def command(nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, has_range: bool) -> list[str]:
+    """The whole command line. `report` is without its ending; `has_range`: the agent opens cudaProfilerStart."""
+    wanted = {
+        "trace": "cuda,nvtx,osrt" if has_gpu else "nvtx,osrt",
+        "output": str(report),
+        "sample": "none",  # 190 MB for 20 s of a CPU program, and it needs permissions
+        "cpuctxsw": "none",
+        "wait": "primary",
+        "kill": "none",
+        "stop-on-exit": "true",
+        "show-output": "true",
+        "export": "none",
+        "stats": "false",
+        "discard-environment": "true",  # the environment holds secrets; versions before 2025 cannot
+    }
+    if has_range:
+        wanted |= {"capture-range": "cudaProfilerApi", "capture-range-end": "stop"}
+    if has_gpu:
+        wanted |= _gpu_metrics(nsys)
+    options = [f"--{name}={value}" for name, value in wanted.items() if nsys.has(name)]
+    return [nsys.path, "profile", *options, *program]
+
+
+def _gpu_metrics(nsys: Nsys) -> dict[str, str]:
+    """Hardware counters of all GPUs, where this machine permits it: nsys lists what it can, or says why not."""
+    for option in ("gpu-metrics-devices", "gpu-metrics-device"):
+        if nsys.has(option):
+            try:
+                said = _said(nsys.path, "profile", f"--{option}=help")
+            except (OSError, subprocess.SubprocessError):
+                return {}
+            return {option: "all"} if re.search(r"^\s*all\b", said, re.MULTILINE) else {}
+    return {}
+
+
+def keeps_environment(nsys: Nsys) -> bool:
+    """Will the report hold the environment of the program?"""
+    return not nsys.has("discard-environment")
+
+
+def report_of(stem: Path) -> Path | None:
+    """What nsys made: the report, or the raw stream where its importer failed."""
+    for ending in (".nsys-rep", ".qdrep", ".qdstrm"):
+        made = stem.with_name(stem.name + ending)
+        if made.is_file() and made.stat().st_size:
+            return made
+    return None
+
+
+def explain(log: Path, made: Path | None) -> str:
+    """Why there is no report, in one sentence with what to do; "" if there is one."""
+    if made is not None and made.suffix != ".qdstrm":
+        return ""
+    said = _last_words(log)
+    if made is not None:
+        why = f" ({said})" if said and not _IMPORTER_FAILED.search(said) else ""
+        return (
+            f"Nsight Systems recorded, but its importer failed{why}: the raw stream {made.name} is kept. Install what the "
+            "importer lacks (often libssh), or analyse the run where Nsight Systems is whole"
+        )
+    if shutil.disk_usage(log.parent).free < 1 << 20:
+        return "Nsight Systems made no report: the disk is full"
+    return f"Nsight Systems made no report: {said or 'it said nothing'}"
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = re.split(r"[\r\n]+", log.read_text("utf-8", "replace"))
+    except OSError:
+        return ""
+    told = [line.strip() for line in lines if line.strip() and not _PROGRESS.search(line)]
+    told = [line for line in told if not re.match(r"Generat(ing|ed)\b|/", line)]
+    return told[-1][:200] if told else ""

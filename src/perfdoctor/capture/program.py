@@ -1,0 +1,147 @@
+"""What is the user's command: which Python runs it, has that one torch, and can our agent get into it?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PYTHON = re.compile(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
+_ENV = re.compile(r"^(?:\S*/)?env$")
+#: Options of Python that take a value, so that the next word is no script.
+_WITH_VALUE = frozenset("WX")
+#: -I ignores PYTHONPATH and the user's site, -E ignores PYTHONPATH, -S starts without site and its sitecustomize.
+_SHUTS_OUT = frozenset("ISE")
+_PROFILERS = frozenset({"nsys", "ncu", "nv-nsight-cu-cli", "nvprof", "rocprof", "rocprofv3"})
+#: Wrappers that start the rest of their words in the same environment: what comes behind them is looked at.
+_TRANSPARENT = frozenset({"nohup", "nice", "time", "stdbuf", "taskset", "numactl", "chrt", "ionice", "setsid"})
+_LOOK_TIMEOUT_S = 20
+
+#: Runs in the program's Python. Finds torch without importing it, which would take seconds.
+_LOOK = """
+import importlib.util, json, pathlib, sys
+found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": "", "cuda": ""}
+try:
+    spec = importlib.util.find_spec("torch")
+except Exception:
+    spec = None
+if spec is not None and spec.origin:
+    told = {}
+    try:
+        exec(pathlib.Path(spec.origin).with_name("version.py").read_text(), told)
+    except Exception:
+        pass
+    found["torch"] = str(told.get("__version__", "of unknown version"))
+    found["cuda"] = str(told.get("cuda") or told.get("hip") or "")
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """`interpreter` is "" where the command is no Python that we recognise. `shut_out` names the option that bars us."""
+
+    command: tuple[str, ...]
+    interpreter: str = ""
+    shut_out: str = ""
+    profiler: str = ""
+    python: str = ""
+    torch: str = ""
+    cuda: str = ""
+    was_looked_at: bool = False
+
+    @property
+    def name(self) -> str:
+        """A short name for the run: the script's or module's."""
+        words = [word for word in self.command if word.endswith(".py")]
+        if not words:
+            words = [self.command[index + 1] for index, word in enumerate(self.command[:-1]) if word == "-m"]
+        stem = Path(words[0]).name if words else Path(self.command[0]).name
+        return re.sub(r"[^\w.-]+", "-", stem.removesuffix(".py"))[:40] or "run"
+
+
+def look_at(command: Sequence[str], environment: Mapping[str, str]) -> Program:
+    """What can be told of the command before it runs."""
+    words = _behind_wrappers(list(command))
+    if Path(words[0]).name in _PROFILERS:
+        return Program(tuple(command), profiler=Path(words[0]).name)
+    interpreter, options = _python_of(words, environment)
+    if not interpreter:
+        return Program(tuple(command))
+    barred = next((f"-{letter}" for letter in options if letter in _SHUTS_OUT), "")
+    told = _ask(interpreter, environment)
+    return Program(
+        tuple(command), interpreter, barred, python=told.get("python", ""), torch=told.get("torch", ""),
+        cuda=told.get("cuda", ""), was_looked_at=bool(told),
+    )  # fmt: skip
+
+
+def _behind_wrappers(words: list[str]) -> list[str]:
+    """`env A=1 nice -n 5 python …` is `python …`."""
+    while len(words) > 1 and (Path(words[0]).name in _TRANSPARENT or _ENV.match(words[0])):
+        rest = words[1:]
+        while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or rest[0].isdigit()):
+            rest = rest[1:]
+        words = rest
+    return words
+
+
+def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
+    """Path of the Python that runs these words, and the letters of its options; ("", "") if it is none."""
+    found = shutil.which(words[0], path=environment.get("PATH", os.defpath))
+    if found is None:
+        return "", ""
+    if _PYTHON.match(Path(found).name):
+        return found, _letters(words[1:])
+    shebang = _shebang(Path(found))
+    if shebang and _ENV.match(shebang[0]):
+        shebang = [word for word in shebang[1:] if not word.startswith("-") and "=" not in word]
+        shebang = [shutil.which(shebang[0], path=environment.get("PATH", os.defpath)) or "", *shebang[1:]] if shebang else []
+    if shebang and _PYTHON.match(Path(shebang[0]).name):
+        return shebang[0], _letters(shebang[1:])
+    return "", ""
+
+
+def _shebang(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError:
+        return []
+    return head[2:].split(b"\n")[0].decode("utf-8", "replace").split() if head.startswith(b"#!") else []
+
+
+def _letters(words: Sequence[str]) -> str:
+    """Python's own options: `-u -X dev -IS script.py -E` has u, X, I and S."""
+    letters, position = "", 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "-":
+        word = words[position]
+        position += 1
+        if word.startswith("--"):
+            continue
+        for place, letter in enumerate(word[1:]):
+            if letter in "mc":
+                return letters
+            letters += letter
+            if letter in _WITH_VALUE:
+                position += place == len(word) - 2  # its value is the next word
+                break
+    return letters
+
+
+def _ask(interpreter: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Version and torch of an interpreter, in the program's own environment. Nothing if it does not answer."""
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", _LOOK], capture_output=True, timeout=_LOOK_TIMEOUT_S, check=False,
+            env=dict(environment), stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        told = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return {}
+    return {str(name): str(value) for name, value in told.items()}

@@ -1,0 +1,268 @@
+"""`perfdoctor run`: record a training as it is, and say what it lacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import analyze
+from perfdoctor.cli.analyze import Format
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perfdoctor.capture.launch import Ended
+    from perfdoctor.capture.plan import Plan
+    from perfdoctor.capture.record import Session
+    from perfdoctor.rulebook import Rule
+    from perfdoctor.run_folder import RunFolder
+
+RUNS = "perfdoctor-runs"
+EXAMPLES = """\b
+Examples:
+  perfdoctor run -- python train.py
+  perfdoctor run -- torchrun --nproc-per-node 2 train.py --epochs 1
+  perfdoctor run --passes nsys,torch --steps 20 -- python train.py
+"""
+
+
+def run(
+    *,
+    command: Annotated[list[str], typer.Argument(help="The training, as you would start it.", metavar="-- COMMAND ...")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The run folder.", show_default=f"{RUNS}/<time>-<program>")
+    ] = None,
+    passes: Annotated[
+        str, typer.Option(help="auto, or some of torch, nsys, ncu: the program runs once for each.", metavar="auto|NAMES")
+    ] = "auto",
+    steps: Annotated[int, typer.Option(min=1, help="Recorded steps.")] = 10,
+    skip_steps: Annotated[int, typer.Option(min=1, help="Steps before the recorded ones.")] = 5,
+    stop: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-after-steps/--keep-going",
+            help="End the program when its steps are recorded.",
+            show_default="stop only if there are several passes",
+        ),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
+    stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the page here.", show_default="report.html in the folder")] = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write the diagnosis here.", metavar="FILE", show_default="diagnosis.json in the folder"),
+    ] = None,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="Print it so on standard output, instead of as text on standard error.")
+    ] = None,
+    rule: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(help="Exit with 3 if this rule finds something and the program ended with 0.", metavar="RULE|any"),
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
+) -> None:
+    """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
+    if html is not None and no_html:
+        raise typer.BadParameter("--html and --no-html exclude each other.")
+    rules = analyze.rules_of(rule or [], ignore or [])
+    conditions = analyze.conditions_of(fail_on or [], rules)
+    session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
+    say = _saying(quiet=quiet)
+    _tell_plan(session, say)
+    code, at_once = _record(session, say, quiet=quiet, verbose=verbose)
+    if at_once:
+        say(f"Ended at once. What was recorded is in {session.folder.path}")
+        raise typer.Exit(code)
+    _report(
+        session.folder, rules, conditions, code, format_=format_, html=html, no_html=no_html, json=json,
+        show_all=show_all, quiet=quiet, verbose=verbose,
+    )  # fmt: skip
+
+
+def _saying(*, quiet: bool) -> Callable[[str], None]:
+    return lambda text: None if quiet else typer.echo(f"perfdoctor: {text}", err=True)
+
+
+# --- before ----------------------------------------------------------------------------------------------------------
+
+
+def _session(
+    command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
+    *, stop: bool | None, stacks: bool,
+) -> Session:  # fmt: skip
+    from perfdoctor.capture import launch, plan
+    from perfdoctor.capture.record import Session
+    from perfdoctor.capture.torch_profiler import Window
+
+    try:
+        wanted = plan.asked_for(passes)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--passes") from None
+    environment = dict(os.environ)
+    if not launch.is_startable(command[0]):
+        typer.echo(f"perfdoctor: {launch.not_startable(command[0])}", err=True)
+        raise typer.Exit(launch.exit_code_of(command[0]))
+    machine = plan.look(command, environment)
+    where = output or _free_name(machine.program.name)
+    made = plan.make(machine, wanted, where)
+    if wanted and not made.passes:
+        why = "; ".join(f"{name}: {reason}" for name, reason in made.left_out.items())
+        raise PerfdoctorError(f"none of these passes can run here: {why}", do="Leave --passes out, or see perfdoctor env.")
+    several = len(made.passes) > 1
+    window = Window(steps, skip, several if stop is None else stop, stacks)
+    return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
+
+
+def _free_name(name: str) -> Path:
+    stem = Path(RUNS) / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    candidate, number = stem, 1
+    while candidate.exists():
+        number += 1
+        candidate = stem.with_name(f"{stem.name}-{number}")
+    return candidate
+
+
+def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
+    from perfdoctor import __version__
+    from perfdoctor.run_folder import Manifest, RunFolder, masked_command, told_environment
+
+    manifest = Manifest(
+        perfdoctor=__version__, command=masked_command(command), environment=told_environment(environment),
+        started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),
+    )  # fmt: skip
+    return RunFolder.create(where, manifest)
+
+
+def _tell_plan(session: Session, say: Callable[[str], None]) -> None:
+    say(f"recording into {session.folder.path}")
+    for line in session.plan.lines(session.window.steps, session.window.skip):
+        say(f"  {line}")
+    if session.window.stop:
+        say("  Each pass ends the program when its steps are recorded; --keep-going lets it finish.")
+
+
+# --- meanwhile -------------------------------------------------------------------------------------------------------
+
+
+def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
+    """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
+    from perfdoctor.capture.device import DeviceSampler
+
+    folder = session.folder
+    sampler = DeviceSampler(folder.make("device") / "samples.csv")
+    if sampler.start():
+        (folder.path / "device").rmdir()
+    code, at_once = 0, False
+    try:
+        for name in session.plan.passes:
+            ended = _one_pass(name, session, say, quiet=quiet, verbose=verbose)
+            if ended is None:
+                continue
+            code, at_once = ended.code, ended.at_once
+            if code or at_once or ended.interrupted_by:
+                break
+    finally:
+        sampler.stop()
+    folder.manifest.exit_code = code
+    _store(folder, say)
+    return code, at_once
+
+
+def _one_pass(name: str, session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> Ended | None:
+    kernels: tuple[str, ...] = ()
+    if name == "ncu":
+        kernels = _kernels_to_measure(session.folder)
+        if not kernels:
+            session.folder.manifest.left_out["ncu"] = "the passes before it found no kernels"
+            say("  ncu is left out: the passes before it found no kernels")
+            return None
+    if len(session.plan.passes) > 1:
+        say(f"pass {session.plan.passes.index(name) + 1} of {len(session.plan.passes)}: {name}")
+    try:
+        ended = session.record(name, kernels)
+    except PerfdoctorError as error:  # the training has run: what went wrong with the recording must not cost its code
+        say(f"the {name} pass: {error.what}. {error.do}")
+        session.folder.manifest.notes.append(f"The {name} pass: {error.what}.")
+        return None
+    record = session.folder.manifest.passes[-1]
+    for note in record.notes:
+        say(f"the {name} pass: {note}")
+    if name == "nsys":
+        _export(session, say, quiet=quiet, verbose=verbose)
+    say(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB")
+    return ended
+
+
+def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
+    from perfdoctor.capture.ncu import top_kernels
+    from perfdoctor.ingest.reader import read
+
+    try:
+        return top_kernels(read([folder.path]))
+    except PerfdoctorError:
+        return ()
+
+
+def _export(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
+    """The SQLite export, made while nsys is at hand: the folder is then read anywhere."""
+    from perfdoctor.ingest.nsys_export import export_beside
+
+    record, folder = session.folder.manifest.passes[-1], session.folder
+    nsys = session.plan.machine.nsys
+    for report in folder.files("nsys", "*.nsys-rep", "*.qdrep"):
+        try:
+            with analyze.progress(quiet=quiet, verbose=verbose) as progress:
+                progress(f"Exporting {report.name} to SQLite")
+                made = export_beside(report, nsys.path if nsys else None)
+        except PerfdoctorError as error:
+            record.notes.append(f"{error.what}. {error.do}")
+            say(f"{error.what}. {error.do}")
+            continue
+        record.files.append(f"nsys/{made.name}")
+        record.bytes += made.stat().st_size
+        _store(folder, say)
+
+
+def _store(folder: RunFolder, say: Callable[[str], None]) -> None:
+    try:
+        folder.write()
+    except OSError as error:
+        say(f"{folder.path} cannot be written any more: {error.strerror or error}")
+
+
+# --- after -----------------------------------------------------------------------------------------------------------
+
+
+def _report(
+    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], code: int, *, format_: Format | None,
+    html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool, verbose: bool,
+) -> None:  # fmt: skip
+    """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
+    met = False
+    try:
+        diagnosis = analyze.diagnosed([folder.path], rules, quiet=quiet, verbose=verbose)
+        sys.stdout.flush()
+        analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
+        page = None if no_html else analyze.write_html(html, [folder.path], diagnosis, text=False)
+        analyze.show(diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None)
+        if page is not None:
+            typer.echo(f"Report: {page}", err=True)
+        met = analyze.is_met(conditions, diagnosis)
+    except PerfdoctorError as error:
+        typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"perfdoctor: not diagnosed. Later: perfdoctor analyze {folder.path}", err=True)
+    except BrokenPipeError:
+        pass
+    raise typer.Exit(code or (analyze.CONDITION_MET if met else 0))

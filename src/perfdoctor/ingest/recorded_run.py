@@ -1,0 +1,202 @@
+"""How do the passes of one recorded run become one Timeline?
+
+A pass is one execution of the program. What was recorded in the same execution is joined on one clock: nsys's kernels,
+calls and ranges with the ops that torch.profiler recorded beside it. Another pass is another execution: its kernels are
+not mixed in; it is held against the first, and stands in for it where the first left nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.ingest import kineto, nsys, nsys_export
+from perfdoctor.run_folder import RunFolder
+from perfdoctor.timeline.model import Frame, Timeline, merge
+from perfdoctor.timeline.steps import PROFILER_STEP, host_marks
+
+Progress = Callable[[str], None]
+_TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
+#: Two passes whose steps differ by more than this were not slowed equally by their tools.
+_SAME_STEP_SHARE = 0.05
+
+
+def read(run: RunFolder, say: Progress) -> Timeline:
+    """The run's first pass that can be read, with notes on what is missing and on how other passes differ.
+
+    PerfdoctorError where nothing was recorded at all.
+    """
+    found: list[tuple[str, Timeline]] = []
+    notes: list[str] = []
+    for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
+        try:
+            timeline = reader(run, say)
+        except PerfdoctorError as error:
+            notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
+            continue
+        if timeline is not None:
+            found.append((name, timeline))
+    said = [*_said(run), *notes]
+    if not found:
+        raise PerfdoctorError(
+            f"the run in {run.path.name} holds no recording" + (f": {said[0]}" if said else ""),
+            do="Record again; perfdoctor env tells what can be recorded here.",
+        )
+    (_, first), others = found[0], found[1:]
+    return first.with_notes(*said, *(note for name, other in others for note in _compared(found[0][0], first, name, other)))
+
+
+# --- one pass ---
+
+
+def _torch_pass(run: RunFolder, say: Progress) -> Timeline | None:
+    traces = run.files("torch", *_TRACES)
+    timelines = [_trace(run, "torch", trace, say) for trace in traces]
+    return merge(timelines) if timelines else None
+
+
+def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
+    ops = [_trace(run, "nsys", trace, say) for trace in run.files("nsys", *_TRACES)]
+    export = _export(run, say)
+    if export is None:
+        return merge(ops) if ops else None
+    say(f"Reading {export.name}")
+    told = {report.pid: report.rank for report in run.reports("nsys") if report.is_training and report.rank is not None}
+    system = nsys.read(export, told)
+    system = system.with_notes(*_lost_ranges(run, system))
+    for each in ops:
+        system = joined(system, each, nsys.session_start_unix_ns(export))
+    return system
+
+
+def _export(run: RunFolder, say: Progress) -> Path | None:
+    """The SQLite export that lies there; else one made now of the report. None where nsys left neither."""
+    exports = run.files("nsys", "*.sqlite")
+    if exports:
+        return exports[0]
+    reports = run.files("nsys", "*.nsys-rep", "*.qdrep", "*.qdstrm")
+    return nsys_export.export(reports[0], progress=say) if reports else None
+
+
+def _trace(run: RunFolder, pass_name: str, file: Path, say: Progress) -> Timeline:
+    """One rank's trace, under the rank that its process told."""
+    say(f"Reading {file.name}")
+    timeline = kineto.read(file)
+    told = {report.trace.removesuffix(".gz"): report.rank for report in run.reports(pass_name) if report.trace}
+    rank = told.get(file.name.removesuffix(".gz"))
+    return timeline if rank is None else _as_rank(timeline, rank)
+
+
+def _as_rank(timeline: Timeline, rank: int) -> Timeline:
+    def frame(rows: Frame) -> Frame:
+        return rows.with_columns(rank=np.full(len(rows), rank, np.int64))
+
+    return replace(
+        timeline,
+        frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
+        devices=tuple(replace(device, rank=rank) for device in timeline.devices),
+        sources=tuple(replace(source, ranks=(rank,)) for source in timeline.sources),
+    )
+
+
+# --- two recordings of one execution ---
+
+
+def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
+    """What torch.profiler recorded of one rank beside nsys, on nsys's clock.
+
+    The clocks are put together by the step ranges that both recorded; the first is late by the cost of first calls, so
+    the median counts. Without them the wall clocks must do, which agree to some 10 µs. A range that both recorded
+    counts once.
+    """
+    (rank,) = ops.ranks
+    shift_ns = _shift_ns(system, ops, rank)
+    note = ()
+    if shift_ns is None:
+        shift_ns = -(epoch_ns or 0)
+        note = (f"Rank {rank}: ops and calls are put together by the machine's clock, to some 10 µs.",)
+    if shift_ns == 0 and epoch_ns is None:
+        return system.with_notes(f"Rank {rank}: its ops cannot be put on the clock of Nsight Systems, and are left out.")
+    known = set(system.ranges.of(rank=rank).name)
+    ranges = ops.ranges.take(~ops.ranges.name.where(lambda name: name in known))
+    added = {"ops": ops.ops, "functions": ops["functions"], "ranges": ranges}
+    frames = dict(system.frames)
+    for signal, rows in added.items():
+        frames[signal] = Frame.join([frames[signal], _shifted(rows, shift_ns)])
+    return Timeline.build(
+        frames,
+        system.recorded | {signal for signal in ("ops", "functions", "ranges") if signal in ops.recorded},
+        sources=[*system.sources, *ops.sources],
+        devices=system.devices,
+        world_size=max(system.world_size, ops.world_size),
+        thread_names=system.thread_names,
+        notes=[*system.notes, *ops.notes, *note],
+    )
+
+
+def _shift_ns(system: Timeline, ops: Timeline, rank: int) -> int | None:
+    """What is to be added to the ops' times, from steps that both recorded; None without any."""
+    theirs = _steps(ops, rank)
+    differences = [start - theirs[name] for name, start in _steps(system, rank).items() if name in theirs]
+    return round(float(np.median(np.array(differences, dtype=np.int64) - differences[0]))) + differences[0] if differences else None
+
+
+def _steps(timeline: Timeline, rank: int) -> dict[str, int]:
+    rows = timeline.ranges.of(rank=rank)
+    rows = rows.take(rows.name.matches(PROFILER_STEP))
+    return dict(zip(rows.name, rows.start_ns.tolist(), strict=True))
+
+
+def _shifted(rows: Frame, shift_ns: int) -> Frame:
+    return rows.with_columns(start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns)
+
+
+# --- notes ---
+
+
+def _said(run: RunFolder) -> Iterator[str]:
+    for record in run.manifest.passes:
+        if record.state == "running":
+            yield f"The {record.name} pass was broken off: perfdoctor was killed while it ran."
+        for note in record.notes:
+            yield f"The {record.name} pass: {note}."
+    yield from run.manifest.notes
+
+
+def _lost_ranges(run: RunFolder, system: Timeline) -> Iterator[str]:
+    """Some versions of nsys and NVTX lose ranges without a word: count those that must be there."""
+    for report in run.reports("nsys"):
+        if report.nvtx_ranges and report.rank is not None:
+            arrived = len(system.ranges.of(rank=report.rank))
+            if arrived < report.nvtx_ranges:
+                yield (
+                    f"Rank {report.rank}: {arrived:,} of {report.nvtx_ranges:,} ranges arrived in Nsight Systems: "
+                    "this version of it loses NVTX ranges."
+                )
+
+
+def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:
+    """The other pass is another execution of the same steps: its step tells how much the tools weigh."""
+    here, there = _median_step_ns(first), _median_step_ns(other)
+    if not here or not there:
+        return
+    difference = abs(there - here) / min(here, there)
+    verdict = "they agree" if difference <= _SAME_STEP_SHARE else "the tools weigh differently: trust the shorter one"
+    yield (
+        f"A step took {here / 1e6:.1f} ms in the {first_name} pass, which is shown, and {there / 1e6:.1f} ms in the "
+        f"{name} pass ({difference:.0%} apart): {verdict}."
+    )
+
+
+def _median_step_ns(timeline: Timeline) -> int:
+    steps: list[int] = []
+    for rank in timeline.ranks:
+        marks = host_marks(timeline, rank)
+        if marks is not None and marks.starts.size > 1:
+            steps += np.diff(marks.starts).tolist()
+    return int(np.median(steps)) if steps else 0
+

@@ -1,0 +1,229 @@
+"""Where does a recorded run lie on disk, and what does its manifest say?
+
+    run.json          manifest: command (secrets masked), passes with tools and versions, exit code, ranks, notes
+    agents/           what each recorded process told of itself, one JSON file a process and pass
+    torch/rank<N>.pt.trace.json.gz   nsys/<name>.nsys-rep .sqlite rank<N>.pt.trace.json.gz   ncu/<name>.ncu-rep .csv
+    device/samples.csv   nccl/rank<N>.log   report.html   diagnosis.json
+
+The manifest is written before each pass and after it, so that a run that was killed tells what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+
+FORMAT = 1
+MANIFEST = "run.json"
+MASK = "***"
+
+_SECRET_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|auth|cookie)[\w.-]*"  # noqa: S105
+_SECRET_OPTION = re.compile(rf"^--?{_SECRET_NAME}$", re.IGNORECASE)
+_ASSIGNED_SECRET = re.compile(rf"^((?:--?)?{_SECRET_NAME}[=:])(?=.)", re.IGNORECASE)
+_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+#: Tokens that are known by their look: Hugging Face, OpenAI, GitHub, AWS, Slack, JSON web tokens, Weights & Biases.
+_KNOWN_TOKEN = re.compile(
+    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}"
+    r"|eyJ[\w-]{8,}\.[\w.-]+|[0-9a-f]{40})\b"
+)
+#: What of the environment explains a recording. Nothing else of it is kept.
+_TOLD_ENVIRONMENT = re.compile(
+    r"^(CUDA_|NCCL_|TORCH_|PYTORCH_|OMP_|MKL_NUM|KMP_|(LOCAL_)?(RANK|WORLD_SIZE)$|SLURM_(PROCID|NTASKS|NNODES)$)"
+)
+
+
+def masked_command(words: Sequence[str]) -> list[str]:
+    """The command with values that look like secrets replaced by ***."""
+    result: list[str] = []
+    hide_next = False
+    for word in words:
+        result.append(MASK if hide_next and not word.startswith("-") else masked(word))
+        hide_next = bool(_SECRET_OPTION.match(word))
+    return result
+
+
+def masked(word: str) -> str:
+    assigned = _ASSIGNED_SECRET.match(word)
+    if assigned:
+        return assigned[1] + MASK
+    return _KNOWN_TOKEN.sub(MASK, _IN_ADDRESS.sub(MASK, word))
+
+
+def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the environment may bear on speed, masked."""
+    return {
+        name: masked(f"{name}={value}").partition("=")[2]
+        for name, value in sorted(environment.items())
+        if _TOLD_ENVIRONMENT.match(name)
+    }
+
+
+@dataclass
+class PassRecord:
+    """One pass: the program run once under one tool. `state`: running, done, or failed; files are relative names."""
+
+    name: str
+    tool_version: str = ""
+    command: list[str] = field(default_factory=list)
+    started_unix_ns: int = 0
+    seconds: float | None = None
+    exit_code: int | None = None
+    state: str = "running"
+    files: list[str] = field(default_factory=list)
+    bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Manifest:
+    format: int = FORMAT
+    perfdoctor: str = ""
+    command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    started_unix_ns: int = 0
+    passes: list[PassRecord] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    exit_code: int | None = None
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ProcessReport:
+    """What one recorded process told of itself (see capture/agent/perfdoctor_agent/report.py)."""
+
+    pass_name: str
+    pid: int
+    state: str
+    rank: int | None
+    world_size: int | None
+    trace: str
+    steps_seen: int
+    steps_recorded: int
+    step_found_by: str
+    nvtx_ranges: int
+    stopped: bool
+    ended: bool
+    torch: str
+    notes: tuple[str, ...]
+
+    @property
+    def is_training(self) -> bool:
+        """Did it step at all? Helpers that import torch do not."""
+        return self.steps_seen > 0 or bool(self.trace)
+
+
+class RunFolder:
+    """One recorded run. Folders of tools are made when they are asked for with `make`."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest) -> RunFolder:
+        """A new run. Raises PerfdoctorError where something is in the way, or nothing can be written."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise PerfdoctorError(
+                    f"the folder {path} is not empty", do="Give another one: -o DIR. Nothing is written over."
+                )
+            folder = cls(path, manifest)
+            folder.make("agents")
+            folder.write()
+        except OSError as error:
+            raise PerfdoctorError(
+                f"{path} cannot be written: {error.strerror or error}", do="Name a folder you may write to: -o DIR"
+            ) from error
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder | None:
+        """The run in this folder; None where it holds none. PerfdoctorError if a later perfdoctor wrote it."""
+        try:
+            told = json.loads((path / MANIFEST).read_text("utf-8"))
+        except OSError:
+            return None
+        except ValueError:
+            told = {}
+        if not isinstance(told, dict):
+            return None
+        if told.get("format", FORMAT) != FORMAT:
+            raise PerfdoctorError(
+                f"{path} was written by perfdoctor {told.get('perfdoctor', '')}, in a format that this one does not know",
+                do="Install that version of perfdoctor, or a later one.",
+            )
+        passes = [_record(PassRecord, each) for each in told.pop("passes", []) if isinstance(each, dict)]
+        return cls(path, _record(Manifest, {**told, "passes": passes}))
+
+    def make(self, name: str) -> Path:
+        folder = self.path / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def write(self) -> None:
+        """Store the manifest, whole or not at all."""
+        draft = self.path / f".{MANIFEST}.{os.getpid()}.tmp"
+        draft.write_text(json.dumps(asdict(self.manifest), indent=1, ensure_ascii=False) + "\n", "utf-8")
+        draft.replace(self.path / MANIFEST)
+
+    def reports(self, pass_name: str) -> list[ProcessReport]:
+        """What the processes of a pass told, by rank; those that are half-written are not there."""
+        found = []
+        for file in sorted((self.path / "agents").glob(f"{pass_name}-*.json")):
+            try:
+                told = json.loads(file.read_text("utf-8"))
+            except (OSError, ValueError):
+                continue
+            if isinstance(told, dict):
+                found.append(_process_report(told))
+        return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
+
+    def files(self, folder: str, *patterns: str) -> list[Path]:
+        """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10)."""
+        found = {file for pattern in patterns for file in (self.path / folder).glob(pattern)}
+        return sorted(found, key=lambda file: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", file.name)])
+
+    def bytes_on_disk(self) -> int:
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+
+
+def _record(kind: Any, told: Mapping[str, Any]) -> Any:
+    """A dataclass from JSON; what it does not know is left out, what is missing keeps its default."""
+    known = {each.name for each in fields(kind)}
+    return kind(**{name: value for name, value in told.items() if name in known})
+
+
+def _process_report(told: Mapping[str, Any]) -> ProcessReport:
+    def number(name: str) -> int:
+        value = told.get(name)
+        return value if isinstance(value, int) else 0
+
+    rank, world_size = told.get("rank"), told.get("world_size")
+    return ProcessReport(
+        pass_name=str(told.get("pass", "")),
+        pid=number("pid"),
+        state=str(told.get("state", "")),
+        rank=rank if isinstance(rank, int) else None,
+        world_size=world_size if isinstance(world_size, int) else None,
+        trace=Path(str(told.get("trace", ""))).name,
+        steps_seen=number("steps_seen"),
+        steps_recorded=number("steps_recorded"),
+        step_found_by=str(told.get("step_found_by", "")),
+        nvtx_ranges=number("nvtx_ranges"),
+        stopped=told.get("stopped") is True,
+        ended=told.get("ended") is True,
+        torch=str(told.get("torch", "")),
+        notes=tuple(str(note) for note in _listed(told.get("notes"))),
+    )
+
+
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, list) else ()
