@@ -157,7 +157,7 @@ class RunFolder:
             return None
         if told.get("format", FORMAT) != FORMAT:
             raise PerfdoctorError(
-                f"{path} was written by perfdoctor {told.get('perfdoctor', '')}, in a format that this one does not know",
+                f"{path} was written by perfdoctor {told.get('perfdoctor', '')}, whose format this one does not know",
                 do="Install that version of perfdoctor, or a later one.",
             )
         passes = [_record(PassRecord, each) for each in told.pop("passes", []) if isinstance(each, dict)]

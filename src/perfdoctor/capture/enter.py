@@ -1,6 +1,6 @@
 """How does a program that a profiler starts get back to where the user started it?
 
-    python -I -S enter.py PROCESS_GROUP PID_PIPE STANDARD_OUTPUT STANDARD_ERROR PROGRAM …
+    python -I -S enter.py PROCESS_GROUP UMASK PID_PIPE STANDARD_OUTPUT STANDARD_ERROR PROGRAM …
 
 Standard library only, no site: it lives for a few milliseconds, and becomes the program.
 """
@@ -9,7 +9,8 @@ import os
 import sys
 
 
-def _enter(group: int, pipe: int, output: int, error: int) -> None:
+def _enter(group: int, mask: int, pipe: int, output: int, error: int) -> None:
+    os.umask(mask)  # nsys starts its programs with another one
     try:
         os.setpgid(0, group)
     except OSError:
@@ -28,9 +29,8 @@ def _enter(group: int, pipe: int, output: int, error: int) -> None:
 
 
 def main() -> None:
-    group, pipe, output, error = (int(value) for value in sys.argv[1:5])
-    program = sys.argv[5:]
-    _enter(group, pipe, output, error)
+    program = sys.argv[6:]
+    _enter(*(int(value) for value in sys.argv[1:6]))
     try:
         os.execvp(program[0], program)
     except OSError as reason:

@@ -1,8 +1,8 @@
 """How does the user's program run so that it cannot tell that we started it?
 
-It inherits our input, output and error as they are: what it prints never passes through us, a terminal stays one, and if
-we are killed it goes on. It stays in our process group, so that the terminal's keys reach it as ever. A tool around it
-(nsys, ncu) gets a process group and a log of its own; `enter.py` brings the program back into ours.
+It inherits our input, output and error as they are: what it prints never passes through us, a terminal stays one,
+and if we are killed it goes on. It stays in our process group, so that the terminal's keys reach it as ever. A tool
+around it (nsys, ncu) gets a process group and a log of its own; `enter.py` brings the program back into ours.
 
 Signals reach the training first. One that was sent to us alone is passed on to the program; one that was sent to the
 whole group (Ctrl-C, `timeout`, Slurm) has reached it already, and must not come twice: a *canary*, a child that does
@@ -71,8 +71,8 @@ def run(
 ) -> Ended:
     """Run a program to its end, and end whatever it leaves behind.
 
-    `is_finished` tells that the program may be ended, since all was recorded. `overdue` names processes that should have
-    ended on SIGTERM by now. PerfdoctorError where the program or the tool cannot be started.
+    `is_finished` tells that the program may be ended, since all was recorded. `overdue` names processes that should
+    have ended on SIGTERM by now. PerfdoctorError where the program or the tool cannot be started.
     """
     if sys.platform != "linux":
         raise PerfdoctorError(
@@ -109,7 +109,7 @@ class _Launch:
 
     def to_the_end(self) -> Ended:
         processes.adopt_orphans()
-        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*self.heard, signal.SIGCHLD})
+        old_mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, {*self.heard, signal.SIGCHLD}))
         try:
             self._set_canary()
             self._start(old_mask)
@@ -121,7 +121,7 @@ class _Launch:
         self.ended.seconds = time.monotonic() - self.begun
         return self.ended
 
-    def _start(self, mask: set[signal.Signals]) -> None:
+    def _start(self, mask: set[int | signal.Signals]) -> None:
         program = self.command if self.tool is None else [sys.executable, *self._entering(), *self.command]
         arguments = program if self.tool is None else list(self.tool.arguments(program))
         options: dict[str, object] = {"setsigmask": mask, "setsigdef": _DEFAULT_AGAIN}
@@ -129,9 +129,10 @@ class _Launch:
             if self.tool is not None:
                 options |= self._apart(stack)
             try:
-                self.child = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
+                child = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
             except OSError as error:
                 raise _not_started(arguments[0], error) from error
+        self.child = child
         self.program = self.child if self.tool is None else self._told_pid()
 
     def _entering(self) -> list[str]:
@@ -139,7 +140,7 @@ class _Launch:
         self.pid_pipe = os.pipe()
         self.kept = [_free_copy(number) for number in (1, 2)]
         os.set_inheritable(self.pid_pipe[1], True)
-        told = [os.getpgrp(), self.pid_pipe[1], *self.kept]
+        told = [os.getpgrp(), _umask(), self.pid_pipe[1], *self.kept]
         return ["-I", "-S", str(_ENTER), *map(str, told)]
 
     def _apart(self, stack: contextlib.ExitStack) -> dict[str, object]:
@@ -295,6 +296,12 @@ class _Launch:
 def _shell_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _free_copy(number: int) -> int:

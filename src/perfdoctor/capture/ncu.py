@@ -157,7 +157,7 @@ def _present(names: Text) -> list[str]:
     return [names.values[code] for code in np.unique(names.codes).tolist()]
 
 
-def command(  # noqa: PLR0917 in the order in which they are needed
+def command(
     ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str]
 ) -> list[str]:
     """The argv that measures `launches` executions of each size of each of `kernels` (base names) into `report`.

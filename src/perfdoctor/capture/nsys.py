@@ -20,7 +20,9 @@ _OPTION = re.compile(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 _VERSION = re.compile(r"version (\d{4}(?:\.\d+)+)")
 _PROBE_TIMEOUT_S = 30
 #: What nsys says where it recorded but its importer, which makes the report, did not run.
-_IMPORTER_FAILED = re.compile(r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE)
+_IMPORTER_FAILED = re.compile(
+    r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE
+)
 _PROGRESS = re.compile(r"\[[= ]*\d+%")
 
 
@@ -120,8 +122,8 @@ def explain(log: Path, made: Path | None) -> str:
     if made is not None:
         why = f" ({said})" if said and not _IMPORTER_FAILED.search(said) else ""
         return (
-            f"Nsight Systems recorded, but its importer failed{why}: the raw stream {made.name} is kept. Install what the "
-            "importer lacks (often libssh), or analyse the run where Nsight Systems is whole"
+            f"Nsight Systems recorded, but its importer failed{why}: the raw stream {made.name} is kept. Install "
+            "what the importer lacks (often libssh), or analyse the run where Nsight Systems is whole"
         )
     if shutil.disk_usage(log.parent).free < 1 << 20:
         return "Nsight Systems made no report: the disk is full"

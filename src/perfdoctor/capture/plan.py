@@ -1,8 +1,9 @@
 """Which passes will run, in which order, and why is one left out?
 
-torch.profiler's CUDA activities and nsys's CUDA trace both need CUPTI, which serves one of them at a time. So the default
-with a GPU is one nsys pass in which the agent marks steps and records the CPU's ops: kernels and ops of one run, on one
-clock. Without nsys it is one torch pass. ncu, and a torch pass beside nsys, run the program again: only when asked for.
+torch.profiler's CUDA activities and nsys's CUDA trace both need CUPTI, which serves one of them at a time. So the
+default with a GPU is one nsys pass in which the agent marks steps and records the CPU's ops: kernels and ops of one
+run, on one clock. Without nsys it is one torch pass. ncu, and a torch pass beside nsys, run the program again: only
+when asked for.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Plan:
             return f"{window}: {'ops, CUDA calls and kernels' if machine.has_gpu else 'ops of the CPU'}{version}"
         if name == "nsys":
             what = "kernels, CUDA calls, the system's calls" if machine.has_gpu else "the system's calls"
-            return f"{what}, ranges, and ops of the CPU for {window} (Nsight Systems {machine.nsys.version if machine.nsys else ''})"
+            version = machine.nsys.version if machine.nsys else ""
+            return f"{what}, ranges, and ops of the CPU for {window} (Nsight Systems {version})"
         return "the kernels that take most time, a few launches each, of one rank (Nsight Compute)"
 
 
@@ -85,7 +87,7 @@ def make(machine: Machine, wanted: tuple[str, ...] | None, folder: Path) -> Plan
     if machine.program.profiler:
         raise PerfdoctorError(
             f"the command starts {machine.program.profiler} itself",
-            do="Give the training alone, `perfdoctor run -- python train.py`, or analyse what it records: perfdoctor analyze",
+            do="Give the training alone: perfdoctor run -- python train.py. What it records: perfdoctor analyze FILE",
         )
     trouble = {name: _trouble(name, machine, folder) for name in PASSES}
     asked = wanted or (("nsys",) if machine.has_gpu and not trouble["nsys"] else ("torch",))
@@ -104,7 +106,8 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     """Why a pass cannot run here; "" if it can."""
     free = shutil.disk_usage(next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())).free
     if free < LEAST_FREE_BYTES:
-        return f"{free >> 20} MB are free in {folder}, and a pass may need {LEAST_FREE_BYTES >> 20}: give another folder, -o DIR"
+        wanted = f"a pass may need {LEAST_FREE_BYTES >> 20}"
+        return f"{free >> 20} MB are free for {folder}, and {wanted}: give another folder, -o DIR"
     if name == "torch":
         return ""
     if name == "nsys":
@@ -113,7 +116,11 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
         return machine.nsys.trouble
     if machine.ncu is None:
         return "ncu is not installed: put it on PATH"
-    return machine.ncu_trouble if machine.has_gpu else f"it measures kernels, and there is no GPU ({machine.devices.trouble})"
+    return (
+        machine.ncu_trouble
+        if machine.has_gpu
+        else f"it measures kernels, and there is no GPU ({machine.devices.trouble})"
+    )
 
 
 def _why_not_default(name: str, machine: Machine) -> str:
@@ -129,8 +136,8 @@ def _warnings(machine: Machine, passes: Sequence[str]) -> list[str]:
     found = []
     if passes and told.shut_out:
         found.append(
-            f"python {told.shut_out} keeps PYTHONPATH and sitecustomize out, and with them perfdoctor's agent: no steps "
-            f"and no ops will be recorded. Leave {told.shut_out} out."
+            f"python {told.shut_out} keeps PYTHONPATH and sitecustomize out, and with them perfdoctor's agent: no "
+            f"steps and no ops will be recorded. Leave {told.shut_out} out."
         )
     elif passes and told.was_looked_at and not told.torch:
         found.append(f"{told.interpreter} has no torch: only Pythons that it starts can be recorded.")

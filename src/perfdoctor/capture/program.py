@@ -44,7 +44,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Program:
-    """`interpreter` is "" where the command is no Python that we recognise. `shut_out` names the option that bars us."""
+    """`interpreter` is "" where the command is no Python that we know. `shut_out` names the option that bars us."""
 
     command: tuple[str, ...]
     interpreter: str = ""
@@ -101,7 +101,9 @@ def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[st
     shebang = _shebang(Path(found))
     if shebang and _ENV.match(shebang[0]):
         shebang = [word for word in shebang[1:] if not word.startswith("-") and "=" not in word]
-        shebang = [shutil.which(shebang[0], path=environment.get("PATH", os.defpath)) or "", *shebang[1:]] if shebang else []
+        shebang = (
+            [shutil.which(shebang[0], path=environment.get("PATH", os.defpath)) or "", *shebang[1:]] if shebang else []
+        )
     if shebang and _PYTHON.match(Path(shebang[0]).name):
         return shebang[0], _letters(shebang[1:])
     return "", ""

@@ -36,14 +36,12 @@ class Session:
 
     def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
         """Run one pass. The manifest tells of it before it begins, and again when it has ended."""
-        record = PassRecord(
-            name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns()
-        )
+        record = PassRecord(name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns())
         self.folder.manifest.passes.append(record)
         self.folder.write()
         before = self.folder.bytes_on_disk()
         try:
-            ended = {"torch": self._torch, "nsys": self._nsys, "ncu": lambda r: self._ncu(r, kernels)}[name](record)
+            ended = self._recorded(record, kernels)
         except BaseException:
             record.state = "failed"
             self._store()
@@ -55,6 +53,11 @@ class Session:
         self.folder.manifest.ranks += [_rank(report) for report in self.folder.reports(name) if report.is_training]
         self._store()
         return ended
+
+    def _recorded(self, record: PassRecord, kernels: Sequence[str]) -> launch.Ended:
+        if record.name == "ncu":
+            return self._ncu(record, kernels)
+        return self._nsys(record) if record.name == "nsys" else self._torch(record)
 
     def _store(self) -> None:
         with contextlib.suppress(OSError):  # a disk that is full now must not cost the program's exit code
@@ -184,7 +187,11 @@ def notes_of(reports: Sequence[ProcessReport], window: Window, pass_name: str) -
             "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
             + ("" if all(report.ended for report in reports) else " before the program was killed")
         ]
-    told = [f"{_who(report, training)}{note}" for report in training for note in (*report.notes, *_ends(report, window, pass_name))]
+    told = [
+        f"{_who(report, training)}{note}"
+        for report in training
+        for note in (*report.notes, *_ends(report, window, pass_name))
+    ]
     return list(dict.fromkeys(told))
 
 
@@ -196,7 +203,8 @@ def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str
         if not report.ended:
             yield f"killed before the recorded steps began (the first {window.skip} are skipped)"
         elif report.steps_seen < window.skip + 2:
-            yield f"ended after {report.steps_seen} steps, of which {window.skip} are skipped: try --skip-steps 1 --steps 3"
+            seen = f"ended after {report.steps_seen} steps, of which {window.skip} are skipped"
+            yield f"{seen}: try --skip-steps 1 --steps 3"
     elif report.steps_recorded < window.steps and not report.stopped:
         yield f"ended after {report.steps_recorded} of {window.steps} recorded steps"
 

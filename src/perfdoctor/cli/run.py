@@ -34,12 +34,15 @@ Examples:
 
 def run(
     *,
-    command: Annotated[list[str], typer.Argument(help="The training, as you would start it.", metavar="-- COMMAND ...")],
+    command: Annotated[
+        list[str], typer.Argument(help="The training, as you would start it.", metavar="-- COMMAND ...")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The run folder.", show_default=f"{RUNS}/<time>-<program>")
     ] = None,
     passes: Annotated[
-        str, typer.Option(help="auto, or some of torch, nsys, ncu: the program runs once for each.", metavar="auto|NAMES")
+        str,
+        typer.Option(help="auto, or some of torch, nsys, ncu: the program runs once for each.", metavar="auto|NAMES"),
     ] = "auto",
     steps: Annotated[int, typer.Option(min=1, help="Recorded steps.")] = 10,
     skip_steps: Annotated[int, typer.Option(min=1, help="Steps before the recorded ones.")] = 5,
@@ -53,14 +56,17 @@ def run(
     ] = None,
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write the page here.", show_default="report.html in the folder")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the page here.", show_default="report.html in the folder")
+    ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
     json: Annotated[
         Path | None,
         typer.Option(help="Write the diagnosis here.", metavar="FILE", show_default="diagnosis.json in the folder"),
     ] = None,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="Print it so on standard output, instead of as text on standard error.")
+        Format | None,
+        typer.Option("--format", help="Print it so on standard output, instead of as text on standard error."),
     ] = None,
     rule: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
@@ -118,7 +124,9 @@ def _session(
     made = plan.make(machine, wanted, where)
     if wanted and not made.passes:
         why = "; ".join(f"{name}: {reason}" for name, reason in made.left_out.items())
-        raise PerfdoctorError(f"none of these passes can run here: {why}", do="Leave --passes out, or see perfdoctor env.")
+        raise PerfdoctorError(
+            f"none of these passes can run here: {why}", do="Leave --passes out, or see perfdoctor env."
+        )
     several = len(made.passes) > 1
     window = Window(steps, skip, several if stop is None else stop, stacks)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)

@@ -46,7 +46,10 @@ def is_nsys_sqlite(path: Path) -> bool:
 
 
 def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
-    """One Timeline of one export. `ranks` tells the rank of a process by its number, where the recorder knew. Raises PerfdoctorError for a damaged file and for a database of something else."""
+    """One Timeline of one export. `ranks` tells the rank of a process by its number, where the recorder knew.
+
+    Raises PerfdoctorError for a damaged file and for a database of something else.
+    """
     database = Database.open(path)
     try:
         if database.is_damaged and not database.is_export:

@@ -99,7 +99,7 @@ def export(
 
 def export_beside(report: Path, nsys: str | None = None) -> Path:
     """The export of a report of our own making, beside it, so that the folder can be read where there is no nsys."""
-    target = report.with_suffix(".sqlite")
+    target = report.absolute().with_suffix(".sqlite")
     if target.exists():
         return target
     tool = nsys or find_nsys()

@@ -47,7 +47,9 @@ def read(run: RunFolder, say: Progress) -> Timeline:
             do="Record again; perfdoctor env tells what can be recorded here.",
         )
     (_, first), others = found[0], found[1:]
-    return first.with_notes(*said, *(note for name, other in others for note in _compared(found[0][0], first, name, other)))
+    return first.with_notes(
+        *said, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
+    )
 
 
 # --- one pass ---
@@ -115,12 +117,14 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
     """
     (rank,) = ops.ranks
     shift_ns = _shift_ns(system, ops, rank)
-    note = ()
+    note: tuple[str, ...] = ()
     if shift_ns is None:
         shift_ns = -(epoch_ns or 0)
         note = (f"Rank {rank}: ops and calls are put together by the machine's clock, to some 10 µs.",)
     if shift_ns == 0 and epoch_ns is None:
-        return system.with_notes(f"Rank {rank}: its ops cannot be put on the clock of Nsight Systems, and are left out.")
+        return system.with_notes(
+            f"Rank {rank}: its ops cannot be put on the clock of Nsight Systems, and are left out."
+        )
     known = set(system.ranges.of(rank=rank).name)
     ranges = ops.ranges.take(~ops.ranges.name.where(lambda name: name in known))
     added = {"ops": ops.ops, "functions": ops["functions"], "ranges": ranges}
@@ -142,7 +146,11 @@ def _shift_ns(system: Timeline, ops: Timeline, rank: int) -> int | None:
     """What is to be added to the ops' times, from steps that both recorded; None without any."""
     theirs = _steps(ops, rank)
     differences = [start - theirs[name] for name, start in _steps(system, rank).items() if name in theirs]
-    return round(float(np.median(np.array(differences, dtype=np.int64) - differences[0]))) + differences[0] if differences else None
+    return (
+        round(float(np.median(np.array(differences, dtype=np.int64) - differences[0]))) + differences[0]
+        if differences
+        else None
+    )
 
 
 def _steps(timeline: Timeline, rank: int) -> dict[str, int]:
@@ -199,4 +207,3 @@ def _median_step_ns(timeline: Timeline) -> int:
         if marks is not None and marks.starts.size > 1:
             steps += np.diff(marks.starts).tolist()
     return int(np.median(steps)) if steps else 0
-

@@ -10,22 +10,22 @@ import importlib.util
 import os
 import sys
 
-_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 pathlib would slow each start
+_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _arm():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _arm():
     """Nothing that goes wrong here may reach the program."""
     try:
         if "PERFDOCTOR_AGENT" in os.environ:
-            from perfdoctor_agent import imports  # noqa: PLC0415
+            from perfdoctor_agent import imports
 
             imports.watch()
-    except Exception:  # noqa: BLE001, S110
+    except Exception:
         pass
     sys.path[:] = [path for path in sys.path if path != _HERE]
 
 
-def _hand_over():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _hand_over():
     """Run the user's own `sitecustomize`, under its own name; what it raises, `site` reports as it always does."""
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
@@ -35,5 +35,5 @@ def _hand_over():  # type: ignore[no-untyped-def]  # noqa: ANN202
     spec.loader.exec_module(module)
 
 
-_arm()  # type: ignore[no-untyped-call]
-_hand_over()  # type: ignore[no-untyped-call]
+_arm()
+_hand_over()

@@ -16,7 +16,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 from perfdoctor_agent import nvtx
 from perfdoctor_agent.forward import ForwardWatch
@@ -35,8 +36,8 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Agent, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001
-            self.give_up("{}: {}".format(type(error).__name__, error))
+        except Exception as error:
+            self.give_up(f"{type(error).__name__}: {error}")
             return None
 
     return call
@@ -48,7 +49,7 @@ class Agent:
     @classmethod
     def start(cls, torch: Any) -> None:
         agent = cls(torch, json.loads(os.environ["PERFDOCTOR_AGENT"]))
-        from multiprocessing import util  # noqa: PLC0415 torch has imported it
+        from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
         util.register_after_fork(agent, Agent.at_exit)  # its children forget what was to be done at their end
@@ -65,14 +66,14 @@ class Agent:
         # torch.profiler warms up during one step, the last of those that are skipped.
         self.rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
         self.foreign = Foreign(self.torch, self._make_room)
-        self.recorder: Optional[Recorder] = None
-        self.marks: Optional[Marks] = None
+        self.recorder: Recorder | None = None
+        self.marks: Marks | None = None
         self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
         self.infers = True  # until an optimizer is made
-        self._hooks: list = []
+        self._hooks: list[Callable[[], None]] = []
         self._old_terminate: Any = None
 
     # --- before the window ---
@@ -124,7 +125,7 @@ class Agent:
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
-        from multiprocessing import util  # noqa: PLC0415 torch has imported it
+        from multiprocessing import util  # torch has imported it
 
         util.Finalize(None, self.finish, exitpriority=1000)
 
@@ -135,7 +136,7 @@ class Agent:
         if folder and world_size > 1 and not any(name.startswith("NCCL_DEBUG") for name in os.environ):
             os.environ["NCCL_DEBUG"] = "INFO"
             os.environ["NCCL_DEBUG_SUBSYS"] = "INIT,GRAPH,ENV,TUNING"
-            os.environ["NCCL_DEBUG_FILE"] = os.path.join(folder, "rank{}.log".format(rank))  # noqa: PTH118
+            os.environ["NCCL_DEBUG_FILE"] = os.path.join(folder, f"rank{rank}.log")
 
     # --- steps ---
 
@@ -202,7 +203,7 @@ class Agent:
             cuda="cuda" in self.settings["activities"] and self.torch.cuda.is_available(),
             stacks=self.settings["stacks"],
             steps=self.settings["steps"],
-            target=self._target("rank{}".format(rank)),
+            target=self._target(f"rank{rank}"),
         )
         self.recorder.before_export = self._recorded
         self.recorder.warm_up()
@@ -210,8 +211,8 @@ class Agent:
     def _target(self, stem: str) -> str:
         """A file of our own: two processes may take themselves for the same rank."""
         folder = self.settings["traces"]
-        for name in (stem, "{}-{}".format(stem, self.pid)):
-            path = os.path.join(folder, name + ".pt.trace.json")  # noqa: PTH118
+        for name in (stem, f"{stem}-{self.pid}"):
+            path = os.path.join(folder, name + ".pt.trace.json")
             try:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             except FileExistsError:
@@ -312,7 +313,7 @@ class Agent:
         recorded = self.window - 1
         if recorded >= 1 and self.recorder is not None:
             if recorded < FEWEST_STEPS:
-                self.report.note("only {} steps were recorded".format(recorded))
+                self.report.note(f"only {recorded} steps were recorded")
             self.recorder.stop()
         elif self.recorder is not None:
             self._discard()
@@ -329,12 +330,12 @@ class Agent:
         recorder.profile.on_trace_ready = None
         recorder.stop()
         try:
-            os.unlink(recorder.target)  # noqa: PTH108
+            os.unlink(recorder.target)
         except OSError:
             pass
 
     def _keep_on_terminate(self) -> None:
-        """SIGTERM would end the process with all that is in torch.profiler's memory; if the program handles it, it may."""
+        """SIGTERM would end the process, and lose what torch.profiler holds. A program that handles it, may."""
         if threading.current_thread() is not threading.main_thread() or self.recorder is None:
             return
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -359,7 +360,7 @@ class Agent:
             if self.marks is not None:
                 self.marks.take_off()
             self._off()
-        except Exception:  # noqa: BLE001, S110
+        except Exception:
             pass
         self.is_done = True
 
@@ -381,7 +382,7 @@ class Agent:
             self.is_fork = True
             self._renew()
             self.watch()
-        except Exception:  # noqa: BLE001
+        except Exception:
             self.is_done = True
 
     def _rank(self) -> int:
@@ -394,7 +395,7 @@ class Agent:
         return rank
 
 
-def _told_rank() -> Any:
+def _told_rank() -> tuple[int, int]:
     """(rank, world size) as torchrun, Open MPI, MPICH or Slurm tell it; (0, 1) without any."""
     for rank, size in (
         ("RANK", "WORLD_SIZE"),

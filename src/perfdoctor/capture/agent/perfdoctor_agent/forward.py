@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from perfdoctor_agent import imports
 
@@ -72,7 +73,7 @@ class ForwardWatch:
         """A compiled module keeps the bound `__call__` of the one it compiles: let it find the original."""
         compiled = getattr(eval_frame, "OptimizedModule", None)
         initialize = getattr(compiled, "_initialize", None)
-        if initialize is None or hasattr(initialize, "perfdoctor"):
+        if compiled is None or initialize is None or hasattr(initialize, "perfdoctor"):
             return
 
         @functools.wraps(initialize)
@@ -87,4 +88,4 @@ class ForwardWatch:
                     self._swap(self.original, self.wrapper)
 
         unwatched.perfdoctor = True  # type: ignore[attr-defined]
-        compiled._initialize = unwatched  # noqa: SLF001
+        compiled._initialize = unwatched

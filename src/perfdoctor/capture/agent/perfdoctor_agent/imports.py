@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib.abc
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 
 class _Waiting(importlib.abc.MetaPathFinder):
     """First of the finders, until the module it waits for comes by."""
 
-    def __init__(self, name, before, after):  # type: ignore[no-untyped-def]
+    def __init__(self, name: str, before: Callable[[], None], after: Callable[[Any], None]) -> None:
         self.name, self.before, self.after = name, before, after
 
-    def leave(self):  # type: ignore[no-untyped-def]
+    def leave(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
-    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname != self.name:
             return None
         # Asking is not importing: `importlib.util.find_spec("torch")` comes by as well, often long before.
@@ -27,7 +29,7 @@ class _Waiting(importlib.abc.MetaPathFinder):
             self._hook(spec.loader)
         return spec
 
-    def _found(self, fullname, path, target):  # type: ignore[no-untyped-def]
+    def _found(self, fullname: str, path: Any, target: Any) -> Any:
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find(fullname, path, target) if find else None
@@ -35,11 +37,11 @@ class _Waiting(importlib.abc.MetaPathFinder):
                 return spec
         return None
 
-    def _hook(self, loader):  # type: ignore[no-untyped-def]
+    def _hook(self, loader: Any) -> None:
         """Call `after(module)` once the module has run. On the loader itself, so that it keeps its type."""
         original = loader.exec_module
 
-        def exec_module(module):  # type: ignore[no-untyped-def]
+        def exec_module(module: Any) -> None:
             self.leave()
             original(module)
             self.after(module)
@@ -47,7 +49,9 @@ class _Waiting(importlib.abc.MetaPathFinder):
         loader.exec_module = exec_module
 
 
-def when_imported(name, after, before=lambda: None):  # type: ignore[no-untyped-def]
+def when_imported(
+    name: str, after: Callable[[Any], None], before: Callable[[], None] = lambda: None
+) -> Callable[[], None]:
     """Call `after(module)` once `name` is imported: now, if it is already. Returns what ends the waiting."""
     if name in sys.modules:
         after(sys.modules[name])
@@ -65,12 +69,12 @@ def _quiet() -> None:
 def watch() -> None:
     """Start the agent when torch is imported."""
 
-    def start(torch):  # type: ignore[no-untyped-def]
+    def start(torch: Any) -> None:
         try:
-            from perfdoctor_agent.agent import Agent  # noqa: PLC0415
+            from perfdoctor_agent.agent import Agent
 
             Agent.start(torch)
-        except Exception:  # noqa: BLE001, S110
+        except Exception:
             pass
 
     when_imported("torch", start, before=_quiet)

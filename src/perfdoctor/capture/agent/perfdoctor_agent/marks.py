@@ -1,9 +1,9 @@
 """Which stretches of the program are marked while steps are recorded, and how are the marks taken off again?
 
 PyTorch gives its own ranges (`enumerate(DataLoader)…`, `Optimizer.step#…`, `Optimizer.zero_grad#…`,
-`DistributedDataParallel.forward`) and the program's `record_function` ranges to torch.profiler only; where Nsight Systems
-listens, they are handed to it too. Added are: backward, checkpoint writes, and garbage collections; the agent
-adds forward with `around`. Everything is put on attributes of torch's modules and put back as it was.
+`DistributedDataParallel.forward`) and the program's `record_function` ranges to torch.profiler only; where
+Nsight Systems listens, they are handed to it too. Added are: backward, checkpoint writes, and garbage collections; the
+agent adds forward with `around`. Everything is put on attributes of torch's modules and put back as it was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-from typing import Any, Callable, List, Optional, Set
+from collections.abc import Callable
+from typing import Any
 
 #: Collections of the youngest generation come by the thousand and take microseconds.
 _YOUNGEST = 0
@@ -21,12 +22,12 @@ _LONGEST_NAME = 200
 class Marks:
     """Ranges in the recorded window. `range_of(name)` begins one and returns what ends it."""
 
-    def __init__(self, torch: Any, nvtx: Optional[Any], *, to_torch: bool) -> None:
+    def __init__(self, torch: Any, nvtx: Any | None, *, to_torch: bool) -> None:
         self.torch, self.nvtx, self.to_torch = torch, nvtx, to_torch
         self.count = 0
-        self._undo: List[Callable[[], None]] = []
-        self._collections: List[Callable[[], None]] = []
-        self._open: Set[int] = set()
+        self._undo: list[Callable[[], None]] = []
+        self._collections: list[Callable[[], None]] = []
+        self._open: set[int] = set()
         self._step: Callable[[], None] = _nothing
         self._record = torch.autograd.profiler.record_function
         self._enter, self._exit = self._record.__enter__, self._record.__exit__
@@ -92,14 +93,14 @@ class Marks:
         return functools.partial(self._end, begun)
 
     def _end(self, begun: int) -> None:
-        if begun in self._open:
+        if begun in self._open and self.nvtx is not None:
             self._open.discard(begun)
             self.nvtx.end_range(begun)
 
     def step_begins(self, number: int) -> None:
         """Steps where torch.profiler, which marks them itself, does not record."""
         self._step()
-        self._step = self._nvtx_range("ProfilerStep#{}".format(number))
+        self._step = self._nvtx_range(f"ProfilerStep#{number}")
 
     def steps_end(self) -> None:
         self._step()
@@ -110,7 +111,7 @@ class Marks:
 
         @functools.wraps(enter)
         def both_enter(self: Any) -> Any:
-            self.perfdoctor_range = marks._nvtx_range(self.name)  # noqa: SLF001
+            self.perfdoctor_range = marks._nvtx_range(self.name)
             return enter(self)
 
         @functools.wraps(leave)

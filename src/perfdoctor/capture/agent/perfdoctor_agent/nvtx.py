@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Any
 
 #: Export tables that a tool may ask for, and the module whose functions we call (nvtxTypes.h).
 _CALLBACKS, _VERSION_INFO = 1, 3
@@ -29,11 +30,11 @@ _EXPORT_TABLE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
 
 
 class _Callbacks(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("module_table", _MODULE_TABLE)]  # noqa: RUF012 ctypes wants a list
+    _fields_ = [("size", ctypes.c_size_t), ("module_table", _MODULE_TABLE)]
 
 
 class _VersionInfo(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("size", ctypes.c_size_t),
         ("version", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
@@ -65,16 +66,16 @@ class Nvtx:
             return ctypes.addressof(self._callbacks)
         return ctypes.addressof(self._version) if wanted == _VERSION_INFO else 0
 
-    def _give_module(self, module: int, table: object, size: object) -> int:
+    def _give_module(self, module: int, table: Any, size: Any) -> int:
         entries = self._entries.get(module)
         if entries is None:
             return 0
-        table[0] = ctypes.cast(entries, ctypes.POINTER(ctypes.c_void_p))  # type: ignore[index]
+        table[0] = ctypes.cast(entries, ctypes.POINTER(ctypes.c_void_p))
         if size:
-            size[0] = ctypes.sizeof(entries)  # type: ignore[index]
+            size[0] = ctypes.sizeof(entries)
         return 1
 
-    def _function(self, slot: int, result: object, *arguments: object) -> object:
+    def _function(self, slot: int, result: Any, *arguments: Any) -> Any:
         address = self._slots[_CORE][slot]
         if not address:
             raise OSError("the tool listens to no ranges")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 #: A window that the program's own profiler cuts short is kept if it holds this many whole steps.
 FEWEST_STEPS = 3
@@ -22,7 +23,7 @@ class Foreign:
         self.ours = False
         self.is_active = False
         self.make_room = make_room
-        self._originals: Dict[str, Any] = {}
+        self._originals: dict[str, Any] = {}
 
     def watch(self) -> None:
         for name, is_active in (("_prepare_profiler", True), ("_enable_profiler", True), ("_disable_profiler", False)):
@@ -57,7 +58,7 @@ class Recorder:
         self.before_export: Callable[[], None] = lambda: None
         profiler = torch.profiler
         activities = [profiler.ProfilerActivity.CPU] + ([profiler.ProfilerActivity.CUDA] if cuda else [])
-        options: Dict[str, Any] = {"record_shapes": True, "with_stack": stacks}
+        options: dict[str, Any] = {"record_shapes": True, "with_stack": stacks}
         config = _experimental(torch, cuda=cuda, stacks=stacks)
         if config is not None:
             options["experimental_config"] = config
@@ -92,16 +93,16 @@ class Recorder:
         draft = self.target + ".part"
         try:
             profile.export_chrome_trace(draft)
-            os.replace(draft, self.target)  # noqa: PTH105
-            self.trace = os.path.basename(self.target)  # noqa: PTH119
-        except Exception as error:  # noqa: BLE001 a full disk ends the recording, not the program
-            self.error = "{}: {}".format(type(error).__name__, error)
+            os.replace(draft, self.target)
+            self.trace = os.path.basename(self.target)
+        except Exception as error:  # a full disk ends the recording, not the program
+            self.error = f"{type(error).__name__}: {error}"
 
 
-def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Optional[Any]:
+def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Any | None:
     """What this version of torch knows of: rows for syncs, and no second copy of all events in Python."""
     try:
-        config = torch._C._profiler._ExperimentalConfig  # noqa: SLF001
+        config = torch._C._profiler._ExperimentalConfig
         known = config.__init__.__doc__ or ""
     except AttributeError:
         return None

@@ -40,11 +40,11 @@ class Report:
     def write(self, **facts: Any) -> None:
         """Update and store. A full disk or a folder that is gone must not trouble the program."""
         self.facts.update(facts, unix_ns=time.time_ns())
-        path = os.path.join(self.folder, f"{self.facts['pass']}-{self.facts['pid']}.json")  # noqa: PTH118
+        path = os.path.join(self.folder, f"{self.facts['pass']}-{self.facts['pid']}.json")
         draft = path + ".tmp"
         try:
-            with open(draft, "w", encoding="utf-8") as file:  # noqa: PTH123
+            with open(draft, "w", encoding="utf-8") as file:
                 json.dump(self.facts, file)
-            os.replace(draft, path)  # noqa: PTH105
+            os.replace(draft, path)
         except OSError:
             pass

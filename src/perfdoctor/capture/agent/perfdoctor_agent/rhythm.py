@@ -7,7 +7,7 @@ those, what was seen last: it closes the round.
 
 from __future__ import annotations
 
-from typing import Dict, Hashable, List, Optional
+from collections.abc import Hashable
 
 #: Fewer events tell no rhythm.
 FEWEST = 3
@@ -20,8 +20,8 @@ class Rhythm:
 
     def __init__(self, skip: int) -> None:
         self.skip = max(skip, 1)
-        self.times_ns: Dict[Hashable, List[int]] = {}
-        self.chosen: Optional[Hashable] = None
+        self.times_ns: dict[Hashable, list[int]] = {}
+        self.chosen: Hashable | None = None
 
     def beat(self, kind: Hashable, now_ns: int) -> bool:
         """An event. True if it ends a step, and at least `skip` steps have ended."""
