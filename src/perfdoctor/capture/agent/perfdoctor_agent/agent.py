@@ -58,13 +58,14 @@ class Agent:
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
         self.is_fork = False
+        self.infers = True  # until an optimizer is made
+        self.optimizers = 0
         self._renew()
 
     def _renew(self) -> None:
         self.pid = os.getpid()
         self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
-        # torch.profiler warms up during one step, the last of those that are skipped.
-        self.rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
+        self.rhythm = self._new_rhythm()
         self.foreign = Foreign(self.torch, self._make_room)
         self.recorder: Recorder | None = None
         self.marks: Marks | None = None
@@ -72,9 +73,14 @@ class Agent:
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
-        self.infers = True  # until an optimizer is made
         self._hooks: list[Callable[[], None]] = []
         self._old_terminate: Any = None
+
+    def _new_rhythm(self) -> Rhythm:
+        # torch.profiler warms up during one step, the last of those that are skipped.
+        rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
+        rhythm.expected = max(self.optimizers, 1)
+        return rhythm
 
     # --- before the window ---
 
@@ -87,7 +93,8 @@ class Agent:
             self.report.write()
         self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
         self._hooks.append(self._when_optimizer_is_made(optimizer.Optimizer))
-        self.forward.put_on()
+        if self.infers:
+            self.forward.put_on()
         self._hooks.append(self.forward.take_off)
         self.foreign.watch()
         self._hooks.append(self.foreign.leave)
@@ -112,7 +119,9 @@ class Agent:
 
     @_guarded
     def _trains(self) -> None:
+        self.optimizers += 1
         if not self.infers:
+            self.rhythm.expected = self.optimizers
             return
         self.infers = False
         if self.rhythm.chosen == _FORWARD and not self.is_done:  # those were no steps of the training
@@ -120,7 +129,7 @@ class Agent:
             self._recorded()
             self.recorder, self.marks, self.window = None, None, -1
         if self.rhythm.chosen in (None, _FORWARD):
-            self.rhythm = Rhythm(self.rhythm.skip)
+            self.rhythm = self._new_rhythm()
         self.forward.take_off()
 
     def at_exit(self) -> None:

@@ -92,6 +92,7 @@ class Recorder:
         self.before_export()
         draft = self.target + ".part"
         try:
+            open(draft, "w").close()  # Kineto would complain on standard error of a folder that is gone
             profile.export_chrome_trace(draft)
             os.replace(draft, self.target)
             self.trace = os.path.basename(self.target)

@@ -22,6 +22,7 @@ class Rhythm:
         self.skip = max(skip, 1)
         self.times_ns: dict[Hashable, list[int]] = {}
         self.chosen: Hashable | None = None
+        self.expected = 1  # kinds that are known to exist, whether or not they have come yet
 
     def beat(self, kind: Hashable, now_ns: int) -> bool:
         """An event. True if it ends a step, and at least `skip` steps have ended."""
@@ -40,13 +41,20 @@ class Rhythm:
         return max((len(times) for times in self.times_ns.values()), default=0)
 
     def _is_decidable(self) -> bool:
-        rare = [times for times in self.times_ns.values() if len(times) < FEWEST]
-        return not rare or len(self.times_ns) == 1 or self.count >= PATIENCE
+        if self.count >= PATIENCE:
+            return True
+        kinds = max(len(self.times_ns), self.expected)
+        often = [times for times in self.times_ns.values() if len(times) >= FEWEST]
+        return kinds == 1 or len(often) == kinds
 
     def _most_even(self) -> Hashable:
         kinds = list(self.times_ns)
         known = [kind for kind in kinds if len(self.times_ns[kind]) >= FEWEST] or kinds
-        return min(known, key=lambda kind: (self._unevenness(kind), -len(self.times_ns[kind]), -kinds.index(kind)))
+        least = min(self._unevenness(kind) for kind in known)
+        even = [kind for kind in known if self._unevenness(kind) == least]
+        most = max(len(self.times_ns[kind]) for kind in even)
+        # One that takes turns with another is one event behind for half of the time.
+        return [kind for kind in even if len(self.times_ns[kind]) >= most - 1][-1]
 
     def _unevenness(self, kind: Hashable) -> float:
         """Standard deviation of the distances over their mean, to a tenth: what is finer is noise."""
