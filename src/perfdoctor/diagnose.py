@@ -70,6 +70,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     have = set(run.timeline.recorded)
     if run.places:
         have.add("places")
+    if any(len(place.collectives) for place in run.places):  # on a run without a GPU, those of the host
+        have.add("collectives")
     if run.per_step:
         have.add("steps")
     if len(run.timeline.ranks) > 1:

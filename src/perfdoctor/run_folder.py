@@ -149,11 +149,9 @@ class RunFolder:
         """The run in this folder; None where it holds none. PerfdoctorError if a later perfdoctor wrote it."""
         try:
             told = json.loads((path / MANIFEST).read_text("utf-8"))
-        except OSError:
+        except (OSError, ValueError):
             return None
-        except ValueError:
-            told = {}
-        if not isinstance(told, dict):
+        if not isinstance(told, dict) or "perfdoctor" not in told:  # somebody else's run.json
             return None
         if told.get("format", FORMAT) != FORMAT:
             raise PerfdoctorError(

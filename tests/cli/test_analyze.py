@@ -276,7 +276,7 @@ def test_a_device_is_written_to_as_it_is(doctor):
 
 
 def test_progress_is_silent_when_nobody_watches(capsys):
-    with analyze._progress(quiet=False, verbose=False) as say:
+    with analyze.progress(quiet=False, verbose=False) as say:
         say("reading")
     assert capsys.readouterr().err == ""
 

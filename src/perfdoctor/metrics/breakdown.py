@@ -83,6 +83,11 @@ class Place:
         return self._own("kernels")
 
     @cached_property
+    def recorded_collectives(self) -> Frame:
+        """Those of the whole recording, also outside the window."""
+        return self.timeline.collectives.of(rank=self.rank, device=self.device or 0)
+
+    @cached_property
     def collectives(self) -> Frame:
         return self._own("collectives")
 
@@ -152,7 +157,7 @@ def split(place: Place) -> TimeSplit:
         communication_ns=place.communication.total_ns,
         hidden_communication_ns=(place.communication & place.compute).total_ns,
         copy_ns=place.copying.total_ns,
-        kernel_count=len(place.kernels) + len(place.collectives),
+        kernel_count=len(place.kernels) + (0 if place.device is None else len(place.collectives)),
         idle_causes_ns={cause: pieces.total_ns for cause, pieces in place.idle_causes.items()},
         compute_by_family_ns=_by_family(place),
         matmul_ns_by_math_path=_by_math_path(place),

@@ -1,7 +1,8 @@
 """Where did the time go on a run without a GPU? The training thread plays the device.
 
 Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
-the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's.
+the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's. Collectives run on
+threads of their library (gloo), which mark them: they are exposed while the training thread computes nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_activity
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork
-from perfdoctor.timeline.model import Frame, Timeline
+from perfdoctor.timeline.kernel_names import collective_kind
+from perfdoctor.timeline.model import UNKNOWN, Frame, Text, Timeline
 from perfdoctor.timeline.steps import Marks, host_marks, host_steps
 
 _CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 _NOTHING = np.empty(0, np.int64)
 _NO_FLAGS = np.empty(0, np.bool_)
 _NO_WORK = DeviceWork(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NO_FLAGS, _NO_FLAGS)
@@ -45,7 +48,31 @@ class HostPlace(Place):
         return self.host.visible & self.window
 
     @cached_property
+    def recorded_collectives(self) -> Frame:
+        """The library's own ranges, on whatever thread, as rows of collectives; the thread stands for the stream."""
+        ranges = self.timeline.ranges.of(rank=self.rank)
+        rows = ranges.take(ranges.name.matches(_TRANSPORT))
+        unknown, no_text = np.full(len(rows), UNKNOWN, np.int64), Text.constant("", len(rows))
+        taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
+        return Frame({
+            **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
+            "kind": rows.name.mapped(collective_kind), "bytes": unknown, "group": no_text, "group_size": unknown,
+            "data_type": no_text,
+        })  # fmt: skip
+
+    @cached_property
+    def collectives(self) -> Frame:
+        rows = self.recorded_collectives
+        return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+
+    @cached_property
     def communication(self) -> Intervals:
+        rows = self.collectives
+        return (Intervals.of(rows.start_ns, rows.end_ns) & self.window) | self._own_communication
+
+    @cached_property
+    def _own_communication(self) -> Intervals:
+        """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
         rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self._rows("ops"), self._rows("ranges"))]
         found = Intervals.empty()
         for frame in rows:
@@ -57,7 +84,7 @@ class HostPlace(Place):
         explained = Intervals.empty()
         for pieces in self.host.explicit.values():
             explained = explained | pieces
-        return self._ops - explained - self.communication
+        return self._ops - explained - self._own_communication
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:  # type: ignore[override]

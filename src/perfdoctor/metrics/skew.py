@@ -109,7 +109,7 @@ def _matched(ranks: Sequence[Own | None]) -> np.ndarray[tuple[int, int], np.dtyp
 
 def _collectives(place: Place) -> dict[tuple[str, str], Own]:
     """How long each collective of the recording took, in order, by kind and group; and is it in the window?"""
-    frame = place.timeline.collectives.of(rank=place.rank, device=place.device or 0)
+    frame = place.recorded_collectives
     kinds = np.array(list(frame.text("kind")), dtype=object)
     kinds[_launched_as_all_to_all(place, frame)] = "all_to_all"
     groups = frame.text("group")

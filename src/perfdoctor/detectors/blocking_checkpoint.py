@@ -1,0 +1,89 @@
+"""The training's own thread writes or reads files while the device has nothing to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure, Rows
+from perfdoctor.metrics import host_names
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.idle_causes import driving_threads
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.intervals import Nanoseconds
+from perfdoctor.timeline.steps import host_marks
+
+_SIGNS = {
+    "ranges": host_names.STORAGE,
+    "ops": host_names.STORAGE,
+    "functions": host_names.STORAGE,
+    "os_calls": host_names.FILE_CALL,
+}
+
+
+def _storage_ns(place: Place) -> int:
+    return place.idle_ns("storage")
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """A mean over all steps, of which only some save: how many, and how long the longest took, goes with it."""
+    share = run.share(_storage_ns)
+    if share < at["min_share_of_step"]:
+        return
+    storage_ns, worst = run.mean(_storage_ns), run.worst(_storage_ns)
+    each_ns = _each_step_ns(worst)
+    hit = int((each_ns >= at["min_share_of_step"] * run.step_ns).sum())
+    yield Finding(
+        rule="blocking-checkpoint",
+        saving_ns_per_step=saving(storage_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="high" if run.per_step and hit > 1 else "medium",
+        values={
+            "storage_ms": ms(storage_ns),
+            "step_ms": ms(run.step_ns),
+            "storage_percent": percent(share),
+            "steps_hit": hit,
+            "steps_seen": each_ns.size,
+            "longest_ms": ms(int(each_ns.max())),
+        },
+        evidence=(
+            Measure("idle during file work, mean over all steps", storage_ns, "ns"),
+            Measure("steps with file work in the loop", hit, "count"),
+            Measure("steps looked at", each_ns.size, "count"),
+            Measure("longest in one step", int(each_ns.max()), "ns"),
+            _work(worst),
+        ),
+        situation="window" if not run.per_step else "once" if hit == 1 else "",
+    )
+
+
+def _each_step_ns(place: Place) -> Nanoseconds:
+    """Idle during file work in each step used, in ns; in the window where no steps were found."""
+    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    if not place.steps.used:
+        bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
+    return place.idle_causes["storage"].overlap_ns(bounds[:-1], bounds[1:])
+
+
+def _work(place: Place) -> Rows:
+    """What the training's thread called, by name; one may stand inside another."""
+    count: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    threads = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    for signal, sign in _SIGNS.items():
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(np.isin(rows["thread"], threads) & rows.name.matches(sign))
+        waited = place.idle_causes["storage"].overlap_ns(rows.start_ns, rows.end_ns)
+        for name, waited_ns, whole_ns in zip(rows.name, waited.tolist(), rows.duration_ns.tolist(), strict=True):
+            if waited_ns:
+                count[name] += 1
+                total[name] += whole_ns
+    return Rows(
+        "What the training's thread called meanwhile",
+        ("name", "count", "time"),
+        ("text", "count", "ns"),
+        tuple((name, count[name], ns) for name, ns in total.most_common(5)),
+    )
