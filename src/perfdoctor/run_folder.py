@@ -109,6 +109,8 @@ class ProcessReport:
     steps_recorded: int
     step_found_by: str
     nvtx_ranges: int
+    watched_step_ns: int
+    unwatched_step_ns: int
     stopped: bool
     ended: bool
     torch: str
@@ -216,6 +218,8 @@ def _process_report(told: Mapping[str, Any]) -> ProcessReport:
         steps_recorded=number("steps_recorded"),
         step_found_by=str(told.get("step_found_by", "")),
         nvtx_ranges=number("nvtx_ranges"),
+        watched_step_ns=number("watched_step_ns"),
+        unwatched_step_ns=number("unwatched_step_ns"),
         stopped=told.get("stopped") is True,
         ended=told.get("ended") is True,
         torch=str(told.get("torch", "")),

@@ -86,7 +86,12 @@ def run(tmp_path: Path) -> Runner:
             base, recording, window or Window(steps=4, skip=3), reports=tmp_path / "agents", nccl=tmp_path / "nccl"
         )
         process = subprocess.Popen(
-            [python, *options, program], env=full, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [python, *options, program],
+            env=full,
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         if send:
             assert process.stdout is not None
@@ -180,12 +185,15 @@ def test_it_ends_the_program_after_the_window_if_asked_to_and_finally_blocks_run
 
 
 def test_of_two_optimizers_the_even_one_counts(run: Runner) -> None:
-    script = MODEL + """
+    script = (
+        MODEL
+        + """
 critic = torch.optim.Adam(model.parameters())
 for number in range(14):
     for _ in range(5): step(critic)
     step()
 """
+    )
     found = run(script, window=Window(steps=3, skip=3))
     assert found.steps() == 3
     ranges = found.trace().ranges
@@ -202,7 +210,9 @@ def test_inference_steps_by_the_outermost_forward(run: Runner) -> None:
 
 
 def test_validation_before_the_training_is_no_step(run: Runner) -> None:
-    script = MODEL.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "") .replace("optimizer=optimizer", "optimizer")
+    script = MODEL.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "").replace(
+        "optimizer=optimizer", "optimizer"
+    )
     script += """
 with torch.no_grad():
     for number in range(6): model(torch.ones(8, 32))
@@ -277,7 +287,9 @@ def test_a_program_without_torch_leaves_no_trace_of_us(run: Runner) -> None:
 
 
 def test_asking_for_torch_without_importing_it_does_not_disarm_us(run: Runner) -> None:
-    script = "import importlib.util\nassert importlib.util.find_spec('torch')\n" + MODEL + "for number in range(12): step()"
+    script = (
+        "import importlib.util\nassert importlib.util.find_spec('torch')\n" + MODEL + "for number in range(12): step()"
+    )
     assert run(script).steps() == 4
 
 
@@ -290,7 +302,10 @@ def test_a_defect_of_ours_is_told_and_never_raised(run: Runner) -> None:
 
 
 def test_a_full_disk_or_a_folder_that_is_gone_does_not_hurt(run: Runner) -> None:
-    script = MODEL + "import shutil, pathlib\nfor number in range(5): step()\nshutil.rmtree('torch')\nshutil.rmtree('agents')\n"
+    script = (
+        MODEL
+        + "import shutil, pathlib\nfor number in range(5): step()\nshutil.rmtree('torch')\nshutil.rmtree('agents')\n"
+    )
     found = run(script + "for number in range(12): step()\nprint('done')")
     assert (found.code, found.output, found.errors) == (0, "done\n", "")
 
@@ -329,13 +344,16 @@ def test_ours_makes_room_when_the_programs_own_starts(run: Runner) -> None:
 
 
 def test_workers_of_a_loader_are_not_recorded(run: Runner) -> None:
-    script = MODEL + """
+    script = (
+        MODEL
+        + """
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 96
     def __getitem__(self, index): return model(torch.ones(32)).detach()
 if __name__ == "__main__":
     for batch in torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=1): step()
 """
+    )
     found = run(script)
     assert found.steps() == 4
     assert len(list((found.folder / "torch").glob("*"))) == 1
@@ -343,7 +361,9 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_ranks_started_by_multiprocessing_are_recorded_each(run: Runner, method: str) -> None:
-    script = MODEL + f"""
+    script = (
+        MODEL
+        + f"""
 def rank(number):
     import os
     os.environ.update(RANK=str(number), WORLD_SIZE="2")
@@ -351,6 +371,7 @@ def rank(number):
 if __name__ == "__main__":
     torch.multiprocessing.start_processes(rank, nprocs=2, start_method="{method}")
 """
+    )
     found = run(script)
     assert found.code == 0, found.errors
     assert sorted(r["rank"] for r in found.reports if r["steps_seen"]) == [0, 1]
@@ -358,7 +379,9 @@ if __name__ == "__main__":
 
 
 def test_a_fork_in_the_window_goes_its_own_way(run: Runner) -> None:
-    script = MODEL + """
+    script = (
+        MODEL
+        + """
 import os
 for number in range(12):
     step()
@@ -368,18 +391,22 @@ for number in range(12):
             step(); os._exit(3)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+    )
     found = run(script)
     assert (found.code, found.output) == (0, "3\n")
     assert found.steps() == 4
 
 
 def test_two_processes_of_one_rank_get_a_trace_each(run: Runner) -> None:
-    script = MODEL + """
+    script = (
+        MODEL
+        + """
 import subprocess, os
 if "CHILD" not in os.environ:
     subprocess.run([sys.executable, __file__], env={**os.environ, "CHILD": "1"}, check=True)
 for number in range(12): step()
 """
+    )
     found = run(script)
     assert len(list((found.folder / "torch").glob("rank0*.pt.trace.json"))) == 2
 
@@ -394,14 +421,19 @@ def test_python_that_shuts_us_out_runs_as_ever(run: Runner) -> None:
 
 
 def test_checkpoints_and_collections_are_marked(run: Runner) -> None:
-    script = MODEL + "import gc\nfor number in range(12):\n    step(); torch.save(model.state_dict(), 'model.pt'); gc.collect()"
+    script = (
+        MODEL
+        + "import gc\nfor number in range(12):\n    step(); torch.save(model.state_dict(), 'model.pt'); gc.collect()"
+    )
     names = list(run(script).trace().ranges.name)
     assert names.count("torch.save") == 4
     assert names.count("gc_gen2") >= 3
 
 
 def test_a_compiled_model_is_compiled_once_and_recorded(run: Runner) -> None:
-    script = MODEL + """
+    script = (
+        MODEL
+        + """
 compiled = torch.compile(model, backend="eager")
 def step():
     loss = compiled(torch.ones(8, 32)).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()
@@ -410,6 +442,7 @@ import torch._dynamo.utils as u
 print(u.counters["stats"]["unique_graphs"], dict(u.counters["graph_break"]))
 print(u.unpatched_nn_module_call is torch.nn.Module.__call__)
 """
+    )
     found = run(script)
     assert (found.code, found.errors) == (0, "")
     assert found.output == "1 {}\nTrue\n"
@@ -421,5 +454,8 @@ def test_nccl_is_asked_for_a_log_of_each_rank_unless_the_user_asked_himself(run:
     told = run(script, environment={"RANK": "1", "WORLD_SIZE": "2"})
     assert "'NCCL_DEBUG': 'INFO'" in told.output
     assert "rank1.log" in told.output
-    assert run(script, environment={"RANK": "1", "WORLD_SIZE": "2", "NCCL_DEBUG": "WARN"}).output == "{'NCCL_DEBUG': 'WARN'}\n"
+    assert (
+        run(script, environment={"RANK": "1", "WORLD_SIZE": "2", "NCCL_DEBUG": "WARN"}).output
+        == "{'NCCL_DEBUG': 'WARN'}\n"
+    )
     assert run(script).output == "{}\n"

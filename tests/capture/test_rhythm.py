@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.capture import torch_profiler
 
 sys.path.insert(0, str(torch_profiler.AGENT))
-from perfdoctor_agent.rhythm import PATIENCE, Rhythm  # noqa: E402
+from perfdoctor_agent.rhythm import PATIENCE, Rhythm
 
 sys.path.remove(str(Path(torch_profiler.AGENT)))
 

@@ -21,6 +21,8 @@ _LOOK_EVERY_S = 1.0
 #: Twice what a pass without ncu took per launch would be a guess: kernels are replayed some forty times each.
 NCU_TIME_LIMIT_S = 900.0
 NCU_LAUNCHES = 2
+#: The first steps of a training differ by some per cent without any recording.
+_NOTABLE_SLOWDOWN = 1.15
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,17 @@ def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str
             yield f"{seen}: try --skip-steps 1 --steps 3"
     elif report.steps_recorded < window.steps and not report.stopped:
         yield f"ended after {report.steps_recorded} of {window.steps} recorded steps"
+    yield from _slowed(report)
+
+
+def _slowed(report: ProcessReport) -> Iterator[str]:
+    """Steps before the window against those in it: what the recording itself cost."""
+    before, within = report.unwatched_step_ns, report.watched_step_ns
+    if before and within > _NOTABLE_SLOWDOWN * before:
+        yield (
+            f"recording lengthened its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: shares of the host's time "
+            "are too high, those of the GPU too low"
+        )
 
 
 def _who(report: ProcessReport, among: Sequence[ProcessReport]) -> str:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, rules, run
+from perfdoctor.cli import analyze, env, rules, run
 from perfdoctor.errors import PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
@@ -53,6 +53,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False})(run.run)
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
+app.command("env", epilog=env.EXAMPLES)(env.env)
 app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
 app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)
 

@@ -30,42 +30,53 @@ def _storage_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A mean over all steps, of which only some save: how many, and how long the longest took, goes with it."""
-    share = run.share(_storage_ns)
+    """A mean over all steps, of which only some save: how many, and how long the longest took, goes with it.
+
+    Of the rank that loses most, and not of all: where one rank writes, the others wait for it in their next collective.
+    """
+    if not run.places:
+        return
+    place = run.worst(_storage_ns)
+    share = place.share(_storage_ns(place))
     if share < at["min_share_of_step"]:
         return
-    storage_ns, worst = run.mean(_storage_ns), run.worst(_storage_ns)
-    each_ns = _each_step_ns(worst)
-    hit = int((each_ns >= at["min_share_of_step"] * run.step_ns).sum())
+    storage_ns, step_ns, each_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns), _each_ns(place)
+    hit = int((each_ns >= at["min_share_of_step"] * step_ns).sum())
     yield Finding(
         rule="blocking-checkpoint",
         saving_ns_per_step=saving(storage_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
-        confidence="high" if run.per_step and hit > 1 else "medium",
+        confidence="high" if place.steps.used and hit > 1 else "medium",
         values={
             "storage_ms": ms(storage_ns),
-            "step_ms": ms(run.step_ns),
+            "step_ms": ms(step_ns),
             "storage_percent": percent(share),
             "steps_hit": hit,
             "steps_seen": each_ns.size,
             "longest_ms": ms(int(each_ns.max())),
         },
         evidence=(
-            Measure("idle during file work, mean over all steps", storage_ns, "ns"),
-            Measure("steps with file work in the loop", hit, "count"),
-            Measure("steps looked at", each_ns.size, "count"),
-            Measure("longest in one step", int(each_ns.max()), "ns"),
-            _work(worst),
+            Measure(f"idle during file work on rank {place.rank}, on the mean", storage_ns, "ns"),
+            *(_rhythm(hit, each_ns) if place.steps.used else ()),
+            _work(place),
         ),
-        situation="window" if not run.per_step else "once" if hit == 1 else "",
+        situation=("once" if hit == 1 else "") if place.steps.used else "window",
     )
 
 
-def _each_step_ns(place: Place) -> Nanoseconds:
+def _each_ns(place: Place) -> Nanoseconds:
     """Idle during file work in each step used, in ns; in the window where no steps were found."""
     bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
     if not place.steps.used:
         bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
     return place.idle_causes["storage"].overlap_ns(bounds[:-1], bounds[1:])
+
+
+def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:
+    return (
+        Measure("steps with file work in the loop", hit, "count"),
+        Measure("steps looked at", each_ns.size, "count"),
+        Measure("longest in one step", int(each_ns.max()), "ns"),
+    )
 
 
 def _work(place: Place) -> Rows:

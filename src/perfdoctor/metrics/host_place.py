@@ -17,8 +17,8 @@ from perfdoctor.findings import IDLE_CAUSES
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_activity
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.links import DeviceWork
 from perfdoctor.timeline.kernel_names import collective_kind
+from perfdoctor.timeline.links import DeviceWork
 from perfdoctor.timeline.model import UNKNOWN, Frame, Text, Timeline
 from perfdoctor.timeline.steps import Marks, host_marks, host_steps
 

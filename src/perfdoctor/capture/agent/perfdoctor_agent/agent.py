@@ -70,6 +70,7 @@ class Agent:
         self.recorder: Recorder | None = None
         self.marks: Marks | None = None
         self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
+        self.ends_ns: list[int] = []  # of recorded steps, and where the first of them began
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -173,14 +174,16 @@ class Agent:
                 self.report.write(step_found_by=found_by)
             if self.rhythm.beat(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
-                self._step_ended()
+                self._step_ended(now_ns)
             else:
                 self.report.facts["steps_seen"] = self.rhythm.count
 
     def _is_loader_worker(self) -> bool:
         return self.torch.utils.data.get_worker_info() is not None
 
-    def _step_ended(self) -> None:
+    def _step_ended(self, now_ns: int) -> None:
+        if self.window > 0:
+            self.ends_ns.append(now_ns)
         self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.rhythm.count)
         if self.window < 0:
             self._open()
@@ -233,6 +236,7 @@ class Agent:
         """A recorded step begins; with the first one, everything is switched on."""
         if self.window == 0:
             self._switch_on()
+            self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
             self.recorder.step()
@@ -279,6 +283,8 @@ class Agent:
             state="failed" if recorder is not None and not recorder.trace else "written",
             trace=recorder.trace if recorder is not None else "",
             nvtx_ranges=self._ranges(),
+            watched_step_ns=_median_gap(self.ends_ns),
+            unwatched_step_ns=_median_gap(self.rhythm.times_ns.get(self.rhythm.chosen, [])[1:]),
         )
 
     def _ranges(self) -> int:
@@ -402,6 +408,12 @@ class Agent:
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
         self.report.facts.update(rank=rank, world_size=world_size)
         return rank
+
+
+def _median_gap(times_ns: list[int]) -> int:
+    """0 where there are fewer than two gaps: one says nothing."""
+    gaps = sorted(b - a for a, b in zip(times_ns, times_ns[1:]))
+    return gaps[len(gaps) // 2] if len(gaps) > 1 else 0
 
 
 def _told_rank() -> tuple[int, int]:

@@ -28,6 +28,8 @@ class Report:
             "world_size": None,
             "trace": "",
             "nvtx_ranges": 0,
+            "watched_step_ns": 0,
+            "unwatched_step_ns": 0,
             "stopped": False,
             "ended": False,
             "notes": [],

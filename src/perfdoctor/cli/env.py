@@ -1,0 +1,120 @@
+"""`perfdoctor env`: what can be recorded here, and what to do about the rest?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from perfdoctor.capture.plan import Machine
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor env
+  perfdoctor env --python ./venv/bin/python
+"""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One thing that was looked at. `do` is empty where nothing is missing."""
+
+    name: str
+    found: str
+    do: str = ""
+
+
+def env(
+    *,
+    python: Annotated[str, typer.Option(help="The Python that trains.", metavar="PROGRAM")] = "python",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is missing.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Paths too.")] = False,
+) -> None:
+    """What is installed, what is permitted, what to do about the rest."""
+    from perfdoctor.capture import plan
+
+    machine = plan.look([python], dict(os.environ))
+    for line in _lines(machine, python, verbose=verbose):
+        if quiet and not line.do:
+            continue
+        typer.echo(f"{line.name:12}{line.found}")
+        if line.do:
+            typer.echo(f"{'':12}→ {line.do}")
+    if not quiet:
+        _tell_default(machine)
+
+
+def _tell_default(machine: Machine) -> None:
+    from perfdoctor.capture import plan
+
+    made = plan.make(machine, None, Path.cwd())
+    typer.echo("\nperfdoctor run -- COMMAND would record:")
+    for told in made.lines(10, 5):
+        typer.echo(f"  {told}")
+
+
+def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
+    from perfdoctor import __version__
+
+    yield _Line("perfdoctor", f"{__version__}, Python {platform.python_version()}, {platform.system()}", _system())
+    yield _torch(machine, python, verbose=verbose)
+    yield _gpus(machine)
+    yield _nsys(machine, verbose=verbose)
+    yield from _ncu(machine, verbose=verbose)
+    free = shutil.disk_usage(Path.cwd()).free
+    yield _Line(
+        "disk", f"{free / 1e9:.1f} GB free here", "" if free > 1 << 30 else "Record with -o DIR on another disk."
+    )
+
+
+def _system() -> str:
+    return "" if platform.system() == "Linux" else "Recording needs Linux; analysing works here."
+
+
+def _torch(machine: Machine, python: str, *, verbose: bool) -> _Line:
+    told = machine.program
+    if not told.was_looked_at:
+        return _Line("torch", f"`{python}` is no Python that answers", "Name the one that trains: --python PROGRAM")
+    if not told.torch:
+        return _Line("torch", f"not in {told.interpreter}", "Name the Python that trains: --python PROGRAM")
+    where = f" in {told.interpreter}" if verbose else ""
+    cuda = f"CUDA {told.cuda}" if told.cuda else "without CUDA"
+    do = "This torch cannot use the GPU: install one with CUDA." if machine.has_gpu and not told.cuda else ""
+    return _Line("torch", f"{told.torch}, {cuda}, Python {told.python}{where}", do)
+
+
+def _gpus(machine: Machine) -> _Line:
+    devices = machine.devices
+    if not devices.gpus:
+        return _Line("GPU", f"none: {devices.trouble}")
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in devices.gpus))
+    return _Line("GPU", f"{len(devices.gpus)} × {names}, driver {devices.driver}")
+
+
+def _nsys(machine: Machine, *, verbose: bool) -> _Line:
+    nsys = machine.nsys
+    if nsys is None:
+        return _Line("nsys", "not installed", "Install Nsight Systems, put nsys on PATH, or set PERFDOCTOR_NSYS.")
+    if nsys.trouble:
+        return _Line("nsys", nsys.trouble, "Install it again, or name another one: PERFDOCTOR_NSYS.")
+    return _Line("nsys", f"Nsight Systems {nsys.version}{f' at {nsys.path}' if verbose else ''}")
+
+
+def _ncu(machine: Machine, *, verbose: bool) -> Iterator[_Line]:
+    from perfdoctor.capture import ncu
+
+    if machine.ncu is None:
+        yield _Line(
+            "ncu", "not installed", "Install Nsight Compute and put ncu on PATH; only needed to look into kernels."
+        )
+        return
+    yield _Line("ncu", f"Nsight Compute {ncu.version(machine.ncu)}{f' at {machine.ncu}' if verbose else ''}")
+    if machine.ncu_trouble:
+        yield _Line("counters", "not permitted", machine.ncu_trouble)
