@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -51,8 +52,6 @@ class Ran:
 
 
 def nsys() -> str:
-    import shutil
-
     found = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys")
     if not found:
         if os.environ.get("PERFDOCTOR_REQUIRE_NSYS"):
@@ -64,7 +63,7 @@ def nsys() -> str:
 def perfdoctor(folder: Path, *words: str | Path, environment: dict[str, str] | None = None) -> Ran:
     done = subprocess.run(
         [sys.executable, "-m", "perfdoctor.cli.main", "run", "-o", folder, *words],
-        capture_output=True, text=True, timeout=280, cwd=folder.parent,
+        capture_output=True, text=True, timeout=280, cwd=folder.parent, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})},
     )  # fmt: skip
     return Ran(done.returncode, done.stdout, done.stderr, folder)

@@ -217,8 +217,8 @@ def _slowed(report: ProcessReport) -> Iterator[str]:
     before, within = report.unwatched_step_ns, report.watched_step_ns
     if before and within > _NOTABLE_SLOWDOWN * before:
         yield (
-            f"recording lengthened its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: shares of the host's time "
-            "are too high, those of the GPU too low"
+            f"recording lengthened its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: shares of the host's "
+            "time are too high, those of the GPU too low"
         )
 
 
