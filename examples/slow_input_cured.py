@@ -5,8 +5,10 @@ python examples/slow_input_cured.py
 
 from __future__ import annotations
 
+import os
+
 import torch
-from slow_input import Sounds, trace_argument, train
+from slow_input import Sounds, train
 from torch.utils.data import DataLoader
 
 _TICKS = torch.arange(1_024)
@@ -18,8 +20,15 @@ class FastSounds(Sounds):
 
 
 def loader() -> DataLoader[tuple[torch.Tensor, int]]:
-    return DataLoader(FastSounds(), batch_size=64, num_workers=1, persistent_workers=True, prefetch_factor=4)
+    return DataLoader(
+        FastSounds(),
+        batch_size=64,
+        num_workers=min(4, max(1, (os.cpu_count() or 2) - 1)),
+        persistent_workers=True,
+        prefetch_factor=4,
+        pin_memory=torch.cuda.is_available(),
+    )
 
 
 if __name__ == "__main__":
-    train(loader(), trace_argument())
+    train(loader())

@@ -18,7 +18,7 @@ INPUT_WAIT = re.compile(
 )
 GARBAGE_COLLECTION = re.compile(r"garbage|\bgc\.collect\b|\bpython gc\b|\bgc(_gen\d)?\b", re.IGNORECASE)
 STORAGE = re.compile(
-    r"torch[./]serialization|torch\.save|save_?checkpoint|checkpoint_?(save|saving|write|io)|write_?checkpoint|\bsaving\b|dcp\.save|\bsave\b.*checkpoint",
+    r"torch[./]serialization|torch\.save|save_?checkpoint|checkpoint_?(save|saving|write|io)|write_?checkpoint|\bsaving\b|dcp\.save|distributed\.checkpoint\.(async_)?save|\bos\.fsync\b|\bsave\b.*checkpoint",
     re.IGNORECASE,
 )
 #: Compilers at work; not the compiled code at work ("Torch-Compiled Region", "CompiledFunction").
