@@ -34,6 +34,7 @@ truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 
 bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/overhead.py
 
 docs: $(BIN)/.made  ## write the generated parts of README.md
 	$(BIN)/python scripts/generate_docs.py

@@ -37,7 +37,7 @@ def test_every_command_in_the_readme_exists(command: str) -> None:
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    known = run("analyze", "--help").stdout
+    known = run("analyze", "--help").stdout + run("run", "--help").stdout
     for option in set(re.findall(r"`(--[a-z-]+)", README)):
         assert option in known, option
 

@@ -1,20 +1,19 @@
 """Does every sick example run, beside a cured twin that trains the same?
 
-They need torch, which perfdoctor does not: PERFDOCTOR_TORCH_PYTHON names an interpreter that has it, where this one has not.
+They need torch, which perfdoctor does not (torch_python.py).
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from torch_python import torch_python
 
+pytestmark = pytest.mark.torch
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "training")
 SICK = [name for name in SCRIPTS if not name.endswith("_cured")]
@@ -25,17 +24,8 @@ MEDIAN = re.compile(r"^median step \d+\.\d\d ms$", re.MULTILINE)
 LOSS = re.compile(r"^step +0  loss ([\d.]+)$", re.MULTILINE)
 
 
-def interpreter() -> str:
-    named = os.environ.get("PERFDOCTOR_TORCH_PYTHON")
-    if named:
-        return named
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("no torch here, and PERFDOCTOR_TORCH_PYTHON names no interpreter that has it")
-    return sys.executable
-
-
 def run(name: str, *launcher: str, steps: int = 8) -> str:
-    command = [interpreter(), *launcher, str(EXAMPLES / f"{name}.py"), "--steps", str(steps)]
+    command = [torch_python(), *launcher, str(EXAMPLES / f"{name}.py"), "--steps", str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -91,7 +81,7 @@ def test_a_run_shorter_than_the_warm_up_is_timed_all_the_same():
 def test_an_example_records_itself(tmp_path):
     trace = tmp_path / "trace.json.gz"
     done = subprocess.run(
-        [interpreter(), str(EXAMPLES / "slow_input.py"), "--steps", "14", "--trace", str(trace)],
+        [torch_python(), str(EXAMPLES / "slow_input.py"), "--steps", "14", "--trace", str(trace)],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

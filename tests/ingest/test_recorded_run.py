@@ -1,0 +1,144 @@
+"""How the passes of a run become one Timeline: drawn recordings, and run folders made of fixtures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from builders import timeline
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.ingest import recorded_run
+from perfdoctor.ingest.reader import read
+from perfdoctor.run_folder import Manifest, PassRecord, RunFolder
+from perfdoctor.timeline.model import Timeline
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+EPOCH_NS = 1_790_000_000_000_000_000
+
+
+def rows(*items: tuple[str, int, int], rank: int = 0) -> list[dict[str, object]]:
+    return [
+        {"rank": rank, "process": 7, "thread": 7, "name": name, "start_ns": start, "end_ns": end}
+        for name, start, end in items
+    ]
+
+
+def system(*ranges: tuple[str, int, int]) -> Timeline:
+    return timeline(recorded=["ranges", "os_calls"], ranges=rows(*ranges), os_calls=rows(("read", 5, 9)))
+
+
+def profiled(*ranges: tuple[str, int, int], ops: tuple[tuple[str, int, int], ...] = ()) -> Timeline:
+    return timeline(recorded=["ranges", "ops"], ranges=rows(*ranges), ops=rows(*ops))
+
+
+def test_ops_are_put_on_the_clock_of_nsys_by_the_median_of_the_steps() -> None:
+    late = 170_000  # the first marker of a process costs that much
+    starts = [1_000_000, 2_000_000, 3_000_000]
+    here = [(f"ProfilerStep#{n}", at, at + 9) for n, at in enumerate(starts)]
+    there = [
+        (f"ProfilerStep#{n}", EPOCH_NS + at - (late if n == 0 else 0), EPOCH_NS + at + 9) for n, at in enumerate(starts)
+    ]
+    found = recorded_run.joined(
+        system(*here), profiled(*there, ops=(("aten::mm", EPOCH_NS + 2_000_005, EPOCH_NS + 2_000_008),)), None
+    )
+    assert found.ops.start_ns.tolist() == [2_000_005]
+    assert found.ops.end_ns.tolist() == [2_000_008]
+
+
+def test_a_range_that_both_recorded_counts_once_and_one_that_only_torch_has_is_kept() -> None:
+    here = [("ProfilerStep#1", 100, 200), ("backward", 120, 150)]
+    there = [("ProfilerStep#1", 1_100, 1_200), ("backward", 1_121, 1_149), ("mine", 1_160, 1_170)]
+    found = recorded_run.joined(system(*here), profiled(*there), None)
+    assert sorted(zip(found.ranges.name, found.ranges.start_ns.tolist(), strict=True)) == [
+        ("ProfilerStep#1", 100), ("backward", 120), ("mine", 160),
+    ]  # fmt: skip
+    assert found.recorded == {"ranges", "os_calls", "ops"}
+    assert found["os_calls"].start_ns.tolist() == [5]
+
+
+def test_without_a_common_step_the_wall_clocks_must_do_and_it_is_said() -> None:
+    there = profiled(("mine", EPOCH_NS + 160, EPOCH_NS + 170))
+    found = recorded_run.joined(system(("user", 1, 2)), there, EPOCH_NS)
+    assert found.ranges.start_ns.tolist() == [1, 160]
+    assert any("machine's clock" in note for note in found.notes)
+
+
+def test_without_any_clock_the_ops_are_left_out_and_it_is_said() -> None:
+    there = profiled(("mine", EPOCH_NS, EPOCH_NS + 1), ops=(("aten::mm", EPOCH_NS, EPOCH_NS + 1),))
+    found = recorded_run.joined(system(("user", 1, 2)), there, None)
+    assert len(found.ops) == 0
+    assert any("left out" in note for note in found.notes)
+
+
+# --- folders ---
+
+
+def run_folder(path: Path, **files: Path) -> RunFolder:
+    folder = RunFolder.create(path, Manifest(perfdoctor="0"))
+    for name, source in files.items():
+        target = folder.make(name.split("_")[0]) / source.name
+        shutil.copy(source, target)
+    return folder
+
+
+TORCH = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
+NSYS = FIXTURES / "cpu-slow-input-nsys" / "nsys" / "profile.sqlite"
+
+
+def test_a_run_of_two_passes_shows_nsys_and_holds_torch_against_it(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
+    found = read([tmp_path / "run"])
+    assert [source.kind for source in found.sources] == ["nsys"]
+    (compared,) = [note for note in found.notes if "apart" in note]
+    assert "which is shown" in compared
+
+
+def test_where_nsys_left_nothing_readable_the_torch_pass_stands_in(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
+    (tmp_path / "run" / "nsys" / "profile.sqlite").write_bytes(b"SQLite format 3\0 and no more")
+    found = read([tmp_path / "run"])
+    assert [source.kind for source in found.sources] == ["kineto"]
+    assert any("nsys pass cannot be read" in note for note in found.notes)
+
+
+def test_the_rank_is_what_the_process_told_not_what_the_trace_says(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told = {"pass": "torch", "pid": 5, "rank": 3, "world_size": 4, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    assert read([folder.path]).ranks == (3,)
+
+
+def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", nsys=NSYS)
+    ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")
+    told = {"pass": "nsys", "pid": pid, "rank": 1, "world_size": 2, "steps_seen": 9, "nvtx_ranges": 10_000}
+    (folder.path / "agents" / f"nsys-{pid}.json").write_text(json.dumps(told))
+    found = read([folder.path])
+    assert found.ranks == (1,)
+    assert any("of 10,000 ranges arrived" in note for note in found.notes)
+
+
+def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    folder.manifest.passes = [
+        PassRecord("torch", state="running"),
+        PassRecord("nsys", state="done", notes=["its importer failed"]),
+    ]
+    folder.manifest.notes = ["python -I keeps us out."]
+    folder.write()
+    notes = " ".join(read([folder.path]).notes)
+    assert "torch pass was broken off" in notes
+    assert "its importer failed" in notes
+    assert "keeps us out" in notes
+
+
+def test_a_run_without_a_recording_says_why(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    folder.manifest.passes = [PassRecord("torch", state="done", notes=["nothing imported torch"])]
+    folder.write()
+    with pytest.raises(PerfdoctorError, match="nothing imported torch"):
+        read([folder.path])
