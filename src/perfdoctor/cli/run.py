@@ -34,9 +34,7 @@ Examples:
 
 def run(
     *,
-    command: Annotated[
-        list[str], typer.Argument(help="The training, as you would start it.", metavar="-- COMMAND ...")
-    ],
+    command: Annotated[list[str], typer.Argument(help="The training, as you would start it.", metavar="COMMAND")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The run folder.", show_default=f"{RUNS}/<time>-<program>")
     ] = None,
@@ -62,7 +60,11 @@ def run(
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
     json: Annotated[
         Path | None,
-        typer.Option(help="Write the diagnosis here.", metavar="FILE", show_default="diagnosis.json in the folder"),
+        typer.Option(
+            help="Write the diagnosis here; - is standard output, behind the program's own.",
+            metavar="FILE",
+            show_default="diagnosis.json in the folder",
+        ),
     ] = None,
     format_: Annotated[
         Format | None,
@@ -81,6 +83,8 @@ def run(
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
     if html is not None and no_html:
         raise typer.BadParameter("--html and --no-html exclude each other.")
+    if str(json) == analyze.STANDARD_OUTPUT:
+        json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)

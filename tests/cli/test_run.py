@@ -1,0 +1,149 @@
+"""`perfdoctor run` and `perfdoctor env` as commands: what is asked wrongly, what comes out where."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch_python import torch_python
+
+ROOT = Path(__file__).parents[2]
+TRAINING = """
+import torch
+model = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(9):
+    model(torch.ones(4)).sum().backward(); optimizer.step()
+print("done")
+"""
+
+
+def perfdoctor(folder: Path, *words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", *words], capture_output=True, text=True, cwd=folder, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PATH": path or os.environ["PATH"]}, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--passes", "nsight"], "'nsight' is no pass"),
+        (["--steps", "0"], "--steps"),
+        (["--html", "x.html", "--no-html"], "exclude each other"),
+        (["--rule", "inputwait"], "inputwait"),
+        (["--json", "-", "--format", "markdown"], "both want standard output"),
+        (["--nosuch"], "--nosuch"),
+    ],
+)
+def test_what_is_asked_wrongly_ends_with_2_before_anything_runs(tmp_path: Path, words: list[str], said: str) -> None:
+    done = perfdoctor(tmp_path, "run", *words, "--", "touch", "ran")
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_behind_the_command_are_the_commands(tmp_path: Path) -> None:
+    done = perfdoctor(
+        tmp_path, "run", "-q", "--no-html", sys.executable, "-c", "import sys; print(sys.argv)", "--steps", "-q"
+    )
+    assert done.stdout == "['-c', '--steps', '-q']\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"), [("nosuch", 127, "was not found"), ("./plain", 126, "may not be executed")]
+)
+def test_a_command_that_cannot_start_ends_as_in_a_shell(tmp_path: Path, name: str, code: int, said: str) -> None:
+    (tmp_path / "plain").write_text("")
+    done = perfdoctor(tmp_path, "run", "--", name)
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert not (tmp_path / "perfdoctor-runs").exists()
+
+
+def test_a_pass_that_cannot_run_is_refused_with_its_reason(tmp_path: Path) -> None:
+    done = perfdoctor(tmp_path, "run", "--passes", "ncu", "--", "touch", "ran")
+    assert done.returncode == 1
+    assert "none of these passes can run here: ncu" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_profiler_in_the_command_is_refused(tmp_path: Path) -> None:
+    tool = tmp_path / "nsys"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    done = perfdoctor(tmp_path, "run", "--", tool, "profile", "python", "t.py")
+    assert done.returncode == 1
+    assert "starts nsys itself" in done.stderr
+
+
+@pytest.mark.torch
+def test_standard_output_is_the_programs_and_what_we_are_asked_to_put_there(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(TRAINING)
+    plain = perfdoctor(tmp_path, "run", "--steps", "3", "--skip-steps", "2", "--", torch_python(), "t.py")
+    assert plain.stdout == "done\n"
+    (run,) = (tmp_path / "perfdoctor-runs").iterdir()
+    assert run.name.endswith("-t")
+    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents"} == {file.name for file in run.iterdir()}
+    asked = perfdoctor(
+        tmp_path,
+        "run",
+        "-q",
+        "--no-html",
+        "--steps",
+        "3",
+        "--skip-steps",
+        "2",
+        "--json",
+        "-",
+        "--",
+        torch_python(),
+        "t.py",
+    )
+    own, _, diagnosis = asked.stdout.partition("\n")
+    assert own == "done"
+    assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
+
+
+@pytest.mark.torch
+def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Path) -> None:
+    slow = TRAINING.replace(
+        "for number", "data = iter(torch.utils.data.DataLoader(S(), batch_size=1))\nfor number"
+    ).replace("model(torch.ones(4))", "next(data); model(torch.ones(4))")
+    slow = (
+        "import time, torch\nclass S(torch.utils.data.Dataset):\n    def __len__(self): return 99\n    def __getitem__(self, i): time.sleep(.02); return 1\n"
+        + slow
+    )
+    (tmp_path / "ok.py").write_text(slow)
+    (tmp_path / "bad.py").write_text(slow + "\nraise SystemExit(4)")
+    words = [
+        "run",
+        "-q",
+        "--no-html",
+        "--steps",
+        "3",
+        "--skip-steps",
+        "2",
+        "--fail-on",
+        "input-wait",
+        "--",
+        torch_python(),
+    ]
+    assert perfdoctor(tmp_path, *words, "ok.py").returncode == 3
+    assert perfdoctor(tmp_path, *words, "bad.py").returncode == 4
+
+
+def test_env_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
+    done = perfdoctor(tmp_path, "env", "--python", "no-such-python")
+    assert done.returncode == 0
+    assert "no-such-python" in done.stdout
+    assert "→" in done.stdout
+    assert "perfdoctor run -- COMMAND would record" in done.stdout
+
+
+@pytest.mark.torch
+def test_env_finds_torch_in_the_python_that_trains(tmp_path: Path) -> None:
+    done = perfdoctor(tmp_path, "env", "--python", torch_python())
+    assert "torch       2." in done.stdout
