@@ -122,6 +122,16 @@ def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
     assert any("of 10,000 ranges arrived" in note for note in found.notes)
 
 
+def test_the_step_in_which_the_program_ended_is_left_out(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "steps_recorded": 4, "state": "written"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    names = [name for name in read([folder.path]).ranges.name if name.startswith("ProfilerStep")]
+    whole = [name for name in read([TORCH]).ranges.name if name.startswith("ProfilerStep")]
+    assert names == whole[:4]
+    assert len(whole) > 4
+
+
 def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
     folder.manifest.passes = [

@@ -58,21 +58,21 @@ def read(run: RunFolder, say: Progress) -> Timeline:
 def _torch_pass(run: RunFolder, say: Progress) -> Timeline | None:
     traces = run.files("torch", *_TRACES)
     timelines = [_trace(run, "torch", trace, say) for trace in traces]
-    return merge(timelines) if timelines else None
+    return _whole_steps(run, "torch", merge(timelines)) if timelines else None
 
 
 def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     ops = [_trace(run, "nsys", trace, say) for trace in run.files("nsys", *_TRACES)]
     export = _export(run, say)
     if export is None:
-        return merge(ops) if ops else None
+        return _whole_steps(run, "nsys", merge(ops)) if ops else None
     say(f"Reading {export.name}")
     told = {report.pid: report.rank for report in run.reports("nsys") if report.is_training and report.rank is not None}
     system = nsys.read(export, told)
     system = system.with_notes(*_lost_ranges(run, system))
     for each in ops:
         system = joined(system, each, nsys.session_start_unix_ns(export))
-    return system
+    return _whole_steps(run, "nsys", system)
 
 
 def _export(run: RunFolder, say: Progress) -> Path | None:
@@ -91,6 +91,20 @@ def _trace(run: RunFolder, pass_name: str, file: Path, say: Progress) -> Timelin
     told = {report.trace.removesuffix(".gz"): report.rank for report in run.reports(pass_name) if report.trace}
     rank = told.get(file.name.removesuffix(".gz"))
     return timeline if rank is None else _as_rank(timeline, rank)
+
+
+def _whole_steps(run: RunFolder, pass_name: str, timeline: Timeline) -> Timeline:
+    """Without the step in which a program ended early: its range ends with the program, and holds its clean-up too."""
+    ranges = timeline.ranges
+    is_step = ranges.name.matches(PROFILER_STEP)
+    drop = np.zeros(len(ranges), dtype=bool)
+    for report in run.reports(pass_name):
+        if report.rank is not None and report.state != "recording" and report.steps_recorded:
+            rows = np.flatnonzero(is_step & (ranges["rank"] == report.rank))
+            drop[rows[report.steps_recorded :]] = True
+    if not drop.any():
+        return timeline
+    return replace(timeline, frames={**timeline.frames, "ranges": ranges.take(~drop)})
 
 
 def _as_rank(timeline: Timeline, rank: int) -> Timeline:
