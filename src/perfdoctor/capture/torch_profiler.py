@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-AGENT = Path(__file__).parent / "agent"
+AGENT = Path(__file__).absolute().parent / "agent"
 VARIABLE = "PERFDOCTOR_AGENT"
 
 
