@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,4 +49,16 @@ def test_it_prints_nothing(file: Path) -> None:
 
 def test_python_that_never_imports_torch_loads_only_the_hook() -> None:
     names = {name for node in ast.walk(tree(torch_profiler.AGENT / "sitecustomize.py")) for name in imported(node)}
-    assert names == {"importlib.machinery", "importlib.util", "os", "sys", "perfdoctor_agent"}
+    assert names == {"importlib.util", "os", "sys", "perfdoctor_agent"}
+
+
+def test_an_armed_python_loads_no_module_that_a_bare_one_does_not() -> None:
+    def loaded(**environment: str) -> set[str]:
+        told = subprocess.run(
+            [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+        return set(told.stdout.split())
+
+    armed = loaded(PYTHONPATH=str(torch_profiler.AGENT), PERFDOCTOR_AGENT="{}")
+    assert armed - loaded() <= {"sitecustomize", "perfdoctor_agent", "perfdoctor_agent.imports", "__future__"}

@@ -5,8 +5,6 @@ moment in which torch is imported, takes itself out of `sys.path`, and hands ove
 run without it. In a Python that never imports torch nothing else happens.
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import sys
 
@@ -27,10 +25,14 @@ def _arm():
 
 def _hand_over():
     """Run the user's own `sitecustomize`, under its own name; what it raises, `site` reports as it always does."""
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is None or spec.loader is None:
+    # Python's own finder, without importing importlib for it: each Python of the command would pay.
+    finder = next((finder for finder in sys.meta_path if getattr(finder, "__name__", "") == "PathFinder"), None)
+    spec = finder and finder.find_spec("sitecustomize", sys.path)
+    if not spec or spec.loader is None:
         return
-    module = importlib.util.module_from_spec(spec)
+    from importlib.util import module_from_spec  # costs milliseconds, and few have a sitecustomize
+
+    module = module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 

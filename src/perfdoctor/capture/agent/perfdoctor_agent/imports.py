@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.abc
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # importing typing would cost each Python of the command milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
-class _Waiting(importlib.abc.MetaPathFinder):
+class _Waiting:
     """First of the finders, until the module it waits for comes by."""
 
     def __init__(self, name: str, before: Callable[[], None], after: Callable[[Any], None]) -> None:
