@@ -105,6 +105,8 @@ _DEFAULTS: Mapping[str, object] = {
     "host_memory": "pinned",
     "kind": "all_reduce",
     "group_size": UNKNOWN,
+    "allocated_bytes": UNKNOWN,
+    "reserved_bytes": UNKNOWN,
     "rank": 0,
     "process": 100,
     "thread": 1,

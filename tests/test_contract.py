@@ -40,7 +40,7 @@ RULE_IDS = {
 NEEDS = {*SIGNALS, "steps", "places", "ranks"}
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
-    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader",
+    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "needs_without_gpu",
 }  # fmt: skip
 
 #: A fix with a command in it is not all Python.
@@ -251,7 +251,7 @@ def test_every_situation_has_a_fix(rule_id):
 def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     document = DOCUMENTS[rule_id]
     assert set(document) <= KNOWN_FIELDS
-    assert KNOWN_FIELDS - set(document) <= {"summaries", "symptom_of", "hidden_by_loader"}
+    assert KNOWN_FIELDS - set(document) <= {"summaries", "symptom_of", "hidden_by_loader", "needs_without_gpu"}
     assert document["category"] in get_args(Category)
     assert document["status"] in ("stable", "preview")
     assert re.fullmatch(r"\d+\.\d+\.\d+", document["since"])
@@ -266,9 +266,9 @@ def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
 
 @every_rule
 def test_needs_are_signals_steps_places_or_ranks(rule_id):
-    needs = DOCUMENTS[rule_id]["needs"]
+    needs, without_gpu = DOCUMENTS[rule_id]["needs"], DOCUMENTS[rule_id].get("needs_without_gpu", [])
     assert needs
-    assert {choice for need in needs for choice in need.split("|")} <= NEEDS
+    assert {choice for need in (*needs, *without_gpu) for choice in need.split("|")} <= NEEDS
 
 
 def test_no_symptom_is_the_cause_of_its_cause():

@@ -124,6 +124,14 @@ def test_steps_and_ranks_count_as_found_or_not():
     assert missing(rule, prepare(merge([waiting_for_input(rank=0), waiting_for_input(rank=1)]))) == ()
 
 
+def test_on_a_run_without_a_gpu_a_rule_may_need_other_signals():
+    rule = load_rules()["unfused-optimizer"]
+    assert missing(rule, prepare(draw(host="oo  oo"))) == ()
+    assert missing(rule, prepare(draw(host="rrrr  ", repeat=4))) == ("ops",)
+    assert missing(rule, prepare(draw(kernels="##", host="o"))) == ("calls",)
+    assert missing(rule, prepare(timeline())) == ("places", "kernels", "calls", "ranges|ops")
+
+
 # Ranking
 
 
@@ -278,6 +286,24 @@ def test_the_prediction_fixes_the_first_finding_only():
     )
     low, likely, high = diagnosis.prediction.speedup
     assert 1 <= low <= likely <= high
+
+
+def test_a_finding_that_saves_no_time_comes_last_and_predicts_nothing():
+    moments = range(10_000_000_000, 10_000_000_010)
+    growing = {
+        "memory": [
+            {"start_ns": at, "end_ns": at, "allocated_bytes": (at - moments[0]) << 24, "name": "cuda"} for at in moments
+        ]
+    }
+    memory = timeline(**growing)["memory"]
+    both = several_diseases()
+    both = replace(both, frames={**both.frames, "memory": memory}, recorded=both.recorded | {"memory"})
+    assert diagnose(both, RULES).findings[-1].rule == "memory-growth"
+    alone = healthy()
+    alone = replace(alone, frames={**alone.frames, "memory": memory}, recorded=alone.recorded | {"memory"})
+    diagnosis = diagnose(alone, RULES)
+    assert [advice.rule for advice in diagnosis.findings] == ["memory-growth"]
+    assert diagnosis.prediction is None
 
 
 def test_advice_has_the_rules_words_and_the_fixes_that_fit():

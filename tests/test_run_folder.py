@@ -110,6 +110,31 @@ def test_process_reports_come_by_rank_and_damaged_ones_not_at_all(tmp_path: Path
     assert found[0].notes == ("1", "x")
 
 
+@pytest.mark.parametrize(
+    "memory",
+    [
+        None, 7, [], {"kind": "heap"}, {"kind": "disk", "device": -1, "samples": [[1, 2, 3]]},
+        {"kind": "heap", "device": "0", "samples": [[1, 2, 3]]}, {"kind": "heap", "device": -1, "samples": [[1, 2]]},
+        {"kind": "heap", "device": -1, "samples": [[1, 2, 3], [4, 5.5, 6]]}, {"kind": ["heap"], "device": -1},
+        {"kind": "heap", "device": -1, "samples": [[1, True, 3]]}, {"kind": "heap", "device": -1, "samples": [[1, -2, 3]]},
+        {"kind": "heap", "device": -1, "samples": [[1, 1 << 70, 3]]}, {"kind": "heap", "device": -1, "samples": 5},
+    ],
+)  # fmt: skip
+def test_memory_that_is_not_what_the_agent_writes_is_none(tmp_path: Path, memory: object) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "memory": memory}))
+    (found,) = folder.reports("torch")
+    assert found.memory.samples == ()
+
+
+def test_memory_that_a_process_told_is_read(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    memory = {"kind": "cuda", "device": 2, "samples": [[1, 2, 3], [4, 5, 6]]}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "memory": memory}))
+    (found,) = folder.reports("torch")
+    assert (found.memory.kind, found.memory.device, found.memory.samples) == ("cuda", 2, ((1, 2, 3), (4, 5, 6)))
+
+
 def test_rank_2_comes_before_rank_10(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", Manifest())
     for rank in (10, 2, 1):

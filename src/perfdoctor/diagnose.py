@@ -76,7 +76,8 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("steps")
     if len(run.timeline.ranks) > 1:
         have.add("ranks")
-    return tuple(need for need in rule.needs if have.isdisjoint(need.split("|")))
+    needs = rule.needs_without_gpu if rule.needs_without_gpu and run.host_places else rule.needs
+    return tuple(need for need in needs if have.isdisjoint(need.split("|")))
 
 
 def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
@@ -154,7 +155,7 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 
 def _prediction(ranked: Sequence[Advice], step_ns: int) -> Prediction | None:
     """The step with the first finding fixed. Savings of several are never added up: they hide each other."""
-    if not ranked or not step_ns:
+    if not ranked or not step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     first = ranked[0]
     saving = first.saving_ns_per_step

@@ -45,7 +45,8 @@ class Rule:
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
     names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
-    which gains nothing while a loader beside the training is the limit.
+    which gains nothing while a loader beside the training is the limit. `needs_without_gpu` takes the place of `needs`
+    on a run without a GPU, for a rule that sees the same sickness there in other signals.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Rule:
     summaries: Mapping[str, str]
     symptom_of: tuple[str, ...] = ()
     hidden_by_loader: bool = False
+    needs_without_gpu: tuple[str, ...] = ()
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -99,6 +101,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         summaries=dict(document.get("summaries", {})),
         symptom_of=tuple(document.get("symptom_of", ())),
         hidden_by_loader=document.get("hidden_by_loader", False),
+        needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
     )
 
 

@@ -96,6 +96,15 @@ class Manifest:
 
 
 @dataclass(frozen=True)
+class MemoryTold:
+    """(ns since 1970, allocated, reserved) in bytes at the end of each recorded step. `kind`: cuda, heap or nothing."""
+
+    kind: str = ""
+    device: int = -1
+    samples: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class ProcessReport:
     """What one recorded process told of itself (see capture/agent/perfdoctor_agent/report.py)."""
 
@@ -115,6 +124,7 @@ class ProcessReport:
     ended: bool
     torch: str
     notes: tuple[str, ...]
+    memory: MemoryTold
 
     @property
     def is_training(self) -> bool:
@@ -224,7 +234,32 @@ def _process_report(told: Mapping[str, Any]) -> ProcessReport:
         ended=told.get("ended") is True,
         torch=str(told.get("torch", "")),
         notes=tuple(str(note) for note in _listed(told.get("notes"))),
+        memory=_memory(told.get("memory")),
     )
+
+
+def _memory(told: object) -> MemoryTold:
+    """Nothing of it where a part is not what the agent writes."""
+    if not isinstance(told, dict):
+        return MemoryTold()
+    kind, device = told.get("kind"), told.get("device")
+    samples = [_sample(sample) for sample in _listed(told.get("samples"))]
+    whole = [sample for sample in samples if sample is not None]
+    if kind not in ("cuda", "heap") or not isinstance(device, int) or not _is_size(device, least=-1):
+        return MemoryTold()
+    return MemoryTold(kind, device, tuple(whole)) if len(whole) == len(samples) else MemoryTold()
+
+
+def _sample(told: object) -> tuple[int, int, int] | None:
+    match told:
+        case [int(at_ns), int(allocated), int(reserved)] if all(map(_is_size, (at_ns, allocated, reserved))):
+            return at_ns, allocated, reserved
+    return None
+
+
+def _is_size(value: object, least: int = 0) -> bool:
+    """A number that a column of int64 holds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
 
 
 def _listed(value: object) -> Iterable[object]:

@@ -96,3 +96,50 @@ def test_small_kernels_beside_each_other_save_no_more_than_the_time_they_fill():
     (finding,) = findings("small-kernels", picture)
     assert finding.values["small_percent"] <= 100
     assert finding.saving_ns_per_step.high <= finding.values["step_ms"] * 1e6
+
+
+# --- on a run without a GPU ---
+
+
+def host_step(ops: int, *, rest: int = 1_000, unit_us: float = 10, **more):
+    """A step of the training's thread: `ops` of one unit, one unit apart, and one long op."""
+    return draw(**{"host": "o " * ops + "o" * rest, "repeat": 4, "unit_us": unit_us, **more})
+
+
+def test_it_fires_where_the_host_runs_thousands_of_short_ops():
+    finding = only_finding("small-kernels", host_step(3_000))
+    # 3,000 ops of 10 µs, 10 µs apart, in a step of 70 ms; behind the last one comes the long op
+    assert finding.values == {
+        "small_per_step": 3_000.0,
+        "small_ms": pytest.approx(59.99),
+        "step_ms": pytest.approx(70.0),
+        "small_percent": pytest.approx(85.7, abs=0.1),
+        "mean_us": pytest.approx(10.0),
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (23_996_000, 47_992_000, 59_990_000)
+    assert (finding.confidence, finding.situation) == ("medium", "host")
+    assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
+
+
+def test_on_the_host_it_stays_silent_just_below_either_threshold():
+    assert findings("small-kernels", host_step(1_999)) == []
+    assert len(findings("small-kernels", host_step(2_000))) == 1
+    assert findings("small-kernels", host_step(2_000, rest=9_400)) == []  # 3,999 of 13,400 units
+    assert len(findings("small-kernels", host_step(2_000, rest=9_300))) == 1
+
+
+def test_on_the_host_it_stays_silent_where_the_ops_are_as_long_as_the_limit():
+    assert findings("small-kernels", host_step(3_000, unit_us=100)) == []
+    assert len(findings("small-kernels", host_step(3_000, unit_us=99))) == 1
+
+
+def test_on_the_host_it_stays_silent_where_the_optimizer_has_the_short_ops():
+    """They have a rule of their own."""
+    updates = ["o " * 3_000 + "o" * 1_000, "u" * 6_000]
+    assert findings("small-kernels", draw(host=updates, repeat=4, unit_us=10)) == []
+
+
+def test_on_the_host_it_stays_silent_where_the_loader_has_the_short_ops():
+    samples = ["o " * 3_000 + "o" * 1_000, "I" * 6_000]
+    assert findings("small-kernels", draw(host=samples, repeat=4, unit_us=10)) == []

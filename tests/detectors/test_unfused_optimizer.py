@@ -59,3 +59,58 @@ def test_it_stays_silent_where_no_call_tells_who_launched_them():
 
 def test_it_stays_silent_on_a_run_without_any_place():
     assert findings("unfused-optimizer", draw(host="u", mark=None)) == []
+
+
+# --- on a run without a GPU ---
+
+FUSED = {"z": ("ops", "aten::_fused_adamw_")}
+
+
+def host_step(ops: int, *, unit_us: float = 10, rest: int = 400, char: str = "o ", mark: str = "u", **more):
+    """A step of the training's thread: one long op, then inside the optimizer `ops` of one unit, one unit apart."""
+    host = ["o" * rest + " " + char * ops, " " * (rest + 1) + mark * len(char) * ops]
+    return draw(**{"host": host, "repeat": 4, "unit_us": unit_us, **more})
+
+
+def test_it_fires_where_the_host_updates_tensor_by_tensor():
+    finding = only_finding("unfused-optimizer", host_step(300))
+    # 300 ops of 10 µs, 10 µs apart, in a step of 4 + 6 ms
+    assert finding.values == {
+        "kernels_per_step": 300.0,
+        "update_ms": pytest.approx(6.0),
+        "step_ms": pytest.approx(10.01),
+        "update_percent": pytest.approx(59.94, abs=0.01),
+        "mean_us": pytest.approx(20.0),
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (2_400_000, 4_500_000, 5_400_000)
+    assert (finding.confidence, finding.situation) == ("medium", "host")
+    assert "300 small ops a step inside the optimizer, tensor by tensor, 20 µs each" in summary(finding)
+
+
+def test_on_the_host_it_stays_silent_just_below_either_threshold():
+    assert findings("unfused-optimizer", host_step(199)) == []
+    assert len(findings("unfused-optimizer", host_step(200))) == 1
+    assert findings("unfused-optimizer", host_step(200, rest=7_700)) == []  # 400 of 8,101 units
+    assert len(findings("unfused-optimizer", host_step(200, rest=7_500))) == 1
+
+
+def test_on_the_host_it_stays_silent_where_one_op_updates_all():
+    """However many ops the fused one calls itself."""
+    inner = ["o" * 400 + " " + "z" * 600, " " * 401 + "o " * 300, " " * 401 + "u" * 600]
+    assert findings("unfused-optimizer", draw(host=inner, repeat=4, legend=FUSED)) == []
+
+
+@pytest.mark.parametrize("name", ["aten::_foreach_add_", "aten::mm", "aten::linalg_qr"])
+def test_on_the_host_it_stays_silent_where_the_ops_are_no_updates_of_single_tensors(name):
+    assert findings("unfused-optimizer", host_step(300, char="z ", legend={"z": ("ops", name)})) == []
+
+
+def test_on_the_host_it_stays_silent_where_the_optimizer_calls_the_training_itself():
+    """LBFGS runs forward and backward inside its step."""
+    closure = host_step(300, char="oz ", legend={"z": ("ops", "autograd::engine::evaluate_function: AddBackward0")})
+    assert findings("unfused-optimizer", closure) == []
+
+
+def test_on_the_host_it_stays_silent_where_the_ops_are_not_the_optimizers():
+    assert findings("unfused-optimizer", host_step(300, mark="r")) == []

@@ -11,7 +11,7 @@ import pytest
 from builders import timeline
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import recorded_run
+from perfdoctor.ingest import nsys, recorded_run
 from perfdoctor.ingest.reader import read
 from perfdoctor.run_folder import Manifest, PassRecord, RunFolder
 from perfdoctor.timeline.model import Timeline
@@ -130,6 +130,52 @@ def test_the_step_in_which_the_program_ended_is_left_out(tmp_path: Path) -> None
     whole = [name for name in read([TORCH]).ranges.name if name.startswith("ProfilerStep")]
     assert names == whole[:4]
     assert len(whole) > 4
+
+
+def told_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:
+    samples = [[start_ns + 1000 * number, 500 + number, 900] for number in range(count)]
+    told = {
+        "pass": name, "pid": 5, "rank": rank, "steps_seen": 9, "trace": "rank0.pt.trace.json",
+        "memory": {"kind": "heap", "device": -1, "samples": samples},
+    }  # fmt: skip
+    (folder.path / "agents" / f"{name}-5.json").write_text(json.dumps(told))
+
+
+def test_the_memory_at_the_ends_of_steps_is_on_the_clock_of_the_trace(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told_memory(folder, "torch", EPOCH_NS)
+    found = read([folder.path])
+    memory = found["memory"]
+    assert "memory" in found.recorded
+    assert memory.start_ns.tolist() == memory.end_ns.tolist() == [EPOCH_NS + 1000 * number for number in range(6)]
+    assert memory["allocated_bytes"].tolist() == [500, 501, 502, 503, 504, 505]
+    assert set(memory.name) == {"heap"}
+    assert found.ranks == (0,)
+
+
+def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", nsys=NSYS)
+    epoch_ns = nsys.session_start_unix_ns(NSYS)
+    rank = read([NSYS]).ranks[0]
+    told_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
+    found = read([folder.path])
+    if epoch_ns is None:  # without it, nobody can tell
+        assert "memory" not in found.recorded
+    else:
+        assert found["memory"].start_ns.tolist()[0] == 7
+
+
+def test_too_few_moments_or_those_of_another_rank_are_no_recording_of_memory(tmp_path: Path) -> None:
+    for number, how in enumerate(({"count": 5}, {"count": 0})):
+        folder = run_folder(tmp_path / f"run{number}", torch=TORCH)
+        told_memory(folder, "torch", EPOCH_NS, **how)
+        assert "memory" not in read([folder.path]).recorded
+    folder = run_folder(tmp_path / "other", torch=TORCH)
+    told = {"pass": "torch", "pid": 6, "rank": 9, "memory": {"kind": "heap", "device": -1, "samples": [[1, 1, 1]] * 9}}
+    (folder.path / "agents" / "torch-6.json").write_text(json.dumps(told))
+    found = read([folder.path])
+    assert "memory" not in found.recorded
+    assert found.ranks == (0,)
 
 
 def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from builders import draw, idle_units, only_place, timeline
 
 from perfdoctor.metrics.breakdown import split, whole_recording
+from perfdoctor.metrics.host_place import outermost
 from perfdoctor.metrics.run import prepare
 
 UNIT_NS = 100_000
@@ -81,3 +82,13 @@ def test_a_rank_without_ops_and_steps_has_no_place():
 def test_where_a_gpu_was_recorded_no_thread_plays_one():
     run = prepare(draw(kernels="## ##", host="oooooo"))
     assert [place.device for place in run.places] == [0]
+
+
+def test_an_op_inside_another_is_not_outermost_even_if_both_begin_at_once():
+    place = only_place(draw(host=["ooo oo", "t   t ", " t    "], legend={"t": ("ops", "aten::mm")}))
+    assert outermost(place.rows("ops")).duration_ns.tolist() == [3 * UNIT_NS, 2 * UNIT_NS]
+
+
+def test_outermost_ops_of_two_threads_do_not_hide_each_other():
+    drawn = draw(host={1: "oooo", 2: " oo "})
+    assert len(outermost(drawn.ops)) == 2

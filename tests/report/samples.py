@@ -278,6 +278,22 @@ HEALTHY = replace(
     notes=(),
     base_ns=212 * MS,
 )
+GROWING = replace(
+    HEALTHY,
+    outcomes=(*HEALTHY.outcomes, Outcome("memory-growth", "found")),
+    findings=(
+        advice(
+            1,
+            "memory-growth",
+            "Memory grows with every step",
+            "Memory on the GPU rises by 4.2 MiB a step, to 61,200 MiB held after the recorded ones.",
+            (0, 0, 0),
+            212,
+            category="memory",
+            evidence=(Measure("growth a step on rank 0", 4.2 * 2**20, "bytes"),),
+        ),
+    ),
+)
 NO_STEPS = replace(
     HEALTHY,
     gpus=(),
@@ -358,6 +374,7 @@ SAMPLES = {
     "input_bound": INPUT_BOUND,
     "communication": COMMUNICATION,
     "healthy": HEALTHY,
+    "growing": GROWING,
     "no_steps": NO_STEPS,
     "nothing": NOTHING,
     "poisoned": POISONED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from report.samples import COMMUNICATION, INPUT_BOUND, NOTHING, POISONED, SAMPLES
+from report.samples import COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
 from rich.console import Console
 
 from perfdoctor.report import html, json_report, markdown, terminal
@@ -53,6 +53,13 @@ def test_what_was_not_looked_at_and_what_failed_is_said(report):
     assert "rank-skew" in report(INPUT_BOUND)
     assert "ZeroDivisionError" in report(COMMUNICATION)
     assert "record with --trace=cuda,nvtx" in report(NOTHING)
+
+
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
+def test_what_costs_no_time_promises_none_and_is_not_called_healthy(render):
+    text = render(GROWING)
+    assert "costs memory, no time" in text
+    assert not any(words in text for words in ("Nothing worth fixing", "1.00×", "saves ", "fixing it"))
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report.samples import COMMUNICATION, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
+from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 
 from perfdoctor.findings import IDLE_CAUSES, Outcome, Saving
 from perfdoctor.report import wording
@@ -89,6 +89,13 @@ def test_the_verdict_of_a_finding_without_a_saving_says_so():
     assert wording.verdict(replace(INPUT_BOUND, findings=(unknown,))) == (
         "The GPU waits for the next batch; how much time a fix brings is not known."
     )
+
+
+def test_the_verdict_of_a_finding_that_costs_no_time_is_what_it_found():
+    assert wording.verdict(GROWING) == (
+        "Memory on the GPU rises by 4.2 MiB a step, to 61,200 MiB held after the recorded ones."
+    )
+    assert wording.saving(GROWING, GROWING.findings[0]) == "costs memory, no time"
 
 
 def test_healthy_names_the_limit():

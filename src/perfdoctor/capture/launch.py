@@ -2,18 +2,20 @@
 
 It inherits our input, output and error as they are: what it prints never passes through us, a terminal stays one,
 and if we are killed it goes on. It stays in our process group, so that the terminal's keys reach it as ever. A tool
-around it (nsys, ncu) gets a process group and a log of its own; `enter.py` brings the program back into ours.
+around it (nsys, ncu) gets a process group and a log of its own; `enter.py` brings the program back into ours, or has
+us start it.
 
-Signals reach the training first. One that was sent to us alone is passed on to the program; one that was sent to the
-whole group (Ctrl-C, `timeout`, Slurm) has reached it already, and must not come twice: a *canary*, a child that does
-nothing but wait for signals, tells the two apart.
+Signals reach the training first: `signals.py` tells which of them it has had already. A first one leaves all in its
+hands; a second one ends everything at once. A tool that does not start, or dies, never takes the training with it.
+
+The module is long because it is one state machine: program, tool, clock and signals meet in `_turn`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import select
 import shutil
 import signal
 import sys
@@ -23,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfdoctor.capture import processes
+from perfdoctor.capture.entrance import Entrance, Place
+from perfdoctor.capture.signals import ENDING, Signals
 from perfdoctor.errors import PerfdoctorError
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what shells, env and timeout answer
@@ -32,13 +36,14 @@ LEFTOVER_GRACE_S = 5.0
 ENDING_GRACE_S = 20.0
 #: A tool that uses no CPU for so long after the program has ended hangs. Importing a report is hard work.
 TOOL_IDLE_S = 60.0
+#: What has not ended so long after SIGKILL does not end.
+_KILLING_S = 10.0
 _POLL_S = 0.1
-_CANARY_S = 0.05
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: Walking through all processes takes some milliseconds.
+_LOOK_S = 0.5
 #: Python itself ignores these; a program that it starts must not inherit that.
 _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
-_ENTER = Path(__file__).with_name("enter.py")
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def run(
     """Run a program to its end, and end whatever it leaves behind.
 
     `is_finished` tells that the program may be ended, since all was recorded. `overdue` names processes that should
-    have ended on SIGTERM by now. PerfdoctorError where the program or the tool cannot be started.
+    have ended on SIGTERM by now. A program that cannot be started has a shell's code for that, and a note; without a
+    tool that cannot be started it runs alone. For the main thread. PerfdoctorError where this is not Linux.
     """
     if sys.platform != "linux":
         raise PerfdoctorError(
@@ -91,206 +97,261 @@ class _Launch:
         is_finished: Callable[[], bool],
         overdue: Callable[[], Sequence[int]],
     ) -> None:
-        self.command, self.environment, self.tool = list(command), dict(environment), tool
+        self.command, self.environment, self.tool = list(command), _as_given(environment), tool
         self.is_finished, self.overdue = is_finished, overdue
         self.ended = Ended()
         self.begun = time.monotonic()
-        self.deadline = self.begun + time_limit_s if time_limit_s else float("inf")
-        self.kill_at = float("inf")
-        self.overdue_at = float("inf")
-        self.heard = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
-        self.canary = 0
-        self.child = 0
-        self.program = 0  # the pid of the user's program; the child itself, unless a tool stands between
-        self.status: int | None = None  # of the child
-        self.program_status: int | None = None  # of the program, where it outlived its tool and became our child
-
-    # --- start ---
+        self.deadline = self.begun + time_limit_s if time_limit_s else _NEVER
+        self.kill_at = self.overdue_at = _NEVER
+        self.signals = Signals()
+        self.strangers: list[int] = []  # children that this process had already, from before it was perfdoctor
+        self.program = 0  # 0: not started yet
+        self.code: int | None = None  # of the program, where it is our child or was not started
+        self.early: list[int] = []  # signals that came before the program was there
+        self.is_to_end = False  # we asked for its end, or for all to end at once
+        self.entrance: Entrance | None = None  # until the program is there
+        self.tool_pid = 0
+        self.tool_status: int | None = None
+        self.of_tool: set[int] = set()
+        self.left: set[int] = set()  # of the program, when it had ended
 
     def to_the_end(self) -> Ended:
         processes.adopt_orphans()
-        old_mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, {*self.heard, signal.SIGCHLD}))
-        try:
-            self._set_canary()
-            self._start(old_mask)
+        self.strangers = processes.descendants(os.getpid())
+        with self.signals:
+            self._start()
             self._wait()
+            self._wait_for_tool()
             self._clean_up()
-        finally:
-            self._end_canary()
-            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+        self._leave_entrance()
+        self.ended.code = self._code()
         self.ended.seconds = time.monotonic() - self.begun
         return self.ended
 
-    def _start(self, mask: set[int | signal.Signals]) -> None:
-        program = self.command if self.tool is None else [sys.executable, *self._entering(), *self.command]
-        arguments = program if self.tool is None else list(self.tool.arguments(program))
-        options: dict[str, object] = {"setsigmask": mask, "setsigdef": _DEFAULT_AGAIN}
-        with contextlib.ExitStack() as stack:
-            if self.tool is not None:
-                options |= self._apart(stack)
-            try:
-                child = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
-            except OSError as error:
-                raise _not_started(arguments[0], error) from error
-        self.child = child
-        self.program = self.child if self.tool is None else self._told_pid()
+    def _code(self) -> int:
+        """The program's own, else what its tool made of it."""
+        if self.code is not None:
+            return self.code
+        if self.tool_status is None or self.ended.at_once or not self.program:
+            return 128 + (self.ended.interrupted_by or signal.SIGTERM)
+        return _shell_code(self.tool_status)
 
-    def _entering(self) -> list[str]:
-        """`enter.py` and what it needs: our process group, and where our own descriptors are kept for the program."""
-        self.pid_pipe = os.pipe()
-        self.kept = [_free_copy(number) for number in (1, 2)]
-        os.set_inheritable(self.pid_pipe[1], True)
-        told = [os.getpgrp(), _umask(), self.pid_pipe[1], *self.kept]
-        return ["-I", "-S", str(_ENTER), *map(str, told)]
+    # --- start ---
 
-    def _apart(self, stack: contextlib.ExitStack) -> dict[str, object]:
-        """The tool's own process group; its output into its log."""
-        assert self.tool is not None
-        log = os.open(self.tool.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        for number in (log, self.pid_pipe[1], *(kept for kept in self.kept if kept >= 0)):
-            stack.callback(os.close, number)
-        actions = [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-        return {"setpgroup": 0, "file_actions": actions}
-
-    def _told_pid(self) -> int:
-        """The program's pid, from `enter.py`; the tool's own where that never came so far."""
-        reading = self.pid_pipe[0]
+    def _start(self) -> None:
+        if self.tool is None:
+            self._start_program(self.environment)
+            return
         try:
-            while not select.select([reading], [], [], _POLL_S)[0]:
-                if not processes.is_alive(self.child):
-                    return self.child
-            told = os.read(reading, 32).strip()
+            self._start_tool(self.tool)
+        except OSError as error:
+            self._start_alone(f"did not start: {error.strerror}")
+
+    def _start_tool(self, tool: Tool) -> None:
+        """In a process group of its own, what it prints into its log."""
+        self.entrance = Entrance()
+        arguments = list(tool.arguments([*self.entrance.words(), *self.command]))
+        try:
+            log = os.open(tool.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            actions = [(os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)]
+            options = {"setpgroup": 0, "file_actions": actions, "setsigdef": _DEFAULT_AGAIN}
+            self.tool_pid = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
+            os.close(log)
         finally:
-            os.close(reading)
-        return int(told) if told.isdigit() else self.child
+            self.entrance.close_passed()
+        self.of_tool = {self.tool_pid}
+
+    def _start_program(self, environment: Mapping[str, str] | Mapping[bytes, bytes]) -> None:
+        try:
+            self.program = _spawn(self.command, environment)
+        except OSError as error:
+            self.ended.notes.append(f"`{self.command[0]}` did not start: {error.strerror}")
+            self.code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+    def _start_alone(self, why: str) -> None:
+        self._leave_entrance()
+        self.ended.notes.append(f"the profiler {why}: the program ran without it")
+        self._start_program(self.environment)
+
+    def _look_at_entrance(self, entrance: Entrance) -> None:
+        """Has the tool come so far as to start the program, or ended before?"""
+        place = entrance.read()
+        if place is not None:
+            self._take(place)
+            if self.program:
+                entrance.answer(self.program)
+            self._leave_entrance()
+        elif self.tool_status is not None and not self.is_to_end:
+            self._start_alone(f"ended with code {_shell_code(self.tool_status)} before it had started the program")
+        if self.program:
+            for number in self.early:
+                processes.send([self.program], number)
+
+    def _take(self, place: Place) -> None:
+        self.of_tool |= set(self._tree())
+        if self.is_to_end:
+            return
+        if place.environment:
+            self._start_program(place.environment)
+        else:
+            self.program = place.pid
+            self.of_tool.discard(place.pid)
+
+    def _leave_entrance(self) -> None:
+        if self.entrance is not None:
+            self.entrance.close()
+            self.entrance = None
 
     # --- wait ---
 
     def _wait(self) -> None:
-        while self.status is None or self._outlives_tool():
-            heard = signal.sigtimedwait({*self.heard, signal.SIGCHLD}, _POLL_S)
-            if heard is not None and heard.si_signo != signal.SIGCHLD:
-                self._hear(heard.si_signo)
-            self._look_after_children()
-            if self.status is None or self._outlives_tool():
-                self._look_at_clock()
-                if self.tool is not None and not processes.is_alive(self.program):
-                    self._wait_for_tool()
-        self.ended.code = _shell_code(self.status if self.program_status is None else self.program_status)
+        while not self._has_ended():
+            self._turn()
+            self._look_at_clock()
+        self._look_after_children()
+        self.left = set(self._of_program())
 
-    def _outlives_tool(self) -> bool:
-        """A profiler that dies must not take the training with it."""
-        return self.program != self.child and processes.is_alive(self.program)
+    def _has_ended(self) -> bool:
+        """The program; or the tool, before it had started one."""
+        if self.program:
+            return self.code is not None or not processes.is_alive(self.program)
+        return self.code is not None or (self.tool_status is not None and self.is_to_end)
+
+    def _turn(self) -> None:
+        """Until something happens, for a moment at most: a signal, a child that ends, the program's start."""
+        pipes = [self.entrance.reading] if self.entrance and not self.entrance.is_over else []
+        for number, has_reached_all in self.signals.wait(_POLL_S, *pipes):
+            self._hear(number, has_reached_all)
+        self._look_after_children()
+        if self.entrance is not None:
+            self._look_at_entrance(self.entrance)
 
     def _look_after_children(self) -> None:
         for pid, status in processes.reap():
-            if pid == self.child:
-                self.status = status
-            elif pid == self.canary:
-                self.canary = 0
+            if pid == self.tool_pid:
+                self.tool_status = status
             elif pid == self.program:
-                self.program_status = status
+                self.code = _shell_code(status)
 
-    def _hear(self, number: int) -> None:
-        reached_all = self._canary_heard()
-        if number in _ENDING:
-            if self.ended.interrupted_by:
-                self._end_at_once()
-                return
-            self.ended.interrupted_by = number
-            self.overdue_at = time.monotonic() + ENDING_GRACE_S / 2
-        if not reached_all:
+    def _hear(self, number: int, has_reached_all: bool) -> None:
+        if number in ENDING and not self._is_first(number):
+            self._end_at_once(number)
+        elif not self.program:
+            self.early.append(number)
+        elif not has_reached_all and not self._has_ended():
             processes.send([self.program], number)
 
-    def _end_at_once(self) -> None:
-        """Asked a second time: nothing is waited for, and nothing is diagnosed."""
-        self.ended.at_once = True
-        processes.send(self._tree(), signal.SIGKILL)
+    def _is_first(self, number: int) -> bool:
+        """Is this the program's to deal with? A second one is not, nor any after its end."""
+        if self.ended.interrupted_by or (self.program and self._has_ended()):
+            return False
+        self.ended.interrupted_by = number
+        if not self.program:
+            self._ask_to_end()
+        if number == signal.SIGTERM:  # what others are handled with is the program's own, and takes its time
+            self.overdue_at = time.monotonic() + ENDING_GRACE_S
+        return True
 
-    def _tree(self) -> list[int]:
-        return [pid for pid in processes.descendants(os.getpid()) if pid != self.canary]
+    def _end_at_once(self, number: int) -> None:
+        """Asked a second time, or after the program's end: nothing is waited for, and nothing is diagnosed."""
+        self.ended.at_once = self.is_to_end = True
+        self.ended.interrupted_by = self.ended.interrupted_by or number
+        processes.send(self._tree(), signal.SIGKILL)
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
         if now >= self.kill_at:
-            processes.send(self._tree() if self.tool is None else self._of_program(), signal.SIGKILL)
-            self.kill_at = float("inf")
+            self.kill_at = _NEVER
+            processes.send(self._of_program() or self._tree(), signal.SIGKILL)
         elif now >= self.deadline:
             self.ended.notes.append("the time limit was reached: the program was ended")
-            self._ask_to_end(now)
-        elif self.kill_at == float("inf") and self.is_finished():
-            self._ask_to_end(now)
+            self._ask_to_end()
+        elif not self.is_to_end and self.is_finished():
+            self._ask_to_end()
         if now >= self.overdue_at:
+            self.overdue_at = _NEVER
             processes.send(self.overdue(), signal.SIGKILL)
-            self.overdue_at = float("inf")
 
-    def _ask_to_end(self, now: float) -> None:
-        self.deadline, self.kill_at = float("inf"), now + ENDING_GRACE_S
-        self.is_finished = lambda: False
-        processes.send([self.program], signal.SIGTERM)
+    def _ask_to_end(self) -> None:
+        """The program; before it is there the tool, and then it does not come any more."""
+        self.is_to_end = True
+        self.deadline, self.kill_at = _NEVER, time.monotonic() + ENDING_GRACE_S
+        processes.send([self.program or self.tool_pid], signal.SIGTERM)
+
+    # --- whose is it? ---
+
+    def _tree(self) -> list[int]:
+        """All that this run started and that still lives."""
+        return processes.descendants(os.getpid(), but={*self.strangers, self.signals.canary})
+
+    def _of_tool(self) -> set[int]:
+        """The tool and what it started, so far as it was seen; some of those that have ended are among them."""
+        self.of_tool |= set(processes.descendants(*self.of_tool, but={self.program}))
+        return self.of_tool
 
     def _of_program(self) -> list[int]:
-        return [self.program, *processes.descendants(self.program)]
+        tool = self._of_tool()
+        return [pid for pid in self._tree() if pid not in tool]
+
+    def _left_behind(self) -> list[int]:
+        """What was there when the program had ended, and what that started: the rest are daemons of the tool."""
+        self.left |= set(processes.descendants(*self.left))
+        return [pid for pid in self._tree() if pid in self.left or not self.tool_pid]
+
+    # --- end ---
 
     def _wait_for_tool(self) -> None:
         """The program has ended, the tool writes its report: as long as it works, but not for ever."""
         worked, since = -1.0, time.monotonic()
-        while self.status is None:
-            heard = signal.sigtimedwait({*self.heard, signal.SIGCHLD}, _POLL_S)
-            if heard is not None and heard.si_signo in _ENDING:
-                self._end_at_once()
-            self._look_after_children()
-            now_worked = processes.cpu_seconds([self.child, *processes.descendants(self.child)])
-            if now_worked > worked:
-                worked, since = now_worked, time.monotonic()
-            elif time.monotonic() - since > TOOL_IDLE_S:
-                self.ended.notes.append(f"the profiler did nothing for {TOOL_IDLE_S:.0f} s after the program's end")
-                processes.end_all([self.child, *processes.descendants(self.child)], LEFTOVER_GRACE_S)
-                since = time.monotonic()
-
-    # --- end ---
+        looked = since
+        while self.tool_pid and self.tool_status is None:
+            self._turn()
+            now = time.monotonic()
+            if now - looked < _LOOK_S:
+                continue
+            looked = now
+            now_worked = processes.cpu_seconds(self._of_tool())
+            if now_worked != worked:  # less, where a part of it has ended
+                worked, since = now_worked, now
+            elif now - since > TOOL_IDLE_S:
+                lost = "" if self.code is not None else ", and with it the program's exit code was lost"
+                self.ended.notes.append(
+                    f"the profiler did nothing for {TOOL_IDLE_S:.0f} s after the program's end: it was ended{lost}"
+                )
+                self._end(lambda: [pid for pid in self._tree() if pid in self._of_tool()])
+                return
 
     def _clean_up(self) -> None:
         """Nothing that the program started outlives it: what does not end by itself is ended."""
-        deadline = time.monotonic() + (0 if self.ended.at_once else LEFTOVER_GRACE_S)
-        while (left := self._tree()) and time.monotonic() < deadline:
-            signal.sigtimedwait({signal.SIGCHLD}, _POLL_S)
-            self._look_after_children()
-        if left:
-            names = ", ".join(sorted({processes.name_of(pid) or "?" for pid in left}))
-            if not self.ended.at_once:
-                self.ended.notes.append(f"still running after the program had ended, and ended by perfdoctor: {names}")
-        while left:
-            processes.end_all(left, 0 if self.ended.at_once else LEFTOVER_GRACE_S)
-            self._look_after_children()
-            left = self._tree()
+        deadline = time.monotonic() + LEFTOVER_GRACE_S
+        while self._tree() and not self.ended.at_once and time.monotonic() < deadline:
+            self._turn()
+        names = _names(self._left_behind())
+        if names and not self.ended.at_once:
+            self.ended.notes.append(f"still running after the program had ended, and ended by perfdoctor: {names}")
+        self._end(self._tree)
 
-    # --- the canary ---
+    def _end(self, find: Callable[[], list[int]]) -> None:
+        """Ask them to end, and kill those that have not after the grace time, and what they started meanwhile."""
+        asked: set[int] = set()
+        deadline = time.monotonic() + LEFTOVER_GRACE_S
+        while left := find():
+            now = time.monotonic()
+            if now > deadline + _KILLING_S:  # another user's, or one that waits in the system for ever
+                self.ended.notes.append(f"could not be ended: {_names(left)}")
+                return
+            if self.ended.at_once or now >= deadline:
+                processes.send(left, signal.SIGKILL)
+            else:
+                new = [pid for pid in left if pid not in asked]
+                processes.send(new, signal.SIGTERM)
+                processes.send(new, signal.SIGCONT)  # a stopped one would not hear it
+                asked |= set(new)
+            self._turn()
 
-    def _set_canary(self) -> None:
-        self.canary = os.fork()
-        if self.canary == 0:
-            processes.end_with_parent()
-            signal.sigwait(set(self.heard) or {signal.SIGTERM})
-            os._exit(0)
 
-    def _canary_heard(self) -> bool:
-        """Has the signal that we heard reached the canary too? A new one is set for the next."""
-        deadline = time.monotonic() + _CANARY_S
-        while self.canary and time.monotonic() < deadline:
-            time.sleep(0.002)
-            self._look_after_children()
-        if self.canary:
-            return False
-        self._set_canary()
-        return True
-
-    def _end_canary(self) -> None:
-        if self.canary:
-            processes.send([self.canary], signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.canary, 0)
-            self.canary = 0
+def _names(pids: Sequence[int]) -> str:
+    return ", ".join(sorted({processes.name_of(pid) or "?" for pid in pids}))
 
 
 def _shell_code(status: int) -> int:
@@ -298,24 +359,24 @@ def _shell_code(status: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _free_copy(number: int) -> int:
-    """A copy of a descriptor that the program's side finds again; -1 where ours is closed."""
+def _spawn(command: list[str], environment: Mapping[str, str] | Mapping[bytes, bytes]) -> int:
+    """Start it with all that is ours; a script without "#!" as shells do."""
     try:
-        copy = os.dup(number)
-    except OSError:
-        return -1
-    os.set_inheritable(copy, True)
-    return copy
+        return os.posix_spawnp(command[0], command, environment, setsigdef=_DEFAULT_AGAIN)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        script = shutil.which(command[0]) or command[0]
+        return os.posix_spawn("/bin/sh", ["/bin/sh", script, *command[1:]], environment, setsigdef=_DEFAULT_AGAIN)
 
 
-def _not_started(name: str, error: OSError) -> PerfdoctorError:
-    return PerfdoctorError(f"`{name}` did not start: {error.strerror}", do="Does it start without perfdoctor?")
+def _as_given(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the locale is C, Python puts LC_CTYPE into its own environment: the program does not get that."""
+    name, given = "LC_CTYPE", b""
+    with contextlib.suppress(OSError):
+        given = b"\0" + Path("/proc/self/environ").read_bytes()
+    added = given and b"\0LC_CTYPE=" not in given and environment.get(name) == os.environ.get(name)
+    return {key: value for key, value in environment.items() if not (added and key == name)}
 
 
 def is_startable(name: str) -> bool:

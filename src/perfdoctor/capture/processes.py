@@ -6,24 +6,30 @@ import contextlib
 import ctypes
 import os
 import signal
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER, _SET_PARENT_DEATH_SIGNAL = 36, 1
-_STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS = 0, 1, 11, 12  # positions behind the name in /proc/PID/stat
+_STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS, _THREADS = 0, 1, 11, 12, 17  # places behind the name in /proc/PID/stat
+_MOST_READINGS = 4
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def adopt_orphans() -> None:
     """Whatever the program leaves behind becomes our child, so that it can be found and ended."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent() -> None:
     """For a child of ours: end when we end, however that happens."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        _libc().prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -37,19 +43,33 @@ def _stat(pid: int) -> list[str] | None:
 def is_alive(pid: int) -> bool:
     """Does it run? One that has ended and waits to be reaped does not."""
     stat = _stat(pid)
-    return stat is not None and stat[_STATE] not in "ZX"
+    return stat is not None and _lives(stat)
 
 
-def descendants(root: int) -> list[int]:
-    """Living children of a process, their children, and so on; nearest first."""
+def _lives(stat: list[str]) -> bool:
+    # A zombie with threads: its main thread has ended, and the others go on.
+    return stat[_STATE] not in "ZX" or int(stat[_THREADS]) > 1
+
+
+def descendants(*roots: int, but: Collection[int] = ()) -> list[int]:
+    """Living children of processes, and theirs, and so on; nearest first. `but`: not these, nor what they started."""
+    found = _descendants(roots, but)
+    for _ in range(_MOST_READINGS):  # a parent may end while /proc is read, and hide its children
+        before, found = found, _descendants(roots, but)
+        if found == before:
+            break
+    return found
+
+
+def _descendants(roots: Iterable[int], but: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 a Path an entry would be slow
-        if entry.isdigit() and (stat := _stat(int(entry))) and stat[_STATE] not in "ZX":
+        if entry.isdigit() and (stat := _stat(int(entry))) and _lives(stat):
             children.setdefault(int(stat[_PARENT]), []).append(int(entry))
     found: list[int] = []
-    level = [root]
+    level = list(roots)
     while level:
-        level = [child for pid in level for child in children.get(pid, [])]
+        level = [child for pid in level for child in children.get(pid, []) if child not in but]
         found += level
     return found
 
@@ -61,10 +81,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def name_of(pid: int) -> str:
+    """What it calls itself, "" if it is gone. A process may put anything into its name: unprintable becomes "?"."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+        name = Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:
         return ""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def send(pids: Iterable[int], number: int) -> None:
@@ -83,15 +105,3 @@ def reap() -> Iterator[tuple[int, int]]:
         if pid == 0:
             return
         yield pid, status
-
-
-def end_all(pids: Iterable[int], grace_s: float) -> None:
-    """Ask each to end, and kill those that have not after the grace time, with whatever they started meanwhile."""
-    left = [pid for pid in pids if is_alive(pid)]
-    send(left, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while left and time.monotonic() < deadline:
-        time.sleep(0.02)
-        list(reap())
-        left = [pid for pid in left if is_alive(pid)]
-    send(left, signal.SIGKILL)

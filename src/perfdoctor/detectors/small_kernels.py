@@ -1,4 +1,4 @@
-"""Many kernels that are too small to fill the device."""
+"""Many kernels that are too small to fill the device; on a run without a GPU, many ops too short for their asking."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_ops import short_ops
 from perfdoctor.metrics.optimizer import in_optimizer
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -30,6 +31,9 @@ def _small(place: Place, at: Mapping[str, float]) -> np.ndarray[tuple[int], np.d
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Their own running time counts here; the gaps between them are launch-bound's."""
+    if run.host_places:
+        yield from _on_host(run, at)
+        return
 
     def small_ns(place: Place) -> int:
         return place.alone_ns(_small(place, at))
@@ -54,4 +58,37 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("small kernels a step", rows.sum() / worst.units, "count"),
             Measure("their time", total_ns, "ns"),
         ),
+    )
+
+
+def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Without a GPU nothing runs beside the Python that asks for the ops: the gaps between them count here."""
+    found = {place.rank: short_ops(place, at["short_host_op_ns"]) for place in run.host_places}
+
+    def short_ns(place: Place) -> int:
+        return found[place.rank].time.total_ns
+
+    share, worst = run.share(short_ns), run.worst(short_ns)
+    ops = found[worst.rank]
+    per_step = ops.count / worst.units
+    if share < at["min_share_of_host_step"] or per_step < at["min_host_ops_per_step"]:
+        return
+    total_ns = run.mean(short_ns)
+    yield Finding(
+        rule="small-kernels",
+        saving_ns_per_step=saving(total_ns, at["batchable_share_low"], at["batchable_share_likely"]),
+        confidence="medium",
+        values={
+            "small_per_step": per_step,
+            "small_ms": ms(total_ns),
+            "step_ms": ms(run.step_ns),
+            "small_percent": percent(share),
+            "mean_us": us(ops.total_ns / ops.count),
+        },
+        evidence=(
+            Measure("short ops a step", per_step, "count"),
+            Measure("their time, with the Python between them", total_ns, "ns"),
+            Measure("their own time", ops.total_ns / worst.units, "ns"),
+        ),
+        situation="host",
     )

@@ -1,4 +1,4 @@
-"""The optimizer updates one tensor after the other, with several kernels each."""
+"""The optimizer updates one tensor after the other, with several kernels (on a run without a GPU: ops) each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
-from perfdoctor.metrics.optimizer import in_optimizer, is_fused
+from perfdoctor.metrics.host_place import HostPlace
+from perfdoctor.metrics.optimizer import host_updates, in_optimizer, is_fused
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
@@ -20,12 +21,17 @@ def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _update_ns(place: Place) -> int:
+    if isinstance(place, HostPlace):
+        return host_updates(place)[0].total_ns
     return place.alone_ns(_per_tensor(place))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Kernels launched inside Optimizer.step that are not multi-tensor or fused ones."""
     if not run.places:
+        return
+    if run.host_places:
+        yield from _on_host(run, at)
         return
     worst = run.worst(_update_ns)
     per_step = int(_per_tensor(worst).sum()) / worst.units
@@ -48,4 +54,33 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("per-tensor update kernels a step", per_step, "count"),
             Measure("their time", update_ns, "ns"),
         ),
+    )
+
+
+def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """The training's thread does the updates itself: each outermost op stands for a kernel, with its Python."""
+    worst = max(run.host_places, key=lambda place: place.share(_update_ns(place)))
+    pieces, ops = host_updates(worst)
+    per_step, share = ops / worst.units, run.share(_update_ns)
+    if per_step < at["min_host_ops_per_step"] or share < at["min_share_of_host_step"]:
+        return
+    update_ns = run.mean(_update_ns)
+    yield Finding(
+        rule="unfused-optimizer",
+        saving_ns_per_step=saving(
+            update_ns, at["host_recoverable_share_low"], at["host_recoverable_share_likely"], 0.9
+        ),
+        confidence="medium",
+        values={
+            "kernels_per_step": per_step,
+            "update_ms": ms(update_ns),
+            "step_ms": ms(run.step_ns),
+            "update_percent": percent(share),
+            "mean_us": us(pieces.total_ns / ops),
+        },
+        evidence=(
+            Measure("per-tensor ops a step inside the optimizer", per_step, "count"),
+            Measure("their time, with the Python around them", update_ns, "ns"),
+        ),
+        situation="host",
     )

@@ -7,7 +7,7 @@ not mixed in; it is held against the first, and stands in for it where the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +15,16 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest import kineto, nsys, nsys_export
-from perfdoctor.run_folder import RunFolder
-from perfdoctor.timeline.model import Frame, Timeline, merge
+from perfdoctor.run_folder import ProcessReport, RunFolder
+from perfdoctor.timeline.model import Frame, Ints, Text, Timeline, merge
 from perfdoctor.timeline.steps import PROFILER_STEP, host_marks
 
 Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
+#: Fewer moments than this do not tell whether memory rises steadily.
+_FEWEST_SAMPLES = 6
 
 
 def read(run: RunFolder, say: Progress) -> Timeline:
@@ -58,21 +60,25 @@ def read(run: RunFolder, say: Progress) -> Timeline:
 def _torch_pass(run: RunFolder, say: Progress) -> Timeline | None:
     traces = run.files("torch", *_TRACES)
     timelines = [_trace(run, "torch", trace, say) for trace in traces]
-    return _whole_steps(run, "torch", merge(timelines)) if timelines else None
+    if not timelines:
+        return None
+    return _with_memory(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
 
 
 def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     ops = [_trace(run, "nsys", trace, say) for trace in run.files("nsys", *_TRACES)]
     export = _export(run, say)
     if export is None:
-        return _whole_steps(run, "nsys", merge(ops)) if ops else None
+        return _with_memory(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
     say(f"Reading {export.name}")
     told = {report.pid: report.rank for report in run.reports("nsys") if report.is_training and report.rank is not None}
     system = nsys.read(export, told)
     system = system.with_notes(*_lost_ranges(run, system))
+    epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
-        system = joined(system, each, nsys.session_start_unix_ns(export))
-    return _whole_steps(run, "nsys", system)
+        system = joined(system, each, epoch_ns)
+    system = _whole_steps(run, "nsys", system)
+    return system if epoch_ns is None else _with_memory(system, run.reports("nsys"), epoch_ns)
 
 
 def _export(run: RunFolder, say: Progress) -> Path | None:
@@ -175,6 +181,42 @@ def _steps(timeline: Timeline, rank: int) -> dict[str, int]:
 
 def _shifted(rows: Frame, shift_ns: int) -> Frame:
     return rows.with_columns(start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns)
+
+
+# --- what the processes told ---
+
+
+def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
+    """The memory that each recorded rank held at the ends of its steps; recorded where enough of them are told.
+
+    `epoch_ns` is when the timeline's time 0 was, in ns since 1970.
+    """
+    frames = [
+        _memory(report, report.rank, epoch_ns)
+        for report in reports
+        if report.rank is not None and report.rank in timeline.ranks and len(report.memory.samples) >= _FEWEST_SAMPLES
+    ]
+    if not frames:
+        return timeline
+    return replace(
+        timeline,
+        frames={**timeline.frames, "memory": Frame.join([frame.sorted() for frame in frames])},
+        recorded=timeline.recorded | {"memory"},
+    )
+
+
+def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
+    told, count = report.memory, len(report.memory.samples)
+    at, allocated, reserved = (np.array(column, dtype=np.int64) for column in zip(*told.samples, strict=True))
+
+    def constant(value: int) -> Ints:
+        return np.full(count, value, np.int64)
+
+    return Frame({
+        "rank": constant(rank), "process": constant(report.pid), "device": constant(told.device),
+        "start_ns": at - epoch_ns, "end_ns": at - epoch_ns,
+        "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(told.kind, count),
+    })  # fmt: skip
 
 
 # --- notes ---

@@ -36,13 +36,14 @@ class HostPlace(Place):
     def _threads(self) -> tuple[int, ...]:
         return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
 
-    def _rows(self, signal: str) -> Frame:
+    def rows(self, signal: str) -> Frame:
+        """What the training thread did, in the whole recording."""
         frame = self.timeline[signal].of(rank=self.rank)
         return frame.take(np.isin(frame["thread"], self._threads))
 
     @cached_property
     def _ops(self) -> Intervals:
-        ops = self._rows("ops")
+        ops = self.rows("ops")
         if len(ops):
             return Intervals.of(ops.start_ns, ops.end_ns) & self.window
         return self.host.visible & self.window
@@ -73,7 +74,7 @@ class HostPlace(Place):
     @cached_property
     def _own_communication(self) -> Intervals:
         """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
-        rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self._rows("ops"), self._rows("ranges"))]
+        rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self.rows("ops"), self.rows("ranges"))]
         found = Intervals.empty()
         for frame in rows:
             found = found | (Intervals.of(frame.start_ns, frame.end_ns) & self.window)
@@ -100,6 +101,17 @@ class HostPlace(Place):
         known = "host_work" if self.host.ops_recorded else "unknown"
         causes[known] = rest
         return causes
+
+
+def outermost(rows: Frame) -> Frame:
+    """The rows that no other row of the same thread contains."""
+    order = np.lexsort((-rows.end_ns, rows.start_ns, rows["thread"]))
+    thread, start, end = rows["thread"][order], rows.start_ns[order], rows.end_ns[order]
+    keep = np.ones(len(rows), dtype=bool)
+    for each in np.unique(thread):
+        of_thread = np.flatnonzero(thread == each)
+        keep[of_thread[1:]] = start[of_thread[1:]] >= np.maximum.accumulate(end[of_thread])[:-1]
+    return rows.take(np.sort(order[keep]))
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfdoctor.findings import StepStats
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.host_place import host_place
+from perfdoctor.metrics.host_place import HostPlace, host_place
 from perfdoctor.metrics.idle_causes import host_activity
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork, device_work
@@ -31,6 +31,11 @@ class Run:
     def per_step(self) -> bool:
         """Are numbers per step? Only if steps were found on every place."""
         return bool(self.places) and all(place.steps.used for place in self.places)
+
+    @property
+    def host_places(self) -> tuple[HostPlace, ...]:
+        """The training threads of a run without a GPU; empty where one was recorded."""
+        return tuple(place for place in self.places if isinstance(place, HostPlace))
 
     @property
     def step_ns(self) -> int:

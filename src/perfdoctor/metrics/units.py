@@ -13,6 +13,11 @@ def us(duration_ns: float) -> float:
     return duration_ns / 1e3
 
 
+def mib(size_bytes: float) -> float:
+    """Bytes in powers of 1024, as memory is counted."""
+    return size_bytes / (1 << 20)
+
+
 def percent(share: float) -> float:
     """A share of 1 as percent."""
     return share * 100

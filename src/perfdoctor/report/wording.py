@@ -48,6 +48,7 @@ NEEDS = {
     "os_calls": "operating-system calls",
     "functions": "Python stacks",
     "samples": "device samples",
+    "memory": "memory at the ends of steps",
 }
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
@@ -161,6 +162,8 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
+    if costs_no_time(advice):
+        return clean(advice.summary)
     if not saving or not base:
         return f"{title}; how much time a fix brings is not known."
     if advice.confidence == "low":
@@ -169,6 +172,11 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     left = duration(max(base - saving, 0))
     gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
     return f"{title}: fixing it takes {gain} ({factor(advice.speedup[1])}×)."
+
+
+def costs_no_time(advice: Advice) -> bool:
+    """Is the loss another than time? Memory that grows ends the run, and makes no step longer."""
+    return advice.category == "memory" and not advice.saving_ns_per_step.high
 
 
 def _limit(diagnosis: Diagnosis) -> str:
@@ -194,6 +202,8 @@ def bar_heading(diagnosis: Diagnosis) -> str:
 def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     """`saves 431 ms of 701 ms a step, 2.6× (1.9–2.7)`."""
     likely, base = advice.saving_ns_per_step.likely, duration(diagnosis.base_ns)
+    if costs_no_time(advice):
+        return "costs memory, no time"
     if not likely:
         return "saving not known"
     whole = f"{base} a step" if diagnosis.per_step else f"the {base} looked at"

@@ -51,6 +51,12 @@ SIGNALS: Mapping[str, Mapping[str, type]] = {
     "os_calls": _HOST_WORK,
     # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not told.
     "overheads": _HOST_WORK,
+    # What a process held at the end of a recorded step; both times are that moment. name: cuda (what torch allocated
+    # and reserved on its device) or heap (what malloc had handed out, and the resident set; device UNKNOWN).
+    "memory": {
+        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN,
+        "allocated_bytes": np.int64, "reserved_bytes": np.int64, "name": Text,
+    },
 }  # fmt: skip
 
 

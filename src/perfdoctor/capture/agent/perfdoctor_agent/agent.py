@@ -22,6 +22,7 @@ from typing import Any
 from perfdoctor_agent import nvtx
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.marks import Marks
+from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
 from perfdoctor_agent.report import Report
 from perfdoctor_agent.rhythm import Rhythm
@@ -71,6 +72,7 @@ class Agent:
         self.marks: Marks | None = None
         self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
         self.ends_ns: list[int] = []  # of recorded steps, and where the first of them began
+        self.memory = MemorySamples()  # at the end of each recorded step
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -184,6 +186,7 @@ class Agent:
     def _step_ended(self, now_ns: int) -> None:
         if self.window > 0:
             self.ends_ns.append(now_ns)
+            self.memory.sample(self.torch)
         self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.rhythm.count)
         if self.window < 0:
             self._open()
@@ -285,6 +288,7 @@ class Agent:
             nvtx_ranges=self._ranges(),
             watched_step_ns=_median_gap(self.ends_ns),
             unwatched_step_ns=_median_gap(self.rhythm.times_ns.get(self.rhythm.chosen, [])[1:]),
+            memory=self.memory.told(),
         )
 
     def _ranges(self) -> int:

@@ -30,6 +30,7 @@ class Report:
             "nvtx_ranges": 0,
             "watched_step_ns": 0,
             "unwatched_step_ns": 0,
+            "memory": {"kind": "", "device": -1, "samples": []},
             "stopped": False,
             "ended": False,
             "notes": [],
