@@ -419,8 +419,9 @@ def test_a_program_that_ignores_being_ended_is_killed(tmp_path: Path, way: str) 
         assert run.ended["notes"] == ["the time limit was reached: the program was ended"]
 
 
-def test_a_tool_that_never_starts_the_program_ends_with_the_time_limit(tmp_path: Path) -> None:
-    with Run(tmp_path / "run", sh("echo started"), script="sleep 600", constants=QUICK, time_limit_s=1) as run:
+@pytest.mark.parametrize("script", ["sleep 600", "trap '' TERM; setsid sleep 600 & while :; do sleep 1; done"])
+def test_a_tool_that_never_starts_the_program_ends_with_the_time_limit(tmp_path: Path, script: str) -> None:
+    with Run(tmp_path / "run", sh("echo started"), script=script, constants=QUICK, time_limit_s=1) as run:
         assert run.finish(timeout=PROMPT_S)[:2] == (143, b"")
         assert run.alive() == []
 

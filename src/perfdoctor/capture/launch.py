@@ -151,14 +151,13 @@ class _Launch:
         """In a process group of its own, what it prints into its log."""
         self.entrance = Entrance()
         arguments = list(tool.arguments([*self.entrance.words(), *self.command]))
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.entrance.close_passed)
             log = os.open(tool.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            stack.callback(os.close, log)
             actions = [(os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)]
             options = {"setpgroup": 0, "file_actions": actions, "setsigdef": _DEFAULT_AGAIN}
             self.tool_pid = os.posix_spawnp(arguments[0], arguments, self.environment, **options)  # type: ignore[arg-type]
-            os.close(log)
-        finally:
-            self.entrance.close_passed()
         self.of_tool = {self.tool_pid}
 
     def _start_program(self, environment: Mapping[str, str] | Mapping[bytes, bytes]) -> None:
@@ -262,7 +261,7 @@ class _Launch:
         now = time.monotonic()
         if now >= self.kill_at:
             self.kill_at = _NEVER
-            processes.send(self._of_program() or self._tree(), signal.SIGKILL)
+            processes.send(self._of_program() if self.program else self._tree(), signal.SIGKILL)
         elif now >= self.deadline:
             self.ended.notes.append("the time limit was reached: the program was ended")
             self._ask_to_end()

@@ -1,4 +1,4 @@
-"""How much memory does this process hold at the end of a step? On a GPU what torch allocated, else what malloc handed out.
+"""How much memory does this process hold at a step's end? On a GPU what torch allocated, else what malloc handed out.
 
 The resident set alone would not do on a CPU: what a profiler keeps lies between the tensors, so memory that was given
 back to malloc cannot go back to the system, and the set grows in a training that holds no more than before.
@@ -11,7 +11,8 @@ import os
 import time
 from typing import Any
 
-#: malloc walks through its free pieces to count: microseconds each hundred. Beyond this the program would notice.
+#: malloc counts by walking through its free pieces, half a microsecond each: beyond this (of the thread's own time, not
+#: of what others took from it) the program would notice.
 _LONGEST_NS = 2_000_000
 _FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
@@ -36,7 +37,7 @@ class MemorySamples:
     def sample(self, torch: Any) -> None:
         if self.is_off:
             return
-        begun_ns = time.perf_counter_ns()
+        begun_ns = time.thread_time_ns()
         try:
             kind, device, held = _held(torch)
         except Exception:
@@ -45,7 +46,7 @@ class MemorySamples:
         if (kind, device) != (self.kind, self.device):
             self.kind, self.device, self.samples = kind, device, []
         self.samples.append([time.time_ns(), *held])
-        if time.perf_counter_ns() - begun_ns > _LONGEST_NS:
+        if time.thread_time_ns() - begun_ns > _LONGEST_NS:
             self._off()
 
     def _off(self) -> None:
