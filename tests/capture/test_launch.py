@@ -16,7 +16,7 @@ from perfdoctor.capture import launch
 from perfdoctor.errors import PerfdoctorError
 
 #: Grace times as they are would make the tests long.
-QUICK = {"LEFTOVER_GRACE_S": 0.5, "ENDING_GRACE_S": 1.0}
+QUICK = {"LEFTOVER_GRACE_S": 0.5, "ENDING_GRACE_S": 0.5}
 IDLE = {**QUICK, "TOOL_IDLE_S": 1.0}
 
 
@@ -253,7 +253,8 @@ LEFT = {
 @pytest.mark.parametrize(
     ("way", "kind"),
     [
-        *((way, kind) for way in STANDING_IN for kind in LEFT),
+        *(("alone", kind) for kind in LEFT),
+        *((way, kind) for way in STAND_INS for kind in ("a daemon", "one that ignores SIGTERM")),
         pytest.param("nsys", "a background child", marks=pytest.mark.nsys),
     ],
 )

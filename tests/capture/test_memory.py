@@ -65,6 +65,16 @@ def test_it_ends_where_looking_takes_long(monkeypatch: pytest.MonkeyPatch) -> No
     assert samples.is_off
 
 
+def test_it_ends_where_looking_takes_much_of_a_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_held", lambda _: ("heap", -1, (1, 2)))
+    monkeypatch.setattr(memory, "_LONGEST_SHARE_OF_STEP", -1)
+    samples = MemorySamples()
+    samples.sample(SimpleNamespace())
+    assert not samples.is_off
+    samples.sample(SimpleNamespace())
+    assert samples.is_off
+
+
 KEEPING = """
 import json, sys, torch
 sys.path.insert(0, sys.argv[1])

@@ -112,7 +112,7 @@ def test_many_signals_to_the_group_each_reach_the_program_once_and_the_lone_ones
 def test_what_sends_to_us_and_then_to_the_group_as_timeout_does_asks_only_once(tmp_path: Path, way: str) -> None:
     run = Run(tmp_path / "run", counting("SIGTERM"), way)
     run.folder.mkdir()
-    with Run(tmp_path / "outer", ["timeout", "--signal=TERM", "2", *run.words()], "plain") as outer:
+    with Run(tmp_path / "outer", ["timeout", "--signal=TERM", "1.5", *run.words()], "plain") as outer:
         code, output, _ = outer.finish()
         assert output.split(b"\n", 1)[1] == b"got SIGTERM\ncleaned up\n"
         assert code == 124  # what timeout makes of it

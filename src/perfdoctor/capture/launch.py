@@ -350,7 +350,8 @@ class _Launch:
 
 
 def _names(pids: Sequence[int]) -> str:
-    return ", ".join(sorted({processes.name_of(pid) or "?" for pid in pids}))
+    """Of those that have not ended meanwhile."""
+    return ", ".join(sorted({name for pid in pids if (name := processes.name_of(pid))}))
 
 
 def _shell_code(status: int) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 #: malloc counts by walking through its free pieces, half a microsecond each: beyond this (of the thread's own time, not
 #: of what others took from it) the program would notice.
 _LONGEST_NS = 2_000_000
+#: On a short step less is noticed: watching must not cost more than the profiler that runs anyway.
+_LONGEST_SHARE_OF_STEP = 0.02
 _FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
 
@@ -46,8 +48,13 @@ class MemorySamples:
         if (kind, device) != (self.kind, self.device):
             self.kind, self.device, self.samples = kind, device, []
         self.samples.append([time.time_ns(), *held])
-        if time.thread_time_ns() - begun_ns > _LONGEST_NS:
+        if time.thread_time_ns() - begun_ns > self._longest_ns():
             self._off()
+
+    def _longest_ns(self) -> float:
+        if self.kind == "cuda" or len(self.samples) < 2:  # torch counts as it goes; the first call loads what it needs
+            return _LONGEST_NS
+        return min(_LONGEST_NS, _LONGEST_SHARE_OF_STEP * (self.samples[-1][0] - self.samples[-2][0]))
 
     def _off(self) -> None:
         self.samples, self.is_off = [], True
