@@ -76,11 +76,12 @@ def test_it_ends_where_looking_takes_much_of_a_short_step(monkeypatch: pytest.Mo
 
 
 KEEPING = """
-import json, sys, torch
+import json, sys, time, torch
 sys.path.insert(0, sys.argv[1])
 from perfdoctor_agent.memory import MemorySamples
 samples, kept = MemorySamples(), []
 for number in range(8):
+    time.sleep(0.1)  # a step beside which looking weighs little
     torch.randn(1_000_000)
     if sys.argv[2] == "keeps":
         kept.append(torch.randn(1_000_000))
