@@ -5,6 +5,8 @@
 
 Steps come from the global hook behind every optimizer's update. A program that makes no optimizer infers: there, the
 outermost module's forward is the step.
+
+The module is long because it is one state machine, and every way in which a program may end leads through it.
 """
 
 from __future__ import annotations
