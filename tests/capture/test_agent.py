@@ -258,6 +258,11 @@ def test_the_numbers_of_the_training_do_not_change(run: Runner) -> None:
     assert found.output == alone.stdout
 
 
+def test_a_warning_that_python_shows_once_is_shown_once(run: Runner) -> None:
+    warning = "import warnings\nfor number in range(12):\n    step()\n    warnings.warn('only once')\n"
+    assert run(MODEL + warning).errors.count("UserWarning: only once") == 1
+
+
 def test_its_own_sitecustomize_runs_and_is_the_one_that_is_imported(run: Runner, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()

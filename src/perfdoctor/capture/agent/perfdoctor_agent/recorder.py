@@ -7,7 +7,6 @@ the program runs a profiler of its own: there can be only one, and the program's
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +56,7 @@ class Recorder:
         self.error = ""
         self.before_export: Callable[[], None] = lambda: None
         profiler = torch.profiler
+        self._warning = (profiler.profiler, torch.autograd.profiler)
         activities = [profiler.ProfilerActivity.CPU] + ([profiler.ProfilerActivity.CUDA] if cuda else [])
         options: dict[str, Any] = {"record_shapes": True, "with_stack": stacks}
         config = _experimental(torch, cuda=cuda, stacks=stacks)
@@ -79,13 +79,19 @@ class Recorder:
         self._quietly(self.profile.stop)
 
     def _quietly(self, call: Callable[[], Any]) -> None:
-        """The profiler's own warnings are not the program's; and what it enables is ours."""
+        """The profiler's own warnings are not the program's; and what it enables is ours.
+
+        Not `warnings.catch_warnings`: Python then forgets which of the program's warnings were shown, and shows them again.
+        """
         self.foreign.ours = True
+        warn = [(module, module.__dict__["warn"]) for module in self._warning if "warn" in module.__dict__]
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                call()
+            for module, _ in warn:
+                module.warn = _say_nothing
+            call()
         finally:
+            for module, original in warn:
+                module.warn = original
             self.foreign.ours = False
 
     def _export(self, profile: Any) -> None:
@@ -98,6 +104,10 @@ class Recorder:
             self.trace = os.path.basename(self.target)
         except Exception as error:  # a full disk ends the recording, not the program
             self.error = f"{type(error).__name__}: {error}"
+
+
+def _say_nothing(*_args: Any, **_kwargs: Any) -> None:
+    pass
 
 
 def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Any | None:
