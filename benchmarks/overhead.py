@@ -1,14 +1,15 @@
 """How much slower is a training for being recorded? `make bench`, ratios in one run.
 
-The same small training on the CPU, whose steps take about two milliseconds (a tiny model: what an agent costs a step weighs
-most there), is run alone, with the agent waiting for its window, inside the window, after it, and under plain
-torch.profiler with the same options. Each is a process of its own, in turn, several rounds; what counts is the ratio
-within a round. Each tells the first decile of its steps: what watching costs, every step pays, while on a shared machine
-the median moves by half between two runs of the same program.
+A small training on the CPU whose steps take about two milliseconds: what an agent costs a step weighs most there. One
+process runs it in turns of a few steps: alone, with the agent waiting for its window, inside the window, and under plain
+torch.profiler with the same options; and again in the opposite order. Told is the median ratio of neighbouring turns, in
+time on the processor, and the same ratio of turns that do not differ: what the machine's unrest alone makes of it. It is
+about a hundredth; what the agent does before its window is less, and is timed by itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -22,43 +23,79 @@ sys.path.insert(0, str(_ROOT / "src"))
 from perfdoctor.capture import torch_profiler  # noqa: E402
 from perfdoctor.capture.torch_profiler import Recording, Window  # noqa: E402
 
-_ROUNDS = 9
-_STEPS = 300
+_PROCESSES = 3
+_ROUNDS = 25
+_STEPS = 20
+_SKIP = 4
 
 _TRAINING = f"""
-import statistics, sys, time, torch
+import glob, json, os, statistics, sys, time, torch
 torch.manual_seed(0); torch.set_num_threads(1)
 layers = [layer for _ in range(12) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
 model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1))
-optimizer = torch.optim.AdamW(model.parameters())
 batch = torch.randn(64, 64)
-profile = None
-if sys.argv[1] == "plain":
+made = torch.optim.AdamW(model.parameters())
+
+def turn(profile=None):
+    times = []
+    for number in range({_SKIP + _STEPS + 1}):
+        begun = time.thread_time()
+        loss = model(batch).square().mean()
+        made.zero_grad()
+        loss.backward()
+        made.step()
+        if profile is not None:
+            profile.step()
+        times.append(time.thread_time() - begun)
+    return statistics.median(times[{_SKIP + 2}:-2])
+
+def plain():
     from torch._C._profiler import _ExperimentalConfig
     profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
-        schedule=torch.profiler.schedule(wait=49, warmup=1, active={_STEPS} - 60),
+        schedule=torch.profiler.schedule(wait={_SKIP - 1}, warmup=1, active={_STEPS}, repeat=1),
+        on_trace_ready=lambda profile: profile.export_chrome_trace(os.path.join(sys.argv[1], "plain.json")),
         experimental_config=_ExperimentalConfig(trace_only=True))
     profile.start()
-times = []
-for number in range({_STEPS}):
-    begun = time.perf_counter()
-    loss = model(batch).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if profile is not None:
-        profile.step()
-    times.append(time.perf_counter() - begun)
-print(statistics.quantiles(times[60:{_STEPS} - 20], n=10)[0])
+    took = turn(profile)
+    profile.stop()
+    return took
+
+def watched(skip):
+    from perfdoctor_agent.agent import Agent
+    settings = json.loads(os.environ["PERFDOCTOR_AGENT"])
+    agent = Agent(torch, dict(settings, skip=skip))
+    agent.watch()
+    agent._trains()
+    took = turn()
+    agent.finish()
+    assert (agent.report.facts["state"] == "written") == (skip == {_SKIP}), agent.report.facts
+    for trace in glob.glob(os.path.join(settings["traces"], "*.json")):
+        os.unlink(trace)
+    return took
+
+def notices_s():
+    # What the agent does at the end of a step before its window, without the training around it.
+    from perfdoctor_agent.agent import Agent
+    agent = Agent(torch, dict(json.loads(os.environ["PERFDOCTOR_AGENT"]), skip=1_000_000))
+    agent._trains()
+    begun = time.thread_time()
+    for _ in range(20_000):
+        agent._optimizer_stepped(made, (), {{}})
+    return (time.thread_time() - begun) / 20_000
+
+turns = {{"alone": turn, "again": turn, "before": lambda: watched(100_000), "in": lambda: watched({_SKIP}), "plain": plain}}
+turn(), plain(), watched({_SKIP})
+for number in range({_ROUNDS}):
+    kinds = list(turns)[:: 1 if number % 2 else -1]
+    print(json.dumps({{"notices": notices_s(), **{{kind: turns[kind]() for kind in kinds}}}}), flush=True)
 """
 
-#: name → (what the training is told, the agent's window; None: no agent)
-_CASES: dict[str, tuple[str, Window | None]] = {
-    "alone": ("", None),
-    "agent, before its window": ("", Window(steps=5, skip=100_000)),
-    "agent, after its window": ("", Window(steps=5, skip=5)),
-    "agent, in its window": ("", Window(steps=_STEPS - 60, skip=50)),
-    "plain torch.profiler": ("plain", None),
+_PAIRS = {
+    ("again", "alone"): "alone against alone: the unrest",
+    ("before", "again"): "agent before its window against alone",
+    ("in", "before"): "agent in its window against before it",
+    ("plain", "again"): "plain torch.profiler against alone",
+    ("in", "plain"): "agent in its window against plain torch.profiler",
 }
 
 
@@ -69,15 +106,28 @@ def _torch_python() -> str | None:
     return None
 
 
-def _quiet_step_s(python: str, told: str, window: Window | None, scratch: Path) -> float:
-    environment = dict(os.environ)
-    if window is not None:
-        recording = Recording("torch", Path(tempfile.mkdtemp(dir=scratch)), "cpu")
-        environment = torch_profiler.environment(environment, recording, window, reports=scratch, nccl=None)
+def _rounds(python: str, scratch: Path) -> list[dict[str, float]]:
+    """The median step of each turn, in seconds on the processor, by kind."""
+    recording = Recording("torch", Path(tempfile.mkdtemp(dir=scratch)), "cpu")
+    window = Window(steps=_STEPS, skip=_SKIP)
+    environment = torch_profiler.environment(dict(os.environ), recording, window, reports=scratch, nccl=None)
+    environment["PYTHONPATH"] = str(torch_profiler.AGENT)
+    # The training calls the agent itself, turn by turn: it must not be called at the start of the interpreter too.
+    code = "import sys; sys.path.append(sys.argv[2])\n" + _TRAINING
     done = subprocess.run(
-        [python, "-c", _TRAINING, told], env=environment, check=True, capture_output=True, text=True, cwd=scratch
+        [python, "-S", "-c", code, scratch, _packages(python)],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=scratch,
     )
-    return float(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _packages(python: str) -> str:
+    code = "import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def main() -> None:
@@ -86,16 +136,14 @@ def main() -> None:
         print("overhead: no Python with torch (PERFDOCTOR_TORCH_PYTHON): left out.")
         return
     with tempfile.TemporaryDirectory() as folder:
-        rounds = [
-            {name: _quiet_step_s(python, *case, Path(folder)) for name, case in _CASES.items()} for _ in range(_ROUNDS)
-        ]
-    print(f"\nA training step on the CPU, {_ROUNDS} rounds")
-    for name in _CASES:
-        ratios = [each[name] / each["alone"] for each in rounds]
-        step_ms = 1e3 * statistics.median(each[name] for each in rounds)
-        print(f"  {name:26s} {step_ms:6.2f} ms   {statistics.median(ratios):6.3f} × alone")
-    against = statistics.median(each["agent, in its window"] / each["plain torch.profiler"] for each in rounds)
-    print(f"  {'in its window':26s}             {against:6.3f} × plain torch.profiler")
+        rounds = [each for _ in range(_PROCESSES) for each in _rounds(python, Path(folder))]
+    step_ms = 1e3 * statistics.median(each["alone"] for each in rounds)
+    notices_us = 1e6 * statistics.median(each["notices"] for each in rounds)
+    print(f"\nA training step of {step_ms:.2f} ms on the CPU, {len(rounds)} rounds")
+    print(f"  before its window the agent takes {notices_us:.1f} µs of it: {1 + notices_us / step_ms / 1e3:20.3f} ×")
+    for (kind, base), shown in _PAIRS.items():
+        ratio = statistics.median(each[kind] / each[base] for each in rounds)
+        print(f"  {shown:48s} {ratio:6.3f} ×")
 
 
 if __name__ == "__main__":
