@@ -81,7 +81,7 @@ class Recorder:
     def _quietly(self, call: Callable[[], Any]) -> None:
         """The profiler's own warnings are not the program's; and what it enables is ours.
 
-        Not `warnings.catch_warnings`: Python then forgets which of the program's warnings were shown, and shows them again.
+        Not `warnings.catch_warnings`: Python would forget which of the program's warnings it has shown.
         """
         self.foreign.ours = True
         warn = [(module, module.__dict__["warn"]) for module in self._warning if "warn" in module.__dict__]
