@@ -25,14 +25,13 @@ def _arm():
 
 def _hand_over():
     """Run the user's own `sitecustomize`, under its own name; what it raises, `site` reports as it always does."""
-    # Python's own finder, without importing importlib for it: each Python of the command would pay.
+    # Python's own finder and maker of modules, without importing importlib for them: each Python of the command would
+    # pay milliseconds, and Debian's has a sitecustomize, if an empty one.
     finder = next((finder for finder in sys.meta_path if getattr(finder, "__name__", "") == "PathFinder"), None)
     spec = finder and finder.find_spec("sitecustomize", sys.path)
     if not spec or spec.loader is None:
         return
-    from importlib.util import module_from_spec  # costs milliseconds, and few have a sitecustomize
-
-    module = module_from_spec(spec)
+    module = sys.modules["_frozen_importlib"].module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
