@@ -446,3 +446,38 @@ def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
     monkeypatch.setattr(perfdoctor.detectors.input_wait, "detect", same("input-wait"))
     monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", same("exposed-copies"))
     assert [advice.rule for advice in diagnose(waiting_for_input(), rules).findings] == ["exposed-copies", "input-wait"]
+
+
+def test_a_symptom_of_a_symptom_hangs_under_the_root(monkeypatch):
+    def found(rule_id):
+        def detect(run, at):
+            yield Finding(rule_id, Saving(0, 1_000, 1_000), "high", {})
+
+        return detect
+
+    chain = ("exposed-copies", "input-wait", "host-syncs")
+    rules = []
+    for place, rule_id in enumerate(chain):
+        module = __import__(f"perfdoctor.detectors.{rule_id.replace('-', '_')}", fromlist=["detect"])
+        monkeypatch.setattr(module, "detect", found(rule_id))
+        above = (chain[place - 1],) if place else ()
+        rules.append(replace(load_rules()[rule_id], summary="", summaries={}, needs=(), symptom_of=above))
+    (only,) = diagnose(waiting_for_input(), rules).findings
+    assert only.rule == "exposed-copies"
+    assert {symptom.rule for symptom in only.symptoms} == {"input-wait", "host-syncs"}
+
+
+def test_rules_that_name_each_other_lose_no_finding(monkeypatch):
+    def detect(run, at):
+        yield Finding("exposed-copies", Saving(0, 1_000, 1_000), "high", {})
+
+    monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", detect)
+    rule = load_rules()["exposed-copies"]
+    pair = [
+        replace(rule, summary="", summaries={}, symptom_of=("input-wait",)),
+        replace(load_rules()["input-wait"], symptom_of=("exposed-copies",)),
+    ]
+    assert sorted(advice.rule for advice in flat(diagnose(waiting_for_input(), pair))) == [
+        "exposed-copies",
+        "input-wait",
+    ]

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import numpy as np
 
+from perfdoctor.certainty import judged
 from perfdoctor.findings import (
     Advice,
     Diagnosis,
@@ -43,7 +44,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
         found.extend((rule, _behind_loader(rule, finding, run)) for finding in findings)
-    ranked = _ranked(found, run.step_ns)
+    ranked = _ranked(found, run)
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
         gpus=_gpus(run),
@@ -103,30 +104,45 @@ def _behind_loader(rule: Rule, finding: Finding, run: Run) -> Finding:
     return replace(finding, saving_ns_per_step=Saving(int(full.low * share), int(full.likely * share), full.high))
 
 
-def _ranked(found: Sequence[tuple[Rule, Finding]], step_ns: int) -> tuple[Advice, ...]:
+def _ranked(found: Sequence[tuple[Rule, Finding]], run: Run) -> tuple[Advice, ...]:
     """Largest saving first; a finding that vanishes when another is cured hangs under that one."""
     order = sorted(found, key=lambda pair: (-pair[1].saving_ns_per_step.likely, pair[0].id))
-    present = {rule.id for rule, _ in order}
-    causes = [pair for pair in order if not present & set(pair[0].symptom_of)]
+    present = list(dict.fromkeys(rule.id for rule, _ in order))
+    causes = {rule.id: _cause(rule, {rule.id: rule for rule, _ in order}, present) for rule, _ in order}
     ranked, number = [], 0
-    for rule, finding in causes:
+    for rule, finding in order:
+        if causes[rule.id] != rule.id:
+            continue
         number += 1
         cause_number = number
         symptoms = []
         for other, symptom in order:
-            if next((cause.id for cause, _ in causes if cause.id in other.symptom_of), None) == rule.id:
+            if other.id != rule.id and causes[other.id] == rule.id:
                 number += 1
-                symptoms.append(_advice(number, other, symptom, step_ns, ()))
-        ranked.append(_advice(cause_number, rule, finding, step_ns, tuple(symptoms)))
+                symptoms.append(_advice(number, other, symptom, run, ()))
+        ranked.append(_advice(cause_number, rule, finding, run, tuple(symptoms)))
     return tuple(ranked)
+
+
+def _cause(rule: Rule, rules: Mapping[str, Rule], present: Sequence[str]) -> str:
+    """The finding at the root: the cause of the cause, and so on. Of rules that name each other, the dearest."""
+    seen = [rule.id]
+    while True:
+        above = next((each for each in present if each in rules[seen[-1]].symptom_of), None)
+        if above is None:
+            return seen[-1]
+        if above in seen:
+            return min(seen[seen.index(above) :], key=present.index)
+        seen.append(above)
 
 
 def _summary(rule: Rule, finding: Finding) -> str:
     return rule.summaries.get(finding.situation, rule.summary).format(**finding.values)
 
 
-def _advice(rank: int, rule: Rule, finding: Finding, step_ns: int, symptoms: tuple[Advice, ...]) -> Advice:
-    saving = finding.saving_ns_per_step
+def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[Advice, ...]) -> Advice:
+    step_ns, saving = run.step_ns, finding.saving_ns_per_step
+    certainty = judged(rule, finding, run)
     fitting = [fix for fix in rule.fixes if not fix.situations or finding.situation in fix.situations]
     return Advice(
         rank=rank,
@@ -135,7 +151,8 @@ def _advice(rank: int, rule: Rule, finding: Finding, step_ns: int, symptoms: tup
         summary=_summary(rule, finding),
         why=rule.why,
         category=rule.category,  # type: ignore[arg-type]
-        confidence=finding.confidence,
+        confidence=certainty.level,
+        confidence_because=certainty.because,
         saving_ns_per_step=saving,
         speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
         symptoms=symptoms,

@@ -111,7 +111,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Advice:
-    """A finding with its rule's words, ranked: what a report shows. `rank` starts at 1."""
+    """A finding with its rule's words, ranked: what a report shows. `rank` starts at 1.
+
+    `confidence` is the detector's, lowered where the recording is thin; `confidence_because` says why in a sentence.
+    """
 
     rank: int
     rule: str
@@ -120,6 +123,7 @@ class Advice:
     why: str
     category: Category
     confidence: Confidence
+    confidence_because: str
     saving_ns_per_step: Saving
     speedup: tuple[float, float, float]
     symptoms: tuple[Advice, ...]

@@ -46,7 +46,8 @@ class Rule:
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
     names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
     which gains nothing while a loader beside the training is the limit. `needs_without_gpu` takes the place of `needs`
-    on a run without a GPU, for a rule that sees the same sickness there in other signals.
+    on a run without a GPU, for a rule that sees the same sickness there in other signals. `doubt` says, as half a
+    sentence, why the detector is not sure where it is not.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Rule:
     symptom_of: tuple[str, ...] = ()
     hidden_by_loader: bool = False
     needs_without_gpu: tuple[str, ...] = ()
+    doubt: str = ""
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -102,6 +104,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         symptom_of=tuple(document.get("symptom_of", ())),
         hidden_by_loader=document.get("hidden_by_loader", False),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
+        doubt=document.get("doubt", ""),
     )
 
 

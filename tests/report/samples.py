@@ -64,6 +64,7 @@ def advice(rank, rule, title, summary, saving, base, **more):
         "why": "Every millisecond in which the device has nothing to do is paid for and brings nothing.",
         "category": "input",
         "confidence": "high",
+        "confidence_because": "Measured on 10 steps from kernels and host calls.",
         "symptoms": (),
         "values": {"share": likely / (base * MS)},
         "evidence": (),

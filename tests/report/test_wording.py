@@ -84,8 +84,28 @@ def test_the_verdict_of_an_unsure_finding_promises_nothing():
     )
 
 
+def test_what_is_only_good_to_know_is_not_worth_fixing():
+    remark = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
+    diagnosis = replace(INPUT_BOUND, findings=(remark,))
+    assert wording.verdict(diagnosis).startswith("Nothing worth fixing: idle time takes 66 %")
+    assert wording.saving(diagnosis, remark) == "good to know, saves nothing by itself"
+
+
+def test_confidence_is_explained_in_one_sentence():
+    advice = replace(
+        INPUT_BOUND.findings[0], confidence="medium", confidence_because="Measured on 2 steps; 2 steps are few."
+    )
+    assert wording.certainty(advice) == "Medium confidence: measured on 2 steps; 2 steps are few."
+    assert wording.certainty(replace(advice, confidence_because="")) == ""
+
+
+def test_skipped_rules_say_what_wakes_them():
+    assert wording.waking(("calls|ops", "ranks")) == f"{wording.WAKING['calls']}; {wording.WAKING['ranks']}"
+    assert wording.waking(("what nobody knows",)) == ""
+
+
 def test_the_verdict_of_a_finding_without_a_saving_says_so():
-    unknown = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
+    unknown = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 400_000_000))
     assert wording.verdict(replace(INPUT_BOUND, findings=(unknown,))) == (
         "The GPU waits for the next batch; how much time a fix brings is not known."
     )

@@ -82,6 +82,7 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
         "summary": advice.summary,
         "category": advice.category,
         "confidence": advice.confidence,
+        "confidence_because": advice.confidence_because,
         "saving_ns_per_step": _fields(advice.saving_ns_per_step),
         "speedup": _range(advice.speedup),
         "symptoms": [symptom.rule for symptom in advice.symptoms],

@@ -59,6 +59,8 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     certain = wording.confidence(advice.confidence)
     yield f"\n`{clean(advice.rule)}` · **{wording.saving(diagnosis, advice)}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
+    if certainty := wording.certainty(advice):
+        yield f"\n{escaped(certainty)}"
     numbers = [evidence for evidence in advice.evidence if not isinstance(evidence, Rows)]
     if numbers:
         yield "\n" + "\n".join(f"- {_number(evidence)}" for evidence in numbers)
@@ -115,8 +117,9 @@ def _more(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
-    for missing, rules in wording.not_looked_at(diagnosis):
-        yield f"{wording.counted(len(rules), 'rule')} without {escaped(missing)}: {escaped(', '.join(rules))}"
+    for missing, rules, wake in wording.not_looked_at(diagnosis):
+        lacking = f"{wording.counted(len(rules), 'rule')} without {escaped(missing)}: {escaped(', '.join(rules))}"
+        yield f"{lacking}. To wake: {wake}" if wake else lacking
     for rule, error in wording.failed(diagnosis):
         yield f"{escaped(rule)} failed, a bug of perfdoctor: {escaped(error)}"
 

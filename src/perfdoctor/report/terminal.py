@@ -135,6 +135,8 @@ class _Page:
         certain = (wording.confidence(advice.confidence), CONFIDENCE[advice.confidence])
         body = [Text.assemble((wording.saving(self.diagnosis, advice), "cyan"), " · ", certain)]
         body.append(Text(clean(advice.summary)))
+        if advice.confidence != "high" and advice.confidence_because:
+            body.append(Text(wording.certainty(advice), DIM))
         if advice.fixes:
             fix = advice.fixes[0]
             body.append(
@@ -161,7 +163,8 @@ class _Page:
     def not_looked_at(self) -> Iterator[Text]:
         lines = [
             f"{wording.counted(len(rules), 'rule')} without {missing}: {', '.join(rules)}"
-            for missing, rules in wording.not_looked_at(self.diagnosis)
+            + (f". To wake: {wake}" if wake else "")
+            for missing, rules, wake in wording.not_looked_at(self.diagnosis)
         ]
         lines += [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in wording.failed(self.diagnosis)]
         return self.listed("Not looked at", lines)

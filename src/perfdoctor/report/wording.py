@@ -50,6 +50,22 @@ NEEDS = {
     "samples": "device samples",
     "memory": "memory at the ends of steps",
 }
+#: What to record so that a rule gets what it needs.
+WAKING = {
+    "kernels": "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda",
+    "copies": "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda",
+    "calls": "record on a GPU with nsys --trace=cuda, or torch.profiler with the CUDA activity",
+    "collectives": "record a training of several ranks",
+    "ranks": "record every rank: `perfdoctor run -- torchrun …`",
+    "steps": "record at least three whole steps: `perfdoctor run --steps 10`",
+    "ops": "record with `perfdoctor run`, or torch.profiler with the CPU activity",
+    "ranges": "record with `perfdoctor run`, or nsys with --trace=nvtx and ranges in the program",
+    "os_calls": "record with nsys --trace=osrt",
+    "functions": "record with torch.profiler and with_stack=True",
+    "overheads": "record with torch.profiler",
+    "memory": "record with `perfdoctor run`",
+    "places": "record the training itself: `perfdoctor run -- python train.py`",
+}
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
 
@@ -148,8 +164,9 @@ def the_base(diagnosis: Diagnosis) -> str:
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The one sentence: the dearest finding and what it costs, or why there is none."""
-    if diagnosis.findings:
-        return _worst(diagnosis, diagnosis.findings[0])
+    worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or costs_no_time(advice)]
+    if worth_fixing:
+        return _worst(diagnosis, worth_fixing[0])
     blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
     rules = counted(len(diagnosis.outcomes), "rule")
     if not diagnosis.time:
@@ -204,6 +221,8 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     likely, base = advice.saving_ns_per_step.likely, duration(diagnosis.base_ns)
     if costs_no_time(advice):
         return "costs memory, no time"
+    if not advice.saving_ns_per_step.high:
+        return "good to know, saves nothing by itself"
     if not likely:
         return "saving not known"
     whole = f"{base} a step" if diagnosis.per_step else f"the {base} looked at"
@@ -212,6 +231,12 @@ def saving(diagnosis: Diagnosis, advice: Advice) -> str:
 
 def confidence(word: str) -> str:
     return f"{word} confidence"
+
+
+def certainty(advice: Advice) -> str:
+    """Why we are as sure as we are, in one sentence; "" where nothing was noted."""
+    because = clean(advice.confidence_because, 240)
+    return f"{confidence(advice.confidence).capitalize()}: {because[0].lower()}{because[1:]}" if because else ""
 
 
 def fix_terms(effort: str, *, changes_numerics: bool) -> str:
@@ -252,14 +277,20 @@ def _steps(diagnosis: Diagnosis) -> str:
     return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
 
 
-def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...]]]:
-    """The skipped rules by what they lacked: (`calls and ranges`, their ids), the largest group first."""
+def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
+    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what wakes them), largest group first."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for outcome in diagnosis.outcomes:
         if outcome.status == "skipped":
             groups.setdefault(outcome.missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(_listed(missing) or "something", tuple(rules)) for missing, rules in ordered]
+    return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
+
+
+def waking(missing: Sequence[str]) -> str:
+    """What to record so that a skipped rule can look; "" where that is not known."""
+    ways = dict.fromkeys(WAKING[first] for first in (need.split("|")[0] for need in missing) if first in WAKING)
+    return "; ".join(ways)
 
 
 def _listed(needs: Sequence[str]) -> str:
