@@ -28,6 +28,28 @@ def cases() -> list[Mapping[str, Any]]:
     return list(tomllib.loads((_HERE / "labels.toml").read_text("utf-8"))["case"])
 
 
+def fixture_cases() -> list[Mapping[str, Any]]:
+    """Every recording of fixtures/ with what its expected.toml says, as a case with a whole path."""
+    folders = [
+        folder
+        for known in sorted((_HERE.parent / "fixtures").glob("*/expected.toml"))
+        for folder in (known.parent / "nsys", known.parent / "torch")
+        if folder.is_dir()
+    ]
+    return [
+        _fixture_case(folder, tomllib.loads((folder.parent / "expected.toml").read_text("utf-8"))) for folder in folders
+    ]
+
+
+def _fixture_case(folder: Path, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    case: dict[str, Any] = {"path": str(folder.relative_to(_HERE.parent)), "folder": _HERE.parent}
+    if known["first"]:
+        case["first"] = [known["first"]]
+    if known["healthy"]:
+        case["nothing_above"] = 0.03
+    return {**case, "found": known["found"], "silent": known["silent"]}
+
+
 def all_findings(diagnosis: Diagnosis) -> list[Advice]:
     """Causes and their symptoms, flat."""
     return [each for cause in diagnosis.findings for each in (cause, *cause.symptoms)]
