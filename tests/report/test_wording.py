@@ -87,7 +87,7 @@ def test_the_verdict_of_an_unsure_finding_promises_nothing():
 def test_what_is_only_good_to_know_is_not_worth_fixing():
     remark = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
     diagnosis = replace(INPUT_BOUND, findings=(remark,))
-    assert wording.verdict(diagnosis).startswith("Nothing worth fixing: idle time takes 66 %")
+    assert wording.verdict(diagnosis).startswith("No cause was proven: idle time takes 66 %")
     assert wording.saving(diagnosis, remark) == "good to know, saves nothing by itself"
 
 

@@ -174,7 +174,10 @@ def verdict(diagnosis: Diagnosis) -> str:
     if blind == len(diagnosis.outcomes):
         return f"Nothing was diagnosed: none of {rules} could look at this recording."
     doubt = f"; {blind} of {rules} could not look" if blind else ""
-    return f"Nothing worth fixing: {_limit(diagnosis)}{doubt}."
+    largest, limit = _limit(diagnosis)
+    # What stands still for most of a step is not well, even where no rule can prove why.
+    said = "Nothing worth fixing" if largest == "compute" else "No cause was proven"
+    return f"{said}: {limit}{doubt}."
 
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
@@ -196,7 +199,8 @@ def costs_no_time(advice: Advice) -> bool:
     return advice.category == "memory" and not advice.saving_ns_per_step.high
 
 
-def _limit(diagnosis: Diagnosis) -> str:
+def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
+    """The largest part, and the clause that says how much of the step it is."""
     window = sum(split.window_ns for split in diagnosis.time)
     sizes = {
         "compute": sum(split.compute_ns for split in diagnosis.time),
@@ -206,7 +210,7 @@ def _limit(diagnosis: Diagnosis) -> str:
     }
     largest = max(sizes, key=lambda part: sizes[part])
     verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
-    return f"{largest} {verb} {share_of(sizes[largest], window)} of {the_base(diagnosis)}"
+    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {the_base(diagnosis)}"
 
 
 def bar_heading(diagnosis: Diagnosis) -> str:
