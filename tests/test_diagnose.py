@@ -166,8 +166,8 @@ def launch_bound_with_small_kernels() -> Timeline:
 def test_a_symptom_hangs_under_its_cause_and_is_numbered_after_it():
     diagnosis = diagnose(launch_bound_with_small_kernels(), RULES)
     cause = next(advice for advice in diagnosis.findings if advice.rule == "launch-bound")
-    assert [symptom.rule for symptom in cause.symptoms] == ["small-kernels"]
-    assert cause.symptoms[0].rank == cause.rank + 1
+    assert [symptom.rule for symptom in cause.symptoms] == ["cuda-graph-opportunity", "small-kernels"]
+    assert [symptom.rank for symptom in cause.symptoms] == [cause.rank + 1, cause.rank + 2]
     assert "small-kernels" not in [advice.rule for advice in diagnosis.findings]
 
 

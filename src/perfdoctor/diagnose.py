@@ -43,7 +43,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     for rule in rules:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
-        found.extend((rule, _behind_loader(rule, finding, run)) for finding in findings)
+        found.extend((_hanging(rule, finding), _behind_loader(rule, finding, run)) for finding in findings)
     ranked = _ranked(found, run)
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
@@ -93,6 +93,11 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _hanging(rule: Rule, finding: Finding) -> Rule:
+    """The rule, as a symptom also of what this finding names."""
+    return replace(rule, symptom_of=(*rule.symptom_of, *finding.symptom_of)) if finding.symptom_of else rule
 
 
 def _behind_loader(rule: Rule, finding: Finding, run: Run) -> Finding:

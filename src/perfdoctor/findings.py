@@ -99,7 +99,10 @@ class Fix:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all)."""
+    """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
+
+    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names.
+    """
 
     rule: str
     saving_ns_per_step: Saving
@@ -107,6 +110,7 @@ class Finding:
     values: Mapping[str, Value]
     evidence: tuple[Evidence, ...] = ()
     situation: str = ""
+    symptom_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

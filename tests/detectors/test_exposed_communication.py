@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from collective_builders import told
 
 from perfdoctor.metrics.run import prepare
 from perfdoctor.timeline.model import merge
@@ -92,3 +93,25 @@ def test_its_table_lists_collectives_by_kind():
     )
     table = only_finding("exposed-communication", picture).evidence[2]
     assert table.rows == (("all_reduce", 2.0, 8 * MS), ("all_gather", 1.0, 2 * MS))
+
+
+def test_only_what_compute_waited_for_is_promised():
+    """The host is late: compute goes on in the middle of the collective, so a shorter one would win nothing."""
+    host_bound = draw(
+        kernels="#" * 10 + " " * 10 + "#" * 20,
+        nccl=" " * 10 + "=" * 25 + " " * 5,
+        launched_us_before=50,
+        repeat=6,
+        unit_us=1000,
+    )
+    finding = only_finding("exposed-communication", host_bound)
+    assert finding.values["exposed_ms"] == 10.0
+    assert finding.saving_ns_per_step.likely == 0
+
+
+def test_it_tells_the_bandwidth_of_large_messages_where_all_ranks_were_recorded():
+    ranks = [told(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
+    (table,) = only_finding("exposed-communication", merge(ranks)).evidence[3:]
+    # 100 MB in 10 ms; two ranks load the link once
+    assert table.rows == (("all_reduce", 2, 100_000_000, pytest.approx(1e10)),)
+    assert len(only_finding("exposed-communication", ranks[0]).evidence) == 3

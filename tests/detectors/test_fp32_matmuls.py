@@ -77,9 +77,23 @@ def test_convolutions_and_attention_on_32_bits_count_as_well(name):
         "triton_tem_fused_mm_2",
         "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>(Params)",
         "void fbgemm_gpu::permute_2D_lengths_kernel<float>(int)",
+        "nvjet_sm100_tst_64x32_64x16_2x1_2cta_v_bz_TNT",
+        "nvjet_sm90_hss_320x128_64x3_1x2_h_bz_coopB_NNT",
     ],
 )
 def test_it_stays_silent_where_the_name_does_not_prove_32_bits(name):
+    assert findings("fp32-matmuls", step(40, kernel_names={"S": name})) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(cublasGemvParamsEx)",
+        "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>(P)",
+    ],
+)
+def test_it_stays_silent_where_no_tensor_core_would_help(name):
+    """A product with a vector and a channel by itself are bound by memory in any type."""
     assert findings("fp32-matmuls", step(40, kernel_names={"S": name})) == []
 
 

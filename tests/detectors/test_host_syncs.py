@@ -73,3 +73,49 @@ def test_a_wait_for_the_loader_is_no_sync():
         **OPS,
     )
     assert findings("host-syncs", picture) == []
+
+
+# Where it came from
+
+
+def test_it_says_which_op_and_which_line_made_the_call():
+    picture = draw(
+        kernels=" " + "#" * 30 + " " * 9,
+        host=["l " + "s" * 38, " " + "v" * 39, " " + "t" * 39, "U" * 40],
+        legend={
+            "v": ("ops", "aten::_local_scalar_dense"),
+            "t": ("functions", "torch/_tensor.py(900): item"),
+            "U": ("functions", "train.py(31): step"),
+        },
+        repeat=6,
+        unit_us=1000,
+    )
+    finding = only_finding("host-syncs", picture)
+    assert finding.evidence[2].rows[0][:3] == (
+        "cudaStreamSynchronize",
+        "aten::_local_scalar_dense",
+        "train.py(31): step",
+    )
+    assert "from `aten::_local_scalar_dense` in `train.py(31): step`" in summary(finding)
+
+
+def test_an_op_that_only_stands_near_the_call_is_not_named():
+    """The op ended before the call was made."""
+    picture = draw(
+        kernels=" " + "#" * 30 + " " * 9, host=["l  " + "s" * 37, "oo"], repeat=6, unit_us=1000
+    )  # fmt: skip
+    assert only_finding("host-syncs", picture).evidence[2].rows[0][:3] == ("cudaStreamSynchronize", "", "")
+
+
+def test_the_call_that_cost_most_comes_first_and_not_the_one_that_waited_longest():
+    """The host stands long in an event's wait while the device is busy, and briefly in the sync that drains it."""
+    picture = draw(
+        kernels=" " + "#" * 30 + " " * 9,
+        host=["l " + "E" * 27 + "  ssssssssss"[:11], "o"],
+        legend={"E": ("calls", "cudaEventSynchronize")},
+        repeat=6,
+        unit_us=1000,
+    )
+    finding = only_finding("host-syncs", picture)
+    assert finding.evidence[1].rows[0][0] == "cudaEventSynchronize"
+    assert finding.values["call"] == "cudaStreamSynchronize"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from builders import draw, findings, only_finding, summary
 
 
@@ -50,3 +51,25 @@ def test_stretches_are_counted_a_step():
     picture = draw(kernels="  #  #  #", host="l        ", repeat=5, recorded=["kernels", "calls", "ranges"])
     finding = only_finding("idle-unknown", picture)
     assert finding.evidence[1].value == 2.0
+
+
+def graphs(between: int, **more):
+    """Two kernels of one CUDA graph with a gap between them; a window of 40 units of 1 ms."""
+    left = (40 - between) // 2
+    picture = " " + "#" * (left - 1) + " " * between + "+" * (40 - between - left)
+    drawn = draw(kernels=picture, host=["@@", "o"], unit_us=1000, **more)
+    same = np.ones(len(drawn.kernels), dtype=np.int64)
+    frames = {**drawn.frames, "kernels": drawn.kernels.with_columns(correlation=same)}
+    return type(drawn).build(frames, drawn.recorded)
+
+
+def test_kernels_lost_inside_a_cuda_graph_are_told_and_promise_nothing():
+    finding = only_finding("idle-unknown", graphs(10))
+    assert finding.situation == "inside-graphs"
+    assert finding.values["idle_ms"] == 10.0
+    assert finding.saving_ns_per_step.high == 0
+    assert "most likely busy" in summary(finding)
+
+
+def test_it_stays_silent_where_hardly_a_kernel_of_a_graph_was_lost():
+    assert findings("idle-unknown", graphs(1)) == []  # 1 of 39 ms

@@ -107,3 +107,47 @@ def test_waiting_in_two_collectives_at_once_is_waited_once():
     # rank 0 waits from 4 to 38, once
     assert finding.values["waiting_ms"] == pytest.approx(34.0)
     assert finding.saving_ns_per_step.high == pytest.approx(34 * MS)
+
+
+def late(before: str, *, host: str = ""):
+    """Three ranks of which the last comes 16 ms late; `before` is what its device does in these 16 ms."""
+    return merge(
+        [
+            rank(0, 20),
+            rank(1, 20),
+            draw(
+                kernels="#" * 20 + before + " " * 4,
+                nccl=" " * 36 + "=" * 4,
+                host=[host] if host else (),
+                rank=2,
+                repeat=6,
+                launched_us_before=50,
+                unit_us=1000,
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "host", "situation", "share"),
+    [
+        ("#" * 16, "", "compute", 100),
+        ("#" * 12 + " " * 4, " " * 32 + "i" * 4 + " " * 4, "compute", 75),
+        (" " * 16, " " * 20 + "i" * 16 + " " * 4, "input", 100),
+        (" " * 16, " " * 20 + "g" * 16 + " " * 4, "host", 100),
+    ],
+)
+def test_it_tells_what_the_late_rank_did_instead(before, host, situation, share):
+    finding = only_finding("rank-skew", late(before, host=host))
+    assert finding.values["late_rank"] == 2
+    assert finding.situation == situation
+    assert finding.values["instead_percent"] == pytest.approx(share, abs=1)
+    doing = finding.evidence[3]
+    # the window begins with the late rank's first collective: four of five stretches of 16 ms lie in it
+    assert sum(row[1] for row in doing.rows) == pytest.approx(16 * MS * 4 / 5)
+
+
+def test_without_one_main_thing_it_says_nothing_of_it():
+    finding = only_finding("rank-skew", late("#" * 8 + " " * 8, host=" " * 28 + "g" * 8 + " " * 4))
+    assert finding.situation == ""
+    assert summary(finding).endswith("is its own.")

@@ -44,8 +44,20 @@ def test_it_is_surer_where_the_size_of_the_device_is_known():
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    assert findings("small-kernels", step(4)) == []  # 4 %
-    assert len(findings("small-kernels", step(5))) == 1  # 5 %
+    assert findings("small-kernels", step(19, of=400)) == []  # 4.75 %
+    assert len(findings("small-kernels", step(20, of=400))) == 1  # 5 %
+
+
+def test_it_stays_silent_where_there_are_few():
+    assert findings("small-kernels", step(9, of=60)) == []  # 15 %, but nine kernels
+    assert len(findings("small-kernels", step(10, of=60))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["triton_poi_fused_add_{}", "CudaCodeGen::kernel{}(CudaCodeGen::Tensor<float, (int)5>)"]
+)
+def test_it_stays_silent_where_a_compiler_has_fused_them(name):
+    assert findings("small-kernels", step(40, kernel_names={"e": name.format(1), "f": name.format(2)})) == []
 
 
 def test_it_stays_silent_where_short_kernels_fill_the_device():
@@ -68,6 +80,12 @@ def test_it_stays_silent_where_short_kernels_are_matmuls():
         findings("small-kernels", step(40, kernel_names={"e": "ampere_sgemm_32x32_tn", "f": "ampere_sgemm_32x32_tn"}))
         == []
     )
+
+
+def test_it_stays_silent_where_convolutions_convert_their_layout():
+    """No compiler fuses those: they are layout-transposes'."""
+    names = {"e": "batched_transpose_32x16_half", "f": "void cudnn::ops::nchwToNhwcKernel<__half, __half>(P)"}
+    assert findings("small-kernels", step(40, kernel_names=names)) == []
 
 
 def test_it_stays_silent_where_the_optimizer_runs_them():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from builders import draw, idle_units, only_place, timeline
 
 from perfdoctor.findings import IDLE_CAUSES
-from perfdoctor.metrics.idle_causes import driving_threads, launch_latency_ns
+from perfdoctor.metrics.idle_causes import driving_threads
+from perfdoctor.metrics.queued import launch_latency_ns
 from perfdoctor.metrics.run import prepare
 from perfdoctor.timeline.steps import host_marks
 
@@ -395,3 +397,99 @@ def test_launch_latency_is_what_the_recording_shows_within_bounds():
     assert latency(5) == 5_000
     assert latency(100) == 20_000  # a queue that is always full hides the latency
     assert launch_latency_ns(prepare(draw(kernels="## ##")).places[0].work, draw(kernels="#").calls) == 20_000
+
+
+# CUDA graphs whose kernels were not all recorded
+
+
+def graph(kernels: str, host: str, *launched_by: int, **more):
+    """Kernels on one stream; the n-th belongs to the launch `launched_by[n]`, numbered from 1 as the calls are."""
+    drawn = draw(kernels=kernels, host=[host, "o"], **more)
+    numbers = np.array(launched_by, dtype=np.int64)
+    frames = {**drawn.frames, "kernels": drawn.kernels.with_columns(correlation=numbers)}
+    return type(drawn).build(frames, drawn.recorded)
+
+
+def test_a_long_pause_between_two_kernels_of_one_graph_is_the_graphs_own():
+    drawn = graph(" #" + " " * 15 + "+", "@@", 1, 1)
+    assert idle_units(only_place(drawn)) == {"queue_latency": 15}
+
+
+def test_a_long_pause_before_the_first_recorded_kernel_of_a_queued_graph_is_the_graphs_own():
+    drawn = graph(" ###" + " " * 15 + "+", "l@", 1, 2)
+    assert idle_units(only_place(drawn)) == {"queue_latency": 15}
+
+
+@pytest.mark.parametrize(("launch", "cause"), [("@", "queue_latency"), ("l", "unknown")])
+def test_before_the_first_call_of_a_stream_that_carries_graphs_a_long_pause_is_a_graphs(launch, cause):
+    drawn = draw(kernels="#" + " " * 15 + "+ -", host=[" " * 8 + launch, "o"], kernel_names={"-": "other"})
+    frames = {**drawn.frames, "kernels": drawn.kernels.with_columns(correlation=np.array([-1, -1, 1]))}
+    found = idle_units(only_place(type(drawn).build(frames, drawn.recorded)))
+    assert found[cause] >= 15
+
+
+def test_the_same_pause_before_a_plain_kernel_stays_unknown():
+    drawn = graph(" ###" + " " * 15 + "+", "ll", 1, 2)
+    assert idle_units(only_place(drawn)) == {"unknown": 15}
+
+
+def test_a_graph_that_was_launched_late_is_the_hosts_fault():
+    drawn = graph(" ###" + " " * 15 + "+", "l" + " " * 17 + "@", 1, 2)
+    assert "queue_latency" not in idle_units(only_place(drawn))
+
+
+def test_where_graphs_are_recorded_as_a_whole_a_pause_before_one_is_not_the_graphs():
+    drawn = graph(" @" + " " * 15 + "@", "@@", 1, 2)
+    assert idle_units(only_place(drawn)) == {"unknown": 15}
+
+
+def test_a_stream_whose_first_work_was_queued_before_the_recording_does_not_hang_on_another():
+    """Work with a call on stream 7 says nothing of what was queued on stream 8."""
+    drawn = draw(kernels=["#      +", "  -- -  "], host=["l      l"], kernel_names={"-": "other"})
+    rows = drawn.kernels
+    late = rows["stream"] == 8
+    numbers = np.where(late, -1, rows["correlation"])
+    numbers[np.flatnonzero(late)[-1]] = 2
+    frames = {**drawn.frames, "kernels": rows.with_columns(correlation=numbers)}
+    place = only_place(type(drawn).build(frames, drawn.recorded))
+    assert idle_units(place)["queue_latency"] == 1  # in front of the first work of stream 8
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("torch/utils/data/dataloader.py(701): __next__", "input_wait"),
+        ("torch/utils/data/dataloader.py(440): _get_iterator", "input_wait"),
+        ("nvidia/dali/plugin/pytorch/__init__.py(250): __next__", "input_wait"),
+        ("nvidia/dali/pipeline.py(1000): run", "input_wait"),
+        ("webdataset/pipeline.py(64): iterator", "input_wait"),
+        ("<built-in function collect>", "garbage_collection"),
+        ("torch/distributed/distributed_c10d.py(3500): all_gather_object", "peer_wait"),
+        ("triton/runtime/autotuner.py(150): _bench", "compilation"),
+    ],
+)
+def test_functions_of_python_prove_a_cause(name, cause):
+    found = causes(
+        kernels="####" + " " * 20 + "####",
+        host=["l" + " " * 22 + "l",
+              " " * 4 + "z" * 19],
+        legend={"z": ("functions", name)},
+    )  # fmt: skip
+    assert found[cause] == 19
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my/dataloader.py(12): collate",
+        "torch/utils/data/dataloader.py(300): __init__",
+        "transformers/pipeline.py(3): run",
+    ],
+)
+def test_functions_beside_them_prove_nothing_of_the_kind(name):
+    found = causes(
+        kernels="####" + " " * 20 + "####",
+        host=["l" + " " * 22 + "l", " " * 4 + "z" * 19],
+        legend={"z": ("functions", name)},
+    )
+    assert found["host_work"] == 19

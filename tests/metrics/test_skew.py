@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from builders import draw
+from builders import BASE_NS, draw
+from collective_builders import told
 
 from perfdoctor.metrics.run import prepare
-from perfdoctor.metrics.skew import Skew, skew
+from perfdoctor.metrics.skew import Skew, missed_by, skew
 from perfdoctor.timeline.model import merge
 
 UNIT_NS = 100_000
@@ -129,3 +130,57 @@ def test_a_collective_that_reaches_over_the_edge_of_a_window_on_one_rank_only_st
     found = skew(prepare(merge([early, late])))
     assert found is not None
     assert found.late_rank == 1
+
+
+def test_groups_of_some_of_the_ranks_are_matched_among_themselves():
+    """Two groups of two: in each one rank comes 4 units late, and nobody waits for a rank of the other group."""
+    pictures = [("a", "========"), ("a", "    ===="), ("b", "======"), ("b", "    ==")]
+    found = skew(prepare(merge([draw(nccl=nccl, rank=n, group=group) for n, (group, nccl) in enumerate(pictures)])))
+    assert (found.duration_ns // UNIT_NS).tolist() == [[8, -1], [4, -1], [-1, 6], [-1, 2]]
+    assert (found.waiting_ns // UNIT_NS).tolist() == [4, 0, 4, 0]
+    assert (found.spent_ns // UNIT_NS).tolist() == [8, 4, 6, 2]
+    assert found.transfer_ns == 6 * UNIT_NS
+    assert (found.caused_ns // UNIT_NS).tolist() == [0, 2, 0, 2]
+
+
+def test_the_late_rank_is_the_one_that_others_wait_for_not_the_one_with_least_to_do():
+    """Rank 2 is in one collective only, and in time; rank 1 is late in another that rank 2 has no part in."""
+    pictures = [("a", "====  ======"), ("a", "====      =="), ("b", "==")]
+    drawn = [draw(nccl=nccl, rank=n, group=group) for n, (group, nccl) in enumerate(pictures)]
+    assert skew(prepare(merge(drawn))).late_rank == 1
+
+
+def test_what_the_late_rank_missed_is_on_its_own_clock():
+    drawn = [draw(nccl="  ======", rank=n) for n in (0, 1)]
+    run = prepare(merge([*drawn, draw(nccl="      ==", kernels="#######", rank=2)]))
+    found = skew(run)
+    # the others came at 2, it came at 6
+    (piece,) = missed_by(found, run.places[2])
+    assert [(edge - BASE_NS) // UNIT_NS for edge in piece] == [2, 6]
+
+
+def test_the_root_of_a_broadcast_is_not_late_because_it_is_done_first():
+    drawn = [told(draw(nccl=nccl, rank=n), kind="broadcast") for n, nccl in enumerate(["==", "===="])]
+    assert skew(prepare(merge(drawn))) is None
+
+
+def test_several_groups_under_one_name_are_not_matched():
+    """Each pair of ranks calls its own group "tp": four ranks are in groups of two."""
+    drawn = [
+        told(draw(nccl=nccl, rank=n, group="tp"), group_size=2)
+        for n, nccl in enumerate(["========", "========", "==", "=="])
+    ]
+    assert skew(prepare(merge(drawn))) is None
+
+
+def test_who_has_least_to_send_is_done_first_and_not_late():
+    """An all-to-all in which rank 1 has a fifth of the bytes: it is through early although both began together."""
+    drawn = [
+        told(draw(nccl=nccl, rank=n), kind="all_to_all", bytes=b)
+        for n, (nccl, b) in enumerate([("=====", 50), ("=", 10)])
+    ]
+    run = prepare(merge(drawn))
+    assert skew(run) is None
+    assert skew(run, with_uneven=True).ranks == (0, 1)
+    nearly = [told(each, bytes=size) for each, size in zip(drawn, (50, 48), strict=True)]
+    assert skew(prepare(merge(nearly))).late_rank == 1

@@ -49,11 +49,11 @@ MATMULS = [
     ),
     (
         "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(cublasGemvParamsEx)",
-        "gemm", "no_tensor_core", "unknown",
+        "gemm", "no_tensor_core", "fp32",
     ),
-    ("Cijk_Alik_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SE_1LDSB1_APM1_ABV0", "gemm", "tensor_core", "unknown"),
-    ("Cijk_Ailk_Bljk_SB_MT128x64x16_SN_1LDSB0_APM1_ABV0", "gemm", "unknown", "unknown"),
-    ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128>>(Params)", "attention", "tensor_core", "unknown"),
+    ("Cijk_Alik_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SE_1LDSB1_APM1_ABV0", "gemm", "tensor_core", "half"),
+    ("Cijk_Ailk_Bljk_SB_MT128x64x16_SN_1LDSB0_APM1_ABV0", "gemm", "unknown", "fp32"),
+    ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128>>(Params)", "attention", "tensor_core", "half"),
     ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)", "attention", "tensor_core", "half"),
     ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)", "attention", "tensor_core", "fp32"),
     (

@@ -8,8 +8,8 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.collectives import bandwidths, transfer_share, waited_for
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.skew import skew
 from perfdoctor.metrics.units import ms, percent
 
 
@@ -23,23 +23,17 @@ def _hideable_ns(place: Place) -> int:
     return min(_exposed_ns(place), free.total_ns)
 
 
-def _waiting_share(run: Run) -> float:
-    """How much of the collectives' time is waiting for a late rank, going by the ranks recorded; 0 with one."""
-    matched = skew(run)
-    if matched is None:
-        return 0.0
-    return matched.waiting_share
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed communication that is transfer: what waits for a late rank is rank-skew's."""
-    waiting = _waiting_share(run)
-    transfer_share = run.share(_exposed_ns) * (1 - waiting)
-    if transfer_share < at["min_share_of_step"]:
+    transfer = transfer_share(run)
+    exposed_share = run.share(_exposed_ns) * transfer
+    if exposed_share < at["min_share_of_step"]:
         return
-    exposed_ns = round(run.mean(_exposed_ns) * (1 - waiting))
-    hideable_ns = min(run.mean(_hideable_ns), exposed_ns)
-    fewer_bytes_ns = int(exposed_ns * at["volume_reducible_share"])
+    exposed_ns = round(run.mean(_exposed_ns) * transfer)
+    # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
+    waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
+    hideable_ns = min(run.mean(_hideable_ns), waited_ns)
+    fewer_bytes_ns = int(waited_ns * at["volume_reducible_share"])
     worst = run.worst(_exposed_ns)
     total = run.mean(lambda place: place.communication.total_ns)
     yield Finding(
@@ -49,13 +43,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(transfer_share),
+            "exposed_percent": percent(exposed_share),
             "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
         },
         evidence=(
             Measure("exposed communication", exposed_ns, "ns"),
             Measure("compute that could hide it", hideable_ns, "ns"),
             _kinds(worst),
+            *_bandwidth(run, at["large_message_bytes"]),
         ),
         situation="one-rank" if len(run.timeline.ranks) == 1 else "",
     )
@@ -74,3 +69,17 @@ def _kinds(place: Place) -> Rows:
     return Rows(
         f"Collectives of rank {place.rank}, a step", ("kind", "count", "time"), ("text", "count", "ns"), tuple(rows[:6])
     )
+
+
+def _bandwidth(run: Run, min_bytes: float) -> Iterator[Rows]:
+    """How fast large messages moved once every rank had come; nothing where that is not known."""
+    rows = tuple(
+        (each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in bandwidths(run, min_bytes)
+    )
+    if rows:
+        yield Rows(
+            "Large messages once all ranks had come",
+            ("kind", "ranks", "message", "bus bandwidth"),
+            ("text", "count", "bytes", "bytes_per_second"),
+            rows[:6],
+        )

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Measure, Rows, Saving
+from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
+from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
@@ -18,7 +19,14 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def _rows(place: Place, input_type: str) -> Mask:
-    reads = place.kernels.name.where(lambda name: kernel_names.input_type(name) == input_type)
+    """A product with a vector, or a channel by itself, gains nothing from tensor cores: others look at those."""
+    reads = place.kernels.name.where(
+        lambda name: (
+            kernel_names.input_type(name) == input_type
+            and not kernel_names.is_vector_product(name)
+            and not kernel_names.is_depthwise(name)
+        )
+    )
     return reads & place.kernel_rows(*MATMUL_FAMILIES)
 
 
@@ -79,7 +87,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "matmul_percent": percent(wide_ns / run.step_ns),
             "tf32_percent": percent(tf32_ns / max(_summed_ns(worst), 1)),
         },
-        evidence=(Measure("kernels that read 32 or 64 bits", wide_ns, "ns"), _table(worst)),
+        evidence=(
+            Measure("kernels that read 32 or 64 bits", wide_ns, "ns"),
+            largest(worst, _wide(worst), "Largest of them, a step"),
+        ),
         situation=_situation(worst, tf32_ns),
     )
 
@@ -90,13 +101,3 @@ def _situation(place: Place, tf32_ns: int) -> str:
         return "tf32"
     peaks = peaks_of(place.info.name)
     return "fp32-before-ampere" if peaks and not peaks.tf32_flop_per_second else "fp32"
-
-
-def _table(place: Place) -> Rows:
-    wide = _wide(place)
-    names, ns = place.kernels.name, place.kernel_ns
-    total = np.bincount(names.codes[wide], weights=ns[wide], minlength=len(names.values))
-    count = np.bincount(names.codes[wide], minlength=len(names.values))
-    top = [code for code in np.argsort(-total).tolist()[:5] if total[code]]
-    rows = tuple((names.values[c], count[c] / place.units, int(total[c] / place.units)) for c in top)
-    return Rows("Largest of them, a step", ("kernel", "count", "time"), ("text", "count", "ns"), rows)

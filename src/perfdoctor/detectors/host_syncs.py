@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.sync_sources import syncs
 from perfdoctor.metrics.units import ms, percent
 
 
@@ -24,7 +25,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     lost_ns = run.mean(_sync_ns)
     worst = run.worst(_sync_ns)
-    calls = _calls(worst)
+    calls, sources = _calls(worst), _sources(worst)
+    call = str((sources.rows or calls.rows)[0][0]) if sources.rows or calls.rows else "a blocking copy"
     yield Finding(
         rule="host-syncs",
         saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
@@ -34,9 +36,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "step_ms": ms(run.step_ns),
             "lost_percent": percent(share),
             "dry_per_step": len(worst.idle_causes["host_sync"]) / worst.units,
-            "call": str(calls.rows[0][0]) if calls.rows else "a blocking copy",
+            "call": call,
+            "where": _where(sources),
         },
-        evidence=(Measure("GPU idle after blocking calls", lost_ns, "ns"), calls),
+        evidence=(Measure("GPU idle after blocking calls", lost_ns, "ns"), calls, sources),
     )
 
 
@@ -52,3 +55,23 @@ def _calls(place: Place) -> Rows:
     return Rows(
         "Blocking calls in the window", ("call", "count", "host waited"), ("text", "count", "ns"), tuple(rows[:5])
     )
+
+
+def _sources(place: Place) -> Rows:
+    """The calls after which the device ran dry, with the op and the user's line that made them where recorded."""
+    found = syncs(place)
+    rows = found.sources(np.ones(len(found.calls), dtype=bool))
+    return Rows(
+        "Where the GPU ran dry",
+        ("call", "op", "line", "times", "idle a step"),
+        ("text", "text", "text", "count", "ns"),
+        tuple((call, op, line, times, place.per_step(ns)) for call, op, line, times, ns in rows[:5]),
+    )
+
+
+def _where(sources: Rows) -> str:
+    """` from op in line` of the first row, as far as it is known."""
+    if not sources.rows:
+        return ""
+    _, op, line, *_ = sources.rows[0]
+    return (f" from `{op}`" if op else "") + (f" in `{line}`" if line else "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.findings import Finding, Measure
+from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.queued import graphs_in_flight
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -26,6 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle without proof of its cause. What it would save is what it lasts, with nothing to rely on: low is zero."""
     share = run.share(_unknown_ns)
     if share < at["min_share_of_step"]:
+        yield from _inside_graphs(run, at["min_share_of_step"])
         return
     unknown_ns, worst = run.mean(_unknown_ns), run.worst(_unknown_ns)
     yield Finding(
@@ -38,4 +40,26 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("stretches a step", len(worst.idle_causes["unknown"]) / worst.units, "count"),
         ),
         situation=_situation(run),
+    )
+
+
+def _in_graphs_ns(place: Place) -> int:
+    if not place.host.graph_nodes_recorded:
+        return 0
+    return (place.idle_causes["queue_latency"] & graphs_in_flight(place.work, place.timeline.calls)).total_ns
+
+
+def _inside_graphs(run: Run, min_share: float) -> Iterator[Finding]:
+    """Not idle at all, most likely: kernels of CUDA graphs that the profiler lost. Nothing to win, but to know."""
+    share = run.share(_in_graphs_ns)
+    if share < min_share:
+        return
+    idle_ns = run.mean(_in_graphs_ns)
+    yield Finding(
+        rule="idle-unknown",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="medium",
+        values={"idle_ms": ms(idle_ns), "step_ms": ms(run.step_ns), "idle_percent": percent(share)},
+        evidence=(Measure("no kernel recorded while a CUDA graph ran", idle_ns, "ns"),),
+        situation="inside-graphs",
     )

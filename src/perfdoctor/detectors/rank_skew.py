@@ -7,9 +7,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
+from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.skew import Skew, skew
+from perfdoctor.metrics.skew import Skew, missed_by, skew
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.intervals import Intervals
+
+#: Causes of idle in which the host issued or ran something else: one remedy, one word.
+_HOST = ("host_sync", "launch_bound", "host_work", "allocator", "storage", "garbage_collection", "compilation")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -25,10 +30,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     exposed = np.mean(
         [place.exposed_communication.total_ns / place.units for place in places if place.rank != matched.late_rank]
     )
-    spent_ns = float(matched.duration_ns.sum(axis=1)[others].mean())
+    spent_ns = float(matched.spent_ns[others].mean())
     waiting_ns = int(exposed * float(matched.waiting_ns[others].mean()) / spent_ns)
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
+    late = next(place for place in places if place.rank == matched.late_rank)
+    missed = missed_by(matched, late)
+    instead = _instead(late, missed)
+    main = max(instead, key=lambda name: instead[name])
+    share = instead[main] / max(missed.total_ns, 1)
     likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)
     yield Finding(
         rule="rank-skew",
@@ -40,13 +50,43 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(waiting_ns / run.step_ns),
             "caused_percent": percent(_late_share(matched)),
+            "instead_percent": percent(share),
         },
         evidence=(
             Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
             Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
             _table(matched, units),
+            Rows(
+                f"Rank {late.rank} while the others waited for it, a step",
+                ("what", "time"),
+                ("text", "ns"),
+                tuple(
+                    (name.replace("_", " "), ns // late.units)
+                    for name, ns in sorted(instead.items(), key=lambda row: -row[1])
+                    if ns
+                ),
+            ),
         ),
+        situation=_situation(main) if share >= at["clear_culprit_share"] else "",
     )
+
+
+def _instead(late: Place, missed: Intervals) -> dict[str, int]:
+    """What the late rank did while the others waited for it, in ns: its own accounting, in that time."""
+    parts = {
+        "compute": late.compute,
+        "communication": late.exposed_communication,
+        "copies": late.exposed_copies,
+        **late.idle_causes,
+    }
+    return {name: (pieces & missed).total_ns for name, pieces in parts.items()}
+
+
+def _situation(main: str) -> str:
+    """The words that fit what it did most of that time."""
+    if main in _HOST:
+        return "host"
+    return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
 
 
 def _late_share(matched: Skew) -> float:
@@ -59,7 +99,7 @@ def _table(matched: Skew, units: int) -> Rows:
     rows = [
         (rank, int(total / units), int(wait / units), int(caused / units))
         for rank, total, wait, caused in zip(
-            matched.ranks, matched.duration_ns.sum(axis=1), matched.waiting_ns, matched.caused_ns, strict=True
+            matched.ranks, matched.spent_ns, matched.waiting_ns, matched.caused_ns, strict=True
         )
     ]
     rows.sort(key=lambda row: row[2])

@@ -13,6 +13,7 @@ from perfdoctor.metrics.optimizer import in_optimizer
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.timeline import kernel_names
 
 #: Families that a compiler fuses with their neighbours; a matmul is not fused away.
 _FUSABLE = ("elementwise", "reduction", "normalization", "embedding", "other")
@@ -24,7 +25,9 @@ def _small(place: Place, at: Mapping[str, float]) -> np.ndarray[tuple[int], np.d
     short = kernels.duration_ns < at["short_kernel_ns"]
     blocks, processors = kernels["blocks"], place.info.sm_count
     leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
-    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place)
+    # Fused already, or nothing that a compiler fuses (layout-transposes owns those).
+    others = kernels.name.where(lambda name: kernel_names.is_compiled(name) or kernel_names.is_layout_change(name))
+    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~others
     small: np.ndarray[tuple[int], np.dtype[np.bool_]] = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
     return small
 
@@ -38,11 +41,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     def small_ns(place: Place) -> int:
         return place.alone_ns(_small(place, at))
 
-    share = run.share(small_ns)
+    share = run.share(small_ns) if run.places else 0.0
     if share < at["min_share_of_step"]:
         return
     total_ns, worst = run.mean(small_ns), run.worst(small_ns)
     rows = _small(worst, at)
+    if rows.sum() / worst.units < at["min_kernels_per_step"]:
+        return
     yield Finding(
         rule="small-kernels",
         saving_ns_per_step=saving(total_ns, at["fusable_share"] / 2, at["fusable_share"], 0.9),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfdoctor.ingest.collective_kinds import kinds_as_launched
 from perfdoctor.ingest.kineto_columns import product
 from perfdoctor.timeline.kernel_names import collective_kind
 from perfdoctor.timeline.model import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
@@ -91,6 +92,9 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
         put("functions", table, **_own_place(table, hosts))
     if table := tables.get("overheads"):
         put("overheads", table, **_own_place(table, hosts))
+    if table := tables.get("collectives"):
+        kinds = kinds_as_launched(frames, told=~table.texts["collective"].equals(""))
+        frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
     return frames
 
 
@@ -118,9 +122,15 @@ def _collective_columns(table: Table) -> dict[str, Column]:
     elements = np.maximum(table["elements_in"], table["elements_out"])
     is_told = (sizes > 0) & (elements >= 0) & (elements < 2**50)
     return {
-        "kind": Text.of(collective_kind(told or name) for told, name in zip(called, names, strict=True)),
+        "kind": Text.of(_collective_of(told, name) for told, name in zip(called, names, strict=True)),
         "bytes": np.where(is_told, elements * sizes, UNKNOWN),
     }
+
+
+def _collective_of(told: str, kernel: str) -> str:
+    """By what the framework called it; one that is several in one ("coalesced") by its kernel."""
+    kind = collective_kind(told) if told else "other"
+    return collective_kind(kernel) if kind == "other" else kind
 
 
 def _copy_columns(table: Table) -> dict[str, Column]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.ingest.collective_kinds import kinds_as_launched
 from perfdoctor.ingest.nsys_frames import GRAPH, KERNEL, MEMCPY, MEMSET, Ranks, device_frames, host_frames, occurring
 from perfdoctor.ingest.nsys_tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
 from perfdoctor.timeline.model import UNKNOWN, Device, Frame, Source, Text, Timeline
@@ -82,6 +83,7 @@ def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
     _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
     ranks = Ranks.of(device, host, told)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
+    frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
     recorded = _recorded(tables, frames)
     _note_losses(tables, ranks, host, is_told=bool(told), is_gpu_recorded="kernels" in recorded or "copies" in recorded)
     database = tables.database

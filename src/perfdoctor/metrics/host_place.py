@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from perfdoctor.findings import IDLE_CAUSES
+from perfdoctor.metrics import host_names
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_activity
 from perfdoctor.timeline.intervals import Intervals
@@ -97,9 +98,15 @@ class HostPlace(Place):
         for cause, proven in (("profiler", self.host.profiler), ("storage", self.host.files)):
             causes[cause] = causes[cause] | (rest & proven)
             rest = rest - proven
-        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
-        known = "host_work" if self.host.ops_recorded else "unknown"
-        causes[known] = rest
+        if not self.host.ops_recorded:
+            causes["unknown"] = rest
+            return causes
+        # The thread is in view: what it did outside of any op is Python, or whatever Python called. But in a backward
+        # pass it waits for autograd's thread, and where no op is seen there, that thread was not recorded.
+        backward = self.rows("ranges")
+        backward = backward.take(backward.name.matches(host_names.BACKWARD))
+        causes["unknown"] = rest & Intervals.of(backward.start_ns, backward.end_ns)
+        causes["host_work"] = rest - causes["unknown"]
         return causes
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from perfdoctor.findings import IDLE_CAUSES
 from perfdoctor.metrics import host_names
+from perfdoctor.metrics.queued import before_first_call, graphs_in_flight, launch_latency_ns
 from perfdoctor.timeline.intervals import Intervals, Nanoseconds
 from perfdoctor.timeline.links import DeviceWork
 from perfdoctor.timeline.model import UNKNOWN, Frame, Timeline
@@ -31,9 +32,6 @@ from perfdoctor.timeline.steps import PROFILER_STEP, Marks
 #: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call issues nothing: it is other code.
 ISSUING_GAP_NS = 1_000_000
-#: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
-#: seen in the recording is used up to this bound, since in a recording whose queue is always full it is not seen.
-_LATENCY_BOUND_NS = 20_000
 #: Between two queued kernels lie microseconds; across streams and devices, tens. What is queued and still does not
 #: start for a millisecond waits for something that was not recorded.
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
@@ -50,7 +48,7 @@ class HostActivity:
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
     `visible` is any other range, op or function that is not a whole step or more; `issuing` the stretches in which work
     was issued without a longer pause; `in_view` tells whether anything but calls was recorded of the host,
-    `ops_recorded` whether the framework's ops were.
+    `ops_recorded` whether the framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
     """
 
     explicit: Mapping[str, Intervals]
@@ -62,6 +60,7 @@ class HostActivity:
     blocking: Frame
     ops_recorded: bool
     in_view: bool
+    graph_nodes_recorded: bool = True
 
 
 def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostActivity:
@@ -75,21 +74,24 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
     own = np.isin(overheads["thread"], [UNKNOWN, *threads])
     return HostActivity(
         explicit={
-            "input_wait": _named(host_names.INPUT_WAIT, ranges, ops),
-            "garbage_collection": _named(host_names.GARBAGE_COLLECTION, ranges, ops),
+            "input_wait": _named(host_names.INPUT_WAIT, ranges, ops)
+            | _named(host_names.INPUT_WAIT_FUNCTION, functions),
+            "garbage_collection": _named(host_names.GARBAGE_COLLECTION, ranges, ops)
+            | _named(host_names.GARBAGE_COLLECTION_FUNCTION, functions),
             "storage": _named(host_names.STORAGE, ranges, ops, functions),
             "compilation": _named(host_names.COMPILATION, ranges, ops, functions)
             | _named(host_names.MODULE_LOADING_CALL, calls),
-            "peer_wait": _named(host_names.PEER_WAIT, ranges, ops),
+            "peer_wait": _named(host_names.PEER_WAIT, ranges, ops) | _named(host_names.PEER_WAIT_FUNCTION, functions),
             "allocator": _named(host_names.ALLOCATOR_CALL, calls),
         },
         profiler=_covered(overheads.take(own)),
         issuing=_issuing(calls, threads),
         files=_named(host_names.FILE_CALL, os_calls),
-        visible=_covered(ops) | _covered(_below_step(ranges, marks)) | _covered(_below_step(functions, marks)),
+        visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
         blocking=calls.take(calls.name.matches(host_names.BLOCKING_CALL)),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
+        graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
     )  # fmt: skip
 
@@ -137,7 +139,7 @@ def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
     return pieces
 
 
-def _below_step(frame: Frame, marks: Marks | None) -> Frame:
+def below_step(frame: Frame, marks: Marks | None) -> Frame:
     """Rows that say more than "a step is running": not the marks themselves and nothing that spans a whole step."""
     keep = ~frame.name.matches(PROFILER_STEP)
     if marks is not None and marks.starts.size:
@@ -179,8 +181,6 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
     call = np.where(ends_here, work.launch[row], UNKNOWN)
     was_launched = call != UNKNOWN
     safe = np.maximum(call, 0)
-    known = np.flatnonzero(work.launch != UNKNOWN)
-    first_known = int(work.start_ns[known[0]]) if known.size else np.iinfo(np.int64).min
     none = np.zeros(len(idle), dtype=np.int64)
     return _Stretches(
         start=idle.starts,
@@ -189,19 +189,9 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
         returned_at=calls.end_ns[safe] if len(calls) else none,
         was_launched=was_launched,
         ends_with_batch=ends_here & work.is_h2d[row],
-        # Streams run in order: work without a call that ran before the first work with one was queued before.
-        queued_before_recording=ends_here & ~was_launched & (idle.ends <= first_known),
+        queued_before_recording=ends_here & ~was_launched & before_first_call(work)[row],
         call=call,
     )
-
-
-def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
-    """The shortest usual time from the start of a launching call to the start of its work, in ns."""
-    rows = np.flatnonzero(work.launch != UNKNOWN)
-    if rows.size == 0:
-        return _LATENCY_BOUND_NS
-    delay = work.start_ns[rows] - calls.start_ns[work.launch[rows]]
-    return int(np.clip(np.quantile(delay, 0.05), 0, _LATENCY_BOUND_NS))
 
 
 def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity) -> dict[str, Intervals]:
@@ -221,9 +211,11 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     host_late = _pieces(stretches.start, to_blame, late)
     in_queue = _pieces(stretches.start, stretches.end, queued) | _pieces(to_blame, stretches.end, late)
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
+    if host.graph_nodes_recorded:
+        causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
-    host = replace(host, blocking=_blocking(host, work, calls))
+    host = replace(host, blocking=blocking_calls(host, work, calls))
     after_sync = _begun_under_sync(stretches, host.blocking) & late
     blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
@@ -277,7 +269,7 @@ def _blame_host(
     causes["unknown"] = causes["unknown"] | rest
 
 
-def _blocking(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
+def blocking_calls(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
     """Calls in which the host waits for the device: by name, and copies to pageable memory."""
     rows = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
     return Frame.join([host.blocking, calls.take(rows)]) if rows.size else host.blocking

@@ -1,4 +1,4 @@
-"""By how much does the memory that a process holds rise from step to step?"""
+"""By how much does the memory that a process holds rise from step to step, and how much of the device is left?"""
 
 from __future__ import annotations
 
@@ -62,3 +62,44 @@ def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> np.ndarray[
     for signal in _KEPT_BY_RECORDER:
         counts += np.histogram(timeline[signal].of(rank=rank).start_ns, bins=moments.start_ns)[0]
     return counts
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What torch kept reserved on one device: a caching allocator keeps the most that was ever needed at once.
+
+    Where samples tell no reserve there is none. `rises`: after how many samples it was larger than ever before.
+    """
+
+    rank: int
+    device: int
+    first_bytes: int
+    last_bytes: int
+    peak_bytes: int
+    rises: int
+    held_first_bytes: int
+    held_last_bytes: int
+    capacity_bytes: int
+
+
+def reserves(timeline: Timeline) -> Iterator[Reserve]:
+    """One a process and device of which at least two samples tell the reserve."""
+    frame = timeline["memory"]
+    frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
+    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
+    for rank, process, device in sorted(set(holders)):
+        rows = frame.of(rank=rank, process=process, device=device)
+        if len(rows) < 2:
+            continue
+        reserved, held = rows["reserved_bytes"], rows["allocated_bytes"]
+        yield Reserve(
+            rank,
+            device,
+            int(reserved[0]),
+            int(reserved[-1]),
+            int(reserved.max()),
+            int((np.diff(np.maximum.accumulate(reserved)) > 0).sum()),
+            int(held[0]),
+            int(held[-1]),
+            timeline.device_of(rank, device).memory_bytes,
+        )

@@ -12,7 +12,8 @@ from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
 from perfdoctor.timeline.model import UNKNOWN
 
-_OPTIMIZER_RANGE = re.compile(
+#: Ranges and ops that span an optimizer's update.
+OPTIMIZER_RANGE = re.compile(
     r"^Optimizer\.step#|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE
 )
 _BACKWARD = re.compile(r"^autograd::engine")
@@ -30,7 +31,7 @@ def in_optimizer(place: Place) -> Mask:
     updating = Intervals.empty()
     for signal in ("ranges", "ops"):
         rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(rows.name.matches(_OPTIMIZER_RANGE))
+        rows = rows.take(rows.name.matches(OPTIMIZER_RANGE))
         updating = updating | Intervals.of(rows.start_ns, rows.end_ns)
     calls = place.timeline.calls
     call = launch_rows(place.kernels, calls)
@@ -52,10 +53,10 @@ def host_updates(place: HostPlace) -> tuple[Intervals, int]:
     The Python around the ops counts as time. A step that runs a backward pass (LBFGS calls its closure) is no update.
     """
     ops = place.rows("ops")
-    marks = ops.name.matches(_OPTIMIZER_RANGE)
+    marks = ops.name.matches(OPTIMIZER_RANGE)
     updating = Intervals.empty()
     for rows in (place.rows("ranges"), ops):
-        found = rows.take(rows.name.matches(_OPTIMIZER_RANGE))
+        found = rows.take(rows.name.matches(OPTIMIZER_RANGE))
         updating = updating | Intervals.of(found.start_ns, found.end_ns)
     backward = ops.take(ops.name.matches(_BACKWARD))
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()

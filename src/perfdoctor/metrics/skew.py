@@ -2,51 +2,89 @@
 
 A collective ends for all ranks together, so the rank that is in it for the shortest time came last, and the others'
 extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group,
-and only where every rank recorded equally many. A send or receive may end for one rank alone; NCCL runs all-to-alls
-with the same kernels, and those are told by the range in which they were launched.
+and only where every rank of the group recorded equally many. A send or receive may end for one rank alone.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.links import launch_rows
-from perfdoctor.timeline.model import UNKNOWN, Frame, Ints
+from perfdoctor.timeline.model import UNKNOWN, Ints, Mask
 
-#: Kinds in which every rank takes part and that end together.
-_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
-_ALL_TO_ALL_RANGE = re.compile(r"^nccl:.*all_?to_?all", re.IGNORECASE)
+#: Kinds in which every rank takes part and that end together. The root of a broadcast is done once its bytes are on
+#: their way, and of a reduce the others are: who is out first did not come last.
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+
+#: The rank with the smallest part of an uneven all-to-all is done first, and was not late for that.
+_EVEN = 1.1
+
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
 class Skew:
-    """Times of matched collectives: `duration_ns[i, k]` is collective k on the i-th of `ranks`."""
+    """Times of matched collectives: `duration_ns[i, k]` is collective k on the i-th of `ranks`.
+
+    UNKNOWN stands where a rank is not in the collective's group. `rows[i, k]` is its row of the rank's
+    `recorded_collectives`; `kinds` has the kind of each collective.
+    """
 
     ranks: tuple[int, ...]
-    duration_ns: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    duration_ns: Matrix
+    rows: Matrix = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def taking_part(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """One bool a rank and collective: is the rank in its group?"""
+        known: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = self.duration_ns != UNKNOWN
+        return known
+
+    @property
+    def shortest_ns(self) -> Ints:
+        """Per collective: from the arrival of the last rank to the end, which is the transfer."""
+        everybody: Ints = np.where(self.taking_part, self.duration_ns, np.iinfo(np.int64).max).min(axis=0)
+        return everybody
+
+    @property
+    def spent_ns(self) -> Ints:
+        """Per rank: how long it stood in collectives."""
+        spent: Ints = np.where(self.taking_part, self.duration_ns, 0).sum(axis=1)
+        return spent
 
     @property
     def waiting_ns(self) -> Ints:
         """Per rank: how long it stood in collectives that the last rank had not entered yet."""
-        waiting: Ints = (self.duration_ns - self.duration_ns.min(axis=0)).sum(axis=1)
+        waiting: Ints = np.where(self.taking_part, self.duration_ns - self.shortest_ns, 0).sum(axis=1)
         return waiting
 
     @property
     def transfer_ns(self) -> int:
         """How long the collectives took once everybody was there."""
-        return int(self.duration_ns.min(axis=0).sum())
+        return int(self.shortest_ns.sum())
 
     @property
     def late_rank(self) -> int:
-        """The rank the others wait for most: the one that waits least itself."""
-        return self.ranks[int(self.waiting_ns.argmin())]
+        """The rank the others wait for most; among equals the one that waits least itself."""
+        return self.ranks[int(np.lexsort((self.waiting_ns, -self.caused_ns))[0])]
+
+    @property
+    def last(self) -> Ints:
+        """Per collective: which of `ranks` (its place there) came last."""
+        last: Ints = np.where(self.taking_part, self.duration_ns, np.iinfo(np.int64).max).argmin(axis=0)
+        return last
+
+    @property
+    def late_by_ns(self) -> Ints:
+        """Per collective: how much the last rank came after the middle one."""
+        middle = np.nanmedian(np.where(self.taking_part, self.duration_ns.astype(float), np.nan), axis=0)
+        return (middle - self.shortest_ns).astype(np.int64)
 
     @property
     def caused_ns(self) -> Ints:
@@ -54,14 +92,13 @@ class Skew:
 
         Weighed so, ranks that come together but for some ns do not count as late by turns.
         """
-        late_by = np.median(self.duration_ns, axis=0) - self.duration_ns.min(axis=0)
-        caused = np.bincount(self.duration_ns.argmin(axis=0), weights=late_by, minlength=len(self.ranks))
+        caused = np.bincount(self.last, weights=self.late_by_ns, minlength=len(self.ranks))
         return caused.astype(np.int64)
 
     @property
     def waiting_share(self) -> float:
         """How much of all ranks' time in collectives is waiting."""
-        return float(self.waiting_ns.sum() / max(self.duration_ns.sum(), 1))
+        return float(self.waiting_ns.sum() / max(self.spent_ns.sum(), 1))
 
     @property
     def others(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -74,64 +111,96 @@ class Skew:
         return int(self.caused_ns.sum())
 
 
-def skew(run: Run) -> Skew | None:
-    """Collectives matched across ranks inside the windows; None with one rank, or where they do not match."""
+def missed_by(matched: Skew, late: Place) -> Intervals:
+    """When others waited for this rank, on its own clock: from the middle rank's arrival until it came itself."""
+    number = matched.ranks.index(late.rank)
+    its_own = (matched.last == number) & (matched.late_by_ns > 0)
+    arrived = late.recorded_collectives.start_ns[matched.rows[number][its_own]]
+    return Intervals.of(arrived - matched.late_by_ns[its_own], arrived) & late.window
+
+
+def skew(run: Run, *, with_uneven: bool = False) -> Skew | None:
+    """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
+
+    `with_uneven`: also those in which the ranks are known to have loads of different size, who do not end together.
+    """
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
     found = [_collectives(place) for place in places]
-    columns = [_matched([each.get(key) for each in found]) for key in found[0]]
-    columns = [column for column in columns if column.shape[1]]
-    if not columns:
+    rows: list[Matrix] = []
+    kinds: list[str] = []
+    for kind, group, size in dict.fromkeys(key for each in found for key in each):
+        own = [each.get((kind, group, size)) for each in found]
+        if 0 < size < sum(each is not None for each in own):
+            continue  # several groups under one name
+        matched = _matched(own, everybody=not group)
+        rows.append(matched)
+        kinds.extend([kind] * matched.shape[1])
+    joined = np.concatenate(rows, axis=1) if rows else np.empty((len(places), 0), np.int64)
+    if not with_uneven:
+        even = _are_even(places, joined)
+        joined, kinds = joined[:, even], [kind for kind, kept in zip(kinds, even.tolist(), strict=True) if kept]
+    if not joined.shape[1]:
         return None
-    return Skew(tuple(place.rank for place in places), np.concatenate(columns, axis=1))
+    took = [_took_ns(place, joined[number]) for number, place in enumerate(places)]
+    return Skew(tuple(place.rank for place in places), np.stack(took), joined, tuple(kinds))
 
 
-Own = tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]
+def _are_even(places: Sequence[Place], rows: Matrix) -> Mask:
+    """One bool a collective: do all ranks that take part have about the same load, or is that not told?"""
+    known = [p.recorded_collectives["bytes"][np.maximum(own, 0)] for p, own in zip(places, rows, strict=True)]
+    sizes = np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
+    smallest = np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes).min(axis=0)
+    even: Mask = sizes.max(axis=0) <= _EVEN * smallest
+    return even
 
 
-def _matched(ranks: Sequence[Own | None]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """The durations of one kind and group, a row a rank: those that most ranks have in their window.
+def _took_ns(place: Place, rows: Ints) -> Ints:
+    known: Ints = np.where(rows != UNKNOWN, place.recorded_collectives.duration_ns[np.maximum(rows, 0)], UNKNOWN)
+    return known
+
+
+@dataclass(frozen=True)
+class _Own:
+    """One rank's collectives of one kind and group, in order: their rows, and whether each touches the window."""
+
+    rows: Ints
+    inside: Mask
+
+
+def _matched(ranks: Sequence[_Own | None], *, everybody: bool) -> Matrix:
+    """The rows of one kind and group, a line a rank: those that most ranks have in their window.
 
     Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
-    the windows where the recordings do not hold equally many.
+    the windows where the recordings do not hold equally many. A group without a name has to be that of all ranks.
     """
+    nothing = np.empty((len(ranks), 0), np.int64)
     known = [own for own in ranks if own is not None]
-    if len(known) < len(ranks):
-        return np.empty((len(ranks), 0), np.int64)
-    if len({durations.size for durations, _ in known}) > 1:
-        known = [(durations[inside], inside[inside]) for durations, inside in known]
-    if len({durations.size for durations, _ in known}) > 1:
-        return np.empty((len(ranks), 0), np.int64)
-    inside = np.mean([inside for _, inside in known], axis=0) >= 0.5
-    return np.stack([durations for durations, _ in known])[:, inside]
+    if len(known) < 2 or (everybody and len(known) < len(ranks)):
+        return nothing
+    if len({own.rows.size for own in known}) > 1:
+        known = [_Own(own.rows[own.inside], own.inside[own.inside]) for own in known]
+    if len({own.rows.size for own in known}) > 1:
+        return nothing
+    inside = np.mean([own.inside for own in known], axis=0) >= 0.5
+    result = np.full((len(ranks), int(inside.sum())), UNKNOWN, np.int64)
+    result[[own is not None for own in ranks]] = np.stack([own.rows for own in known])[:, inside]
+    return result
 
 
-def _collectives(place: Place) -> dict[tuple[str, str], Own]:
-    """How long each collective of the recording took, in order, by kind and group; and is it in the window?"""
+def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
+    """The rows of the recording by kind, group and its size (UNKNOWN: not told), in order; do they touch the window?"""
     frame = place.recorded_collectives
-    kinds = np.array(list(frame.text("kind")), dtype=object)
-    kinds[_launched_as_all_to_all(place, frame)] = "all_to_all"
-    groups = frame.text("group")
+    kinds, groups = frame.text("kind"), frame.text("group")
     inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0
-    found: dict[tuple[str, str], Own] = {}
+    sizes = frame["group_size"]
+    found: dict[tuple[str, str, int], _Own] = {}
     for kind in _TOGETHER:
-        for group in dict.fromkeys(groups.take(kinds == kind)):
-            rows = (kinds == kind) & groups.equals(group)
-            found[kind, group] = frame.duration_ns[rows], inside[rows]
+        of_kind = kinds.equals(kind)
+        for group in dict.fromkeys(groups.take(of_kind)):
+            of_group = of_kind & groups.equals(group)
+            for size in np.unique(sizes[of_group]).tolist():
+                rows = np.flatnonzero(of_group & (sizes == size))
+                found[kind, group, size] = _Own(rows, inside[rows])
     return found
-
-
-def _launched_as_all_to_all(place: Place, frame: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """One bool a row: a send_recv kernel that an all-to-all launched?"""
-    calls = place.timeline.calls
-    ranges = place.timeline.ranges.of(rank=place.rank)
-    ranges = ranges.take(ranges.name.matches(_ALL_TO_ALL_RANGE))
-    call = launch_rows(frame, calls)
-    is_pair = frame.text("kind").equals("send_recv")
-    if not len(ranges) or not len(calls):
-        return np.zeros(len(frame), dtype=bool)
-    at = calls.start_ns[np.maximum(call, 0)]
-    inside = Intervals.of(ranges.start_ns, ranges.end_ns).overlap_ns(at, at + 1) > 0
-    launched: np.ndarray[tuple[int], np.dtype[np.bool_]] = is_pair & (call != UNKNOWN) & inside
-    return launched

@@ -1,0 +1,56 @@
+"""Convolutions of each channel by itself take much of the step: no tensor core works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline import kernel_names
+from perfdoctor.timeline.model import Mask
+
+
+def _depthwise(place: Place) -> Mask:
+    return place.kernels.name.where(kernel_names.is_depthwise) & place.kernel_rows("convolution")
+
+
+def _on_32_bits(place: Place) -> Mask:
+    wide = place.kernels.name.where(lambda name: kernel_names.input_type(name) == "fp32")
+    rows: Mask = _depthwise(place) & wide
+    return rows
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """What they gain is half of the bytes; on 16 bits already, knowing it is all there is."""
+
+    def total_ns(place: Place) -> int:
+        return place.alone_ns(_depthwise(place))
+
+    if not run.places or run.share(total_ns) < at["min_share_of_step"]:
+        return
+    total, worst = run.mean(total_ns), run.worst(total_ns)
+    wide_ns = run.mean(lambda place: place.alone_ns(_on_32_bits(place)))
+    rows = _depthwise(worst)
+    yield Finding(
+        rule="depthwise-convolutions",
+        saving_ns_per_step=saving(
+            wide_ns, at["avoidable_share_low"], at["avoidable_share_likely"], at["avoidable_share_high"]
+        ),
+        confidence="medium",
+        values={
+            "kernels_per_step": rows.sum() / worst.units,
+            "kernels_ms": ms(total),
+            "step_ms": ms(run.step_ns),
+            "kernels_percent": percent(run.share(total_ns)),
+        },
+        evidence=(
+            Measure("their time", total, "ns"),
+            Measure("of it on 32-bit numbers", wide_ns, "ns"),
+            largest(worst, rows, "Largest of them, a step"),
+        ),
+        situation="fp32" if wide_ns else "half",
+    )

@@ -1,0 +1,62 @@
+"""So many small copies between host and device that each one's latency counts, and not its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.findings import Finding, Measure, Saving
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, owner, rates, sizes
+from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.timeline.model import Mask
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """One copy of all their bytes, at the best rate that any of them reached, is what would be left."""
+
+    def small(place: Place) -> Mask:
+        size = sizes(place)
+        rows: Mask = copies_of(place, "h2d", "d2h") & (size > 0) & (size <= at["max_bytes"])
+        return rows
+
+    def small_ns(place: Place) -> int:
+        return exposed_ns(place, small(place))
+
+    def saved_ns(place: Place) -> int:
+        rows = small(place)
+        if not rows.any():
+            return 0
+        best = float(rates(place.copies)[rows].max())
+        return max(small_ns(place) - round(bytes_of(place, rows) / best * 1e9), 0)
+
+    share = run.share(small_ns)
+    if not run.places or share < at["min_share_of_step"]:
+        return
+    worst = run.worst(small_ns)
+    rows = small(worst)
+    per_step = int(rows.sum()) / worst.units
+    if per_step < at["min_copies_per_step"]:
+        return
+    saved = run.mean(saved_ns)
+    yield Finding(
+        rule="many-small-copies",
+        saving_ns_per_step=Saving(saved // 2, saved, max(saved, run.mean(small_ns))),
+        confidence="medium",
+        values={
+            "copies_per_step": per_step,
+            "mean_bytes": float(np.mean(sizes(worst)[rows])),
+            "mean_us": us(float(np.mean(worst.copies.duration_ns[rows]))),
+            "exposed_ms": ms(run.mean(small_ns)),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(share),
+        },
+        evidence=(
+            Measure("small copies a step", per_step, "count"),
+            Measure("their time with nothing beside them", run.mean(small_ns), "ns"),
+            by_op(worst, rows, f"Small copies of rank {worst.rank}, a step"),
+        ),
+        symptom_of=(owner(worst, rows),),
+    )

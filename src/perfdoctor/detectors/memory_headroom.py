@@ -1,0 +1,43 @@
+"""The host is too slow for the device, and there is memory for a larger batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure, Saving
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.memory import reserves
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.units import mib, percent
+
+
+def _idle_ns(place: Place) -> int:
+    return place.idle_ns("launch_bound")
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0."""
+    known = [reserve for reserve in reserves(run.timeline) if reserve.capacity_bytes]
+    share = run.share(_idle_ns)
+    if not known or share < at["min_launch_bound_share"]:
+        return
+    fullest = max(known, key=lambda reserve: reserve.peak_bytes / reserve.capacity_bytes)
+    free = 1 - fullest.peak_bytes / fullest.capacity_bytes
+    if free < at["min_free_share"]:
+        return
+    yield Finding(
+        rule="memory-headroom",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="medium",
+        values={
+            "reserved_mib": mib(fullest.peak_bytes),
+            "capacity_mib": mib(fullest.capacity_bytes),
+            "free_percent": percent(free),
+            "idle_percent": percent(share),
+        },
+        evidence=(
+            Measure(f"most that was reserved on rank {fullest.rank}", fullest.peak_bytes, "bytes"),
+            Measure("memory of the GPU", fullest.capacity_bytes, "bytes"),
+            Measure("idle because the host issues too slowly", run.mean(_idle_ns), "ns"),
+        ),
+    )

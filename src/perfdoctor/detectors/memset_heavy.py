@@ -1,0 +1,49 @@
+"""Memory is filled with zeros again and again, with nothing beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.zero_grad import filled_by_zero_grad
+from perfdoctor.timeline.model import Mask
+
+
+def _memsets(place: Place) -> Mask:
+    """Those of zero_grad have a rule of their own."""
+    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(place, place.copies)
+    return rows
+
+
+def _filling_ns(place: Place) -> int:
+    return exposed_ns(place, _memsets(place))
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Only what no kernel hides counts: a memset beside compute costs nothing."""
+    share = run.share(_filling_ns)
+    if share < at["min_share_of_step"]:
+        return
+    filling, worst = run.mean(_filling_ns), run.worst(_filling_ns)
+    rows = _memsets(worst)
+    yield Finding(
+        rule="memset-heavy",
+        saving_ns_per_step=saving(filling, 0.0, at["avoidable_share_likely"]),
+        confidence="medium",
+        values={
+            "memsets_per_step": rows.sum() / worst.units,
+            "megabytes": bytes_of(worst, rows) / worst.units / 1e6,
+            "exposed_ms": ms(filling),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(share),
+        },
+        evidence=(
+            Measure("memsets with nothing beside them", filling, "ns"),
+            by_op(worst, rows, f"Memsets of rank {worst.rank}, a step"),
+        ),
+    )

@@ -1,0 +1,57 @@
+"""Kernels that only turn numbers of one type into another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.optimizer import in_optimizer
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.model import Mask
+
+_CAST = re.compile(
+    r"(bfloat16|float16|half|float8\w*)_copy_kernel|(direct_copy_kernel|copy_device_to_device).*LoadWithCast"
+    r"|^triton_poi_fused__to_copy_\d+$"
+)
+
+
+def _casts(place: Place, at_least_ns: float) -> Mask:
+    """Short ones are small-kernels', and those of an optimizer belong to its update: unfused-optimizer's."""
+    kernels = place.kernels
+    rows: Mask = kernels.name.matches(_CAST) & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
+    return rows
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """By name: copies that convert. Kernels that compute something as well convert for nothing."""
+
+    def total_ns(place: Place) -> int:
+        return place.alone_ns(_casts(place, at["memory_bound_kernel_ns"]))
+
+    if not run.places or run.share(total_ns) < at["min_share_of_step"]:
+        return
+    total, worst = run.mean(total_ns), run.worst(total_ns)
+    rows = _casts(worst, at["memory_bound_kernel_ns"])
+    yield Finding(
+        rule="precision-casts",
+        saving_ns_per_step=saving(
+            total, at["avoidable_share_low"], at["avoidable_share_likely"], at["avoidable_share_high"]
+        ),
+        confidence="medium",
+        values={
+            "kernels_per_step": rows.sum() / worst.units,
+            "kernels_ms": ms(total),
+            "step_ms": ms(run.step_ns),
+            "kernels_percent": percent(run.share(total_ns)),
+        },
+        evidence=(
+            Measure("casts a step", rows.sum() / worst.units, "count"),
+            Measure("their time", total, "ns"),
+            largest(worst, rows, "Largest of them, a step"),
+        ),
+    )

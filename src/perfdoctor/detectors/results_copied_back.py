@@ -1,0 +1,50 @@
+"""More than scalars goes back to the host in every step, and the device waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, owner, sizes, steps_with
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.model import Mask
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Copies of at least this size, in nearly all steps: a checkpoint now and then is another matter."""
+
+    def large(place: Place) -> Mask:
+        rows: Mask = copies_of(place, "d2h") & (sizes(place) >= at["min_bytes"])
+        return rows
+
+    def back_ns(place: Place) -> int:
+        return exposed_ns(place, large(place))
+
+    share = run.share(back_ns)
+    if share < at["min_share_of_step"]:
+        return
+    worst = run.worst(back_ns)
+    rows = large(worst)
+    if steps_with(worst, rows) < at["min_share_of_steps"] * worst.steps.used:
+        return
+    back = run.mean(back_ns)
+    yield Finding(
+        rule="results-copied-back",
+        saving_ns_per_step=saving(back, at["avoidable_share_low"], at["avoidable_share_likely"]),
+        confidence="medium",
+        values={
+            "megabytes": bytes_of(worst, rows) / worst.units / 1e6,
+            "copies_per_step": rows.sum() / worst.units,
+            "exposed_ms": ms(back),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(share),
+        },
+        evidence=(
+            Measure("copies to the host with nothing beside them", back, "ns"),
+            by_op(worst, rows, f"Large copies to the host of rank {worst.rank}, a step"),
+        ),
+        symptom_of=(owner(worst, rows),),
+    )

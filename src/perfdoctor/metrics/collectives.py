@@ -1,0 +1,193 @@
+"""What does each collective carry, how much of it is exposed, and how fast do the links move it?
+
+Bandwidth follows nccl-tests: `algbw = bytes / time`, and `busbw = algbw * factor`, the load of one link, which can be
+held against what the link gives whatever the number of ranks (nccl-tests, doc/PERFORMANCE.md). Time is transfer only:
+from the arrival of the last rank to the end, known where every rank of the group was recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.skew import Matrix, skew
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.links import launch_rows
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Mask
+
+_FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
+#: NCCL names its kernels for all-reduce, reduce and reduce-scatter by operation and type.
+_FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
+
+
+#: From the end of what was waited for to the start of a kernel that is queued already: tens of microseconds at most.
+_START_NS = 50_000
+
+
+def waited_for(place: Place) -> Intervals:
+    """Exposed communication that compute waited for: it goes on when a collective is over.
+
+    Where compute goes on in the middle of all collectives that run, it had waited for something else: the host, mostly.
+    """
+    exposed, frame = place.exposed_communication, place.collectives
+    all_over = place.communication.overlap_ns(exposed.ends, exposed.ends + 1) == 0
+    ends = np.sort(frame.end_ns)
+    over = np.searchsorted(ends, exposed.ends, side="right") - np.searchsorted(ends, exposed.ends - _START_NS) > 0
+    waited = all_over | over
+    return Intervals(exposed.starts[waited], exposed.ends[waited])
+
+
+def exposed_rows_ns(place: Place, rows: Mask) -> int:
+    """How long compute waited while these rows of `place.collectives` ran, in ns."""
+    frame = place.collectives
+    return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited_for(place)).total_ns
+
+
+def transfer_share(run: Run) -> float:
+    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting cannot be told."""
+    matched = skew(run)
+    return 1.0 if matched is None else 1.0 - matched.waiting_share
+
+
+def launched_in(place: Place, frame: Frame, pattern: re.Pattern[str], *signals: str) -> Mask:
+    """One bool a row: was it launched while a row of these signals with such a name was open on the same rank?"""
+    calls = place.timeline.calls
+    inside = Intervals.empty()
+    for signal in signals:
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(rows.name.matches(pattern))
+        inside = inside | Intervals.of(rows.start_ns, rows.end_ns)
+    call = launch_rows(frame, calls)
+    if not inside or not len(calls):
+        return np.zeros(len(frame), dtype=bool)
+    at = calls.start_ns[np.maximum(call, 0)]
+    launched: Mask = (call != UNKNOWN) & (inside.overlap_ns(at, at + 1) > 0)
+    return launched
+
+
+def is_full_precision(frame: Frame) -> Mask:
+    """One bool a row: are its elements fp32? By the recorded type, else by the kernel's name."""
+    told = frame.text("data_type")
+    by_name: Mask = told.equals("") & frame.name.matches(_FULL_PRECISION_KERNEL)
+    return told.matches(_FULL_PRECISION) | by_name
+
+
+def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
+    """Are the sizes of these rows told, or are there other ranks to tell a long transfer from a wait?"""
+    return len(run.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
+
+
+# --- bandwidth ---
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """What one link carries of each byte of the message (nccl-tests, doc/PERFORMANCE.md)."""
+    if ranks < 2:
+        return 0.0
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Large messages of one kind among the same ranks: median sizes and speeds, bytes and bytes per second.
+
+    `exposed_ns` is how long they are exposed on an average rank, per step. `one_node`: are the devices of the ranks
+    known to be in one machine?
+    """
+
+    kind: str
+    ranks: int
+    count: int
+    message_bytes: int
+    algorithm_bytes_per_second: float
+    bus_bytes_per_second: float
+    exposed_ns: int
+    one_node: bool
+    gpu: str
+
+
+def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
+    """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
+    matched = skew(run)
+    if matched is None:
+        return []
+    places = [next(place for place in run.places if place.rank == rank) for rank in matched.ranks]
+    # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
+    size = _column(places, matched.rows, "bytes").max(axis=0)
+    group = _column(places, matched.rows, "group_size").max(axis=0)
+    taking_part = matched.taking_part
+    usable = (size >= min_bytes) & (taking_part.sum(axis=0) == group) & (matched.shortest_ns > 0)
+    kinds = np.array(matched.kinds)
+    groups, group_of = np.unique(taking_part, axis=1, return_inverse=True)
+    found = []
+    for number in range(groups.shape[1]):
+        members = np.flatnonzero(groups[:, number])
+        for kind in dict.fromkeys(matched.kinds):
+            chosen = np.flatnonzero(usable & (group_of.ravel() == number) & (kinds == kind))
+            if chosen.size:
+                own = tuple(places[member] for member in members.tolist())
+                rows = matched.rows[np.ix_(members, chosen)]
+                found.append(_bandwidth(kind, own, rows, size[chosen], matched.shortest_ns[chosen]))
+    return sorted(found, key=lambda each: -each.exposed_ns)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """`sizes[i, k]`: bytes that the i-th of `ranks` has in the k-th collective, the larger of sent and received."""
+
+    ranks: tuple[int, ...]
+    sizes: Matrix
+
+
+def matched_bytes(run: Run, kind: str) -> Loads | None:
+    """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are not told."""
+    matched = skew(run, with_uneven=True)
+    if matched is None:
+        return None
+    places = [next(place for place in run.places if place.rank == rank) for rank in matched.ranks]
+    sizes = _column(places, matched.rows, "bytes")
+    usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
+    return Loads(matched.ranks, sizes[:, usable]) if usable.any() else None
+
+
+def _column(places: Sequence[Place], rows: Matrix, name: str) -> Matrix:
+    """A column of each place's `recorded_collectives` for matched rows; UNKNOWN where a rank takes no part."""
+    columns = [place.recorded_collectives[name] for place in places]
+    known = [column[np.maximum(own, 0)] for own, column in zip(rows, columns, strict=True)]
+    return np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
+
+
+def _bandwidth(kind: str, places: tuple[Place, ...], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
+    algorithm = float(np.median(sizes / (transfer_ns / 1e9)))
+    exposed = []
+    for place, own in zip(places, rows, strict=True):
+        frame = place.recorded_collectives.take(own)
+        pieces = Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication
+        exposed.append(pieces.total_ns / place.units)
+    return Bandwidth(
+        kind=kind,
+        ranks=len(places),
+        count=int(sizes.size),
+        message_bytes=int(np.median(sizes)),
+        algorithm_bytes_per_second=algorithm,
+        bus_bytes_per_second=algorithm * bus_factor(kind, len(places)),
+        exposed_ns=round(float(np.mean(exposed))),
+        one_node=in_one_node(places),
+        gpu=places[0].info.name,
+    )
+
+
+def in_one_node(places: Sequence[Place]) -> bool:
+    """Are the devices of these ranks known to be in one machine? Each its own, numbered as the ranks are."""
+    if any(place.device is None for place in places):
+        return False
+    devices = {place.device for place in places}
+    first = {place.rank - (place.device or 0) for place in places}
+    return len(devices) == len(places) and len(first) == 1

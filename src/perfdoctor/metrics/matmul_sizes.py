@@ -1,0 +1,115 @@
+"""Which sizes did a matmul have, and which of them keep it from reading its numbers in whole pieces?
+
+Tensor cores are fed 16 bytes at a time: 8 numbers of 16 bits, 4 of 32. Where a row begins at no multiple of that, the
+library takes a kernel built for fewer numbers at once, and its name says so (`align1`, `align2`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
+from perfdoctor.metrics.kernel_sets import launching_rows
+from perfdoctor.timeline import kernel_names
+from perfdoctor.timeline.model import Mask
+
+#: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half": they ask for 16, and 8 is fewer.
+WHOLE_PIECE = {"half": 8, "tf32": 4}
+#: The compute capability of the first GPU that has them.
+_TENSOR_CORES_SINCE = (7, 0)
+_OPS = re.compile(
+    r"^aten::(mm|addmm|bmm|baddbmm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
+)
+#: Where the two factors stand among an op's inputs.
+_FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One op with one set of sizes, as its kernels ran in the window. `piece`: numbers in 16 bytes."""
+
+    op: str
+    dimensions: tuple[int, ...]
+    piece: int
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Misaligned:
+    """The kernels of a place that misaligned sizes slow down, and the sizes, the costliest first.
+
+    `without`: those of them that use no tensor cores at all. `padding`, one a kernel: by what factor the arithmetic
+    grows when the sizes are padded; 1 where they are not known.
+    """
+
+    rows: Mask
+    without: Mask
+    padding: npt.NDArray[np.float64]
+    sizes: tuple[Sizes, ...]
+
+
+def misaligned_matmuls(place: Place) -> Misaligned:
+    """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
+    kernels = place.kernels
+    matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    rows, without = matmul & kernels.name.where(_is_misaligned), np.zeros(len(kernels), dtype=bool)
+    off = matmul & kernels.name.where(_leaves_tensor_cores_out) & (place.info.compute_capability >= _TENSOR_CORES_SINCE)
+    padding, found = np.ones(len(kernels)), []
+    if (rows | off).any():
+        ops = place.timeline.ops.of(rank=place.rank)
+        op, outer = launching_rows(place, ops.take(ops.name.matches(_OPS)))
+        known = np.flatnonzero((rows | off) & (op >= 0))
+        shapes, half = outer.text("input_shapes"), kernels.name.where(lambda name: _piece(name) == WHOLE_PIECE["half"])
+        keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], half[known], off[known]), axis=1)
+        for key in np.unique(keys, axis=0):
+            same = known[(keys == key).all(axis=1)]
+            name, piece = outer.name.values[key[0]], WHOLE_PIECE["half" if key[2] else "tf32"]
+            dimensions = sizes(name, shapes.values[key[1]])
+            if key[3] and not any(size % piece for size in dimensions):
+                continue  # the sizes are not why it uses none
+            without[same] = key[3]
+            padding[same] = prod(padded(size, piece) / size for size in dimensions if size > 0)
+            found.append(Sizes(name, dimensions, piece, int(same.size), int(place.kernel_ns[same].sum())))
+    return Misaligned(rows | without, without, padding, tuple(sorted(found, key=lambda each: -each.total_ns)))
+
+
+def _piece(name: str) -> int:
+    return WHOLE_PIECE.get(kernel_names.input_type(name), 0)
+
+
+def _is_misaligned(name: str) -> bool:
+    return 0 < kernel_names.alignment(name) < _piece(name) and kernel_names.math_path(name) == "tensor_core"
+
+
+def _leaves_tensor_cores_out(name: str) -> bool:
+    return (
+        kernel_names.input_type(name) == "half"
+        and kernel_names.math_path(name) == "no_tensor_core"
+        and not kernel_names.is_vector_product(name)
+        and not kernel_names.is_depthwise(name)
+    )
+
+
+@lru_cache(maxsize=65536)
+def sizes(op: str, shapes: str) -> tuple[int, ...]:
+    """(M, N, K) of a matmul, (input channels, output channels) of a convolution; () where they were not recorded."""
+    try:
+        first, second = json.loads(shapes)[_FACTORS.get(op, 0) :][:2]
+        if "convolution" in op:
+            return int(first[1]), int(second[0])
+        return int(first[-2]), int(second[-1]), int(first[-1])
+    except (ValueError, TypeError, IndexError, KeyError):
+        return ()
+
+
+def padded(size: int, piece: int) -> int:
+    """The next multiple."""
+    return -(-size // piece) * piece

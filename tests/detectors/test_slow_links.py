@@ -1,0 +1,100 @@
+"""slow-links: large messages between GPUs of one machine move far slower than their links."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+from collective_builders import MS, told, under
+
+from perfdoctor.hardware.links import link_of
+from perfdoctor.timeline.model import merge
+
+SXM = "NVIDIA A100-SXM4-80GB"
+
+
+def rank(number: int, size: int, *, device: int | None = None, gpu: str = SXM, ranks: int = 2, late: int = 0):
+    """30 ms of compute and an all-reduce of 10 ms."""
+    drawn = draw(
+        kernels="#" * (30 + late) + " " * (10 - late),
+        nccl=" " * (30 + late) + "=" * (10 - late),
+        launched_us_before=50,
+        repeat=6,
+        unit_us=1000,
+        rank=number,
+        device=number if device is None else device,
+        gpu=gpu,
+    )
+    return told(drawn, bytes=size, group_size=ranks)
+
+
+def job(size: int, **more):
+    return merge([rank(0, size, **more), rank(1, size, **more)])
+
+
+def test_it_fires_where_bytes_move_at_a_tenth_of_the_link():
+    finding = only_finding("slow-links", job(100_000_000))
+    # 100 MB in 10 ms; among two ranks an all-reduce loads the link once: 2 * (2 - 1) / 2
+    assert finding.values["bus_gb_per_second"] == pytest.approx(10)
+    assert finding.values["expected_gb_per_second"] == 100
+    assert finding.values["exposed_ms"] == pytest.approx(10)
+    saving = finding.saving_ns_per_step
+    # at a third of the link's rate 3.03 ms would be left, at the link's rate 1 ms, with all links 10 / 30 ms
+    assert saving.low == pytest.approx(10 * MS * (1 - 0.1 / 0.33), rel=1e-6)
+    assert (saving.likely, saving.high) == (9 * MS, pytest.approx(10 * MS * (1 - 1 / 30), rel=1e-6))
+    assert "10.0 GB/s of bus bandwidth where two GPUs with NVLink 3" in summary(finding)
+
+
+def test_only_the_transfer_is_measured():
+    """Rank 1 comes 5 ms late: 50 MB moved in the 5 ms that were left."""
+    late = merge([rank(0, 50_000_000), rank(1, 50_000_000, late=5)])
+    assert only_finding("slow-links", late).values["bus_gb_per_second"] == pytest.approx(10)
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("slow-links", job(330_000_000)) == []  # 33 of 100 GB/s
+    assert len(findings("slow-links", job(320_000_000))) == 1
+
+
+def test_it_stays_silent_where_the_card_may_have_no_links():
+    assert findings("slow-links", job(100_000_000, gpu="NVIDIA A100-PCIE-40GB")) == []
+    assert findings("slow-links", job(100_000_000, gpu="")) == []
+
+
+def test_it_stays_silent_where_the_ranks_may_be_on_two_machines():
+    assert findings("slow-links", job(100_000_000, device=0)) == []
+
+
+def test_it_stays_silent_where_a_rank_of_the_group_was_not_recorded():
+    """Whom the recorded ranks waited for is not known."""
+    assert findings("slow-links", job(100_000_000, ranks=4)) == []
+
+
+def test_it_stays_silent_for_small_messages_and_for_those_without_a_size():
+    assert findings("slow-links", job(16_000_000)) == []
+    assert findings("slow-links", job(-1)) == []
+
+
+def test_it_hangs_under_exposed_communication():
+    assert "slow-links" in under(job(100_000_000), "exposed-communication")
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("NVIDIA B200", "NVLink 5"),
+        ("NVIDIA H100 80GB HBM3", "NVLink 4"),
+        ("NVIDIA H200", "NVLink 4"),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA GH200 480GB", None),
+        ("Tesla V100-SXM2-32GB", "NVLink 2"),
+        ("Tesla V100-PCIE-16GB", None),
+        ("AMD Instinct MI300X", "Infinity Fabric"),
+        ("NVIDIA GeForce RTX 4090", None),
+        ("", None),
+    ],
+)
+def test_the_table_knows_only_boards_whose_links_their_name_tells(name, link):
+    found = link_of(name)
+    assert (found and found.name) == link
+    assert found is None or found.pair_bytes_per_second <= found.peak_bytes_per_second
