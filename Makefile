@@ -32,6 +32,9 @@ lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts
 truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 	$(BIN)/python benchmarks/truth.py
 
+accuracy: $(BIN)/.made  ## planted faults, found or not: writes docs/accuracy.md
+	$(BIN)/python benchmarks/accuracy.py
+
 bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/overhead.py

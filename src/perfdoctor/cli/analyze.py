@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import report_files
+from perfdoctor.cli import cross_checking, report_files
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
@@ -58,6 +58,9 @@ def analyze(
     fail_on: Annotated[
         list[str] | None, typer.Option(help="Exit with 3 if this rule finds something.", metavar="RULE|any")
     ] = None,
+    cross_check: Annotated[
+        bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
+    ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
@@ -71,11 +74,17 @@ def analyze(
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
+    if cross_check:
+        cross_checking.check(paths)
     diagnosis = diagnosed(paths, rules, quiet=quiet, verbose=verbose)
     try:
         page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
         show(diagnosis, output, show_all=show_all, quiet=quiet)
+    if cross_check:
+        with progress(quiet=quiet, verbose=verbose) as say:
+            checked = cross_checking.cross_checked(paths, say)
+        cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
     if page is not None:
         typer.echo(f"Report: {page}", err=output is not Format.TEXT)
     if is_met(conditions, diagnosis):

@@ -238,14 +238,14 @@ def _failed(what: str, report: Path, code: int, said: str, scratch: Path) -> Per
             f"{what} `{report.name}`: the disk of {scratch.parent} is full",
             do="Free some space there, or set XDG_CACHE_HOME to a folder with more.",
         )
-    why = f"it was ended by signal {-code}" if code < 0 else _last_line(said, scratch)
+    why = f"it was ended by signal {-code}" if code < 0 else last_line(said, scratch)
     return PerfdoctorError(
         f"{what} `{report.name}`: {why}",
         do=f"Is the file whole? Copy it again, or see what nsys export --type sqlite {report.name} says",
     )
 
 
-def _last_line(said: str, scratch: Path) -> str:
+def last_line(said: str, scratch: Path) -> str:
     """The tool's own last word, without its progress bars."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", said.replace(f"{scratch}/", ""))]
     told = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]

@@ -39,6 +39,24 @@ def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
     return merge(_with_own_ranks(timelines))
 
 
+def holds_nsys(paths: Sequence[Path]) -> bool:
+    """Is a recording of Nsight Systems under any of these paths?"""
+    return any(_kind(_head(file)) in ("nsys", "report") for path in paths for file in _files_of(path))
+
+
+def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> list[tuple[str, Path | None, Path]]:
+    """Every recording of Nsight Systems under these paths: its name, its report where there is one, its export."""
+    say, found = progress or (lambda _: None), []
+    for file in (file for path in paths for file in _files_of(path)):
+        kind = _kind(_head(file))
+        if kind == "nsys":
+            beside = (file.with_suffix(suffix) for suffix in (".nsys-rep", ".qdrep"))
+            found.append((file.name, next((report for report in beside if report.exists()), None), file))
+        elif kind == "report":
+            found.append((file.name, file, nsys_export.export(file, progress=say)))
+    return found
+
+
 def _files_of(path: Path) -> Iterator[Path]:
     if not path.exists():
         raise PerfdoctorError(f"{path} does not exist", do="Check the path.")

@@ -1,0 +1,199 @@
+"""How often is perfdoctor right, in numbers? Runs all planted faults and the labelled recordings, writes docs/accuracy.md.
+
+    python benchmarks/accuracy.py            everything, some minutes on two cores
+    python benchmarks/accuracy.py --check    exit 1 where precision or recall is below what is promised; writes nothing
+
+What stands below the line `<!-- by hand -->` in the file is kept.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import faults
+from faults import FORMS, LEVELS, Result, Score
+from labels import cases, recordings
+from truth import _judge as judged
+
+PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+BY_HAND = "<!-- by hand -->"
+#: Promised from 5 % of a step upward.
+LEAST = 0.95
+_LISTED = 40
+
+
+def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
+    scores = faults.scores(results)
+    played = {result.case.label for result in results}
+    yield "# How often is perfdoctor right?\n"
+    yield "Made by `python benchmarks/accuracy.py`; only what stands below the cross-check's heading is written by hand.\n"
+    yield "## Planted faults\n"
+    yield (
+        f"A simple machine (`fixtures/training.py`) plays a data-parallel training: kernels, host and network jitter, the "
+        f"host is preempted, and much happens beside a busy device that costs nothing: batches, allocations, a file, a "
+        f"garbage collection, all-reduces behind the backward pass. `fixtures/plant.py` makes it sick: {len(faults.known())} "
+        f"faults, alone at 1, 3, 5, 10 and 40 % of the step, and in pairs of 10 and 40 %, on 1, 4, 8 and 64 ranks. Each is "
+        f"written as an export of Nsight Systems and as traces of torch.profiler, read back by the same readers that read "
+        f"yours, and diagnosed. What a fault really costs is the step with it less the step without it, played with the "
+        f"same luck. A finding is *false* if it promises 3 % of the step or more, and was neither planted nor follows from "
+        f"what was. {len(played)} trainings, {len(results)} diagnoses, {took_s:.0f} s.\n"
+    )
+    yield (
+        "These faults were thought up by those who wrote the rules: they show that a rule sees what it is meant to see, in "
+        "noise and beside others, and say little about sicknesses that nobody thought of. The recordings further down are "
+        "of real programs.\n"
+    )
+    yield from _by_rule(scores)
+    yield from _totals(results)
+    yield from _mistakes(results)
+    yield from _twice(results)
+    yield from _truth()
+
+
+def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
+    yield (
+        "| rule | "
+        + " | ".join(f"found at {level:.0%}" for level in LEVELS)
+        + " | from 5 % | precision | false | promised ÷ won |"
+    )
+    yield "| --- |" + " ---: |" * (len(LEVELS) + 4)
+    for rule, score in sorted(scores.items()):
+        if not score.planted and not score.false:
+            continue
+        found = (_share(score.recall(level)) for level in LEVELS)
+        promise = sorted(score.promises)
+        middle = f"{promise[len(promise) // 2]:.2f}" if promise else "–"
+        yield f"| `{rule}` | {' | '.join(found)} | {_share(score.recall_from_5)} | {_share(score.precision)} | {score.false} | {middle} |"
+    yield ""
+    only = sorted(rule for rule in faults.known() if len(faults.planted.FAULTS[rule].forms) < len(FORMS))
+    if only:
+        yield f"Exports of Nsight Systems do not tell the bytes of collectives: {_named(only)} can be found in traces only.\n"
+    absent = sorted(rule for rule, score in scores.items() if not score.planted)
+    if absent:
+        yield f"No fault is planted for: {_named(absent)}.\n"
+    yield (
+        "Below a rule's own least share (3 or 5 % of the step, see `perfdoctor rules`) it is meant to be silent. *Promised "
+        "÷ won* is the likely saving over what curing the fault would win, in the middle of all cases of 5 % and more: "
+        "rules promise less than all where a cure seldom gets all.\n"
+    )
+
+
+def _named(rules: Sequence[str]) -> str:
+    return ", ".join(f"`{rule}`" for rule in rules)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}" if value in (0.0, 1.0) else f"{value:.1%}"
+
+
+def _recall(results: Sequence[Result]) -> float | None:
+    asked = [(result, rule) for result in results for rule, level in result.asked.items() if level >= LEVELS[2]]
+    return sum(rule in result.found for result, rule in asked) / len(asked) if asked else None
+
+
+def _precision(results: Sequence[Result]) -> float:
+    true = sum(rule in result.found for result in results for rule in result.case.shares)
+    false = sum(len(result.false) for result in results)
+    return true / (true + false) if true + false else 1.0
+
+
+def _first(results: Sequence[Result]) -> float | None:
+    told = [result for result in results if result.tells_first]
+    return sum(not result.wrong_first for result in told) / len(told) if told else None
+
+
+def _totals(results: Sequence[Result]) -> Iterator[str]:
+    yield "| | diagnoses | found from 5 % | precision | the costliest is first |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    groups: list[tuple[str, Callable[[Result], bool]]] = [("all", lambda _: True)]
+    groups += [(form, lambda result, form=form: result.form == form) for form in FORMS]
+    groups += [
+        (f"{ranks} rank{'s' * (ranks > 1)}", lambda result, ranks=ranks: result.case.ranks == ranks)
+        for ranks in sorted({result.case.ranks for result in results})
+    ]
+    groups += [
+        ("one fault", lambda result: len(result.cost) == 1),
+        ("two faults", lambda result: len(result.cost) == 2),
+    ]
+    groups += [("healthy", lambda result: not result.cost)]
+    for name, belongs in groups:
+        mine = [result for result in results if belongs(result)]
+        clean = (
+            f"{sum(not result.false for result in mine)} of {len(mine)} clean"
+            if name == "healthy"
+            else _share(_precision(mine))
+        )
+        yield f"| {name} | {len(mine)} | {_share(_recall(mine))} | {clean} | {_share(_first(mine))} |"
+    yield ""
+
+
+def _mistakes(results: Sequence[Result]) -> Iterator[str]:
+    found = list(faults.mistakes(results))
+    yield f"### Mistakes from 5 % upward: {len(found)}\n"
+    kinds = [
+        (kind, list(rows)) for kind, rows in groupby(sorted(found), key=lambda text: text.split(":")[0].split(" (")[0])
+    ]
+    for kind, rows in sorted(kinds, key=lambda pair: -len(pair[1]))[:_LISTED]:
+        yield f"* {kind}: {len(rows)}×, as in {rows[0].split(': ', 1)[1]}"
+    yield "\nEach can be written again: `python fixtures/plant.py RULE=SHARE … --ranks N --seed N -o DIR`.\n"
+
+
+def _twice(results: Sequence[Result]) -> Iterator[str]:
+    found = list(faults.differences(results))
+    pairs = len({result.case.label for result in results if faults.in_both(result.case)})
+    yield "## The same run, written twice\n"
+    yield (
+        f"{pairs} trainings with what both forms can carry were written in both. Parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
+        f"window, and findings are the same, but for {len(found)}:\n" if found else
+        f"{pairs} trainings with what both forms can carry were written in both: the parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
+        f"window, and the findings are the same, in all of them.\n"
+    )  # fmt: skip
+    yield from (f"* {text}" for text in found[:_LISTED])
+    yield ""
+
+
+def _truth() -> Iterator[str]:
+    yield "## Public recordings of which the truth is known\n"
+    folder = recordings()
+    if folder is None:
+        yield "Not on the machine that made this page: `make truth` needs them.\n"
+        return
+    verdicts = [(case, *judged(folder, case)) for case in cases()]
+    wrong = [(case["path"], what) for case, _, what in verdicts if what]
+    yield f"{len(verdicts) - len(wrong)} of {len(verdicts)} labels of `benchmarks/labels.toml` hold (`make truth`).\n"
+    yield from (f"* `{path}`: {'; '.join(what)}" for path, what in wrong)
+    if wrong:
+        yield ""
+
+
+def short(results: Sequence[Result]) -> Iterator[str]:
+    """Rules that are below what is promised."""
+    for rule, score in sorted(faults.scores(results).items()):
+        recall = score.recall_from_5
+        if recall is not None and recall < LEAST:
+            yield f"{rule}: {recall:.1%} found from 5 %"
+        if score.precision < LEAST:
+            yield f"{rule}: precision {score.precision:.1%}, {score.false} false findings"
+
+
+def main() -> int:
+    begun = time.perf_counter()
+    results = faults.judge_all(faults.all_cases())
+    took_s = time.perf_counter() - begun
+    below = list(short(results))
+    print("\n".join(below) or f"Every rule: {LEAST:.0%} or more, found and true.")
+    if "--check" in sys.argv:
+        return bool(below)
+    kept = PAGE.read_text("utf-8").partition(BY_HAND)[2] if PAGE.exists() else "\n"
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(page(results, took_s)) + f"\n{BY_HAND}{kept}", "utf-8")
+    print(f"{len(results)} diagnoses in {took_s:.0f} s: {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""How often is a planted fault found, and how often is one found that was not planted?
+
+Each case of fixtures/plant.py is written in both forms, read back by the readers and diagnosed. A rule is *found* where
+it is among the findings, symptoms too; a finding is a *false one* where it promises 3 % of the step or more, and neither
+was planted nor follows from what was.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
+
+import plant as planted
+from labels import all_findings
+
+from perfdoctor.diagnose import diagnose
+from perfdoctor.findings import Diagnosis
+from perfdoctor.ingest.reader import read
+from perfdoctor.rulebook import Rule, load_rules
+
+LEVELS = (0.01, 0.03, 0.05, 0.10, 0.40)
+FORMS = ("nsys", "kineto")
+#: A promise of less is no false finding: nobody would act on it.
+FALSE_FROM = 0.03
+#: The parts of both forms may differ by this share of the window.
+SAME_WITHIN = 0.001
+_WRITERS = {"nsys": planted.write_nsys, "kineto": planted.write_kineto}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Shares of a step that are planted, by rule; none in a healthy training."""
+
+    shares: Mapping[str, float]
+    ranks: int = 1
+    seed: int = 0
+    forms: Sequence[str] = FORMS
+
+    @property
+    def label(self) -> str:
+        faults = " + ".join(f"{rule} {share:.0%}" for rule, share in self.shares.items()) or "healthy"
+        return f"{faults}, {self.ranks} rank{'s' * (self.ranks > 1)}, seed {self.seed}"
+
+    @property
+    def command(self) -> str:
+        faults = " ".join(f"{rule}={share}" for rule, share in self.shares.items())
+        return f"python fixtures/plant.py {faults} --ranks {self.ranks} --seed {self.seed} -o DIR".replace("  ", " ")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was found in one form of a case: shares of the step that are promised, by rule."""
+
+    case: Case
+    form: str
+    cost: Mapping[str, float]
+    found: Mapping[str, float]
+    first: str
+    #: Findings that the report hangs under another, which is their cause.
+    under: Mapping[str, str]
+    #: Rules that could not look, or failed.
+    unable: Mapping[str, str]
+    parts: tuple[float, ...]
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """Planted, or following from it."""
+        return frozenset(self.cost).union(*(planted.FAULTS[rule].also for rule in self.cost))
+
+    @property
+    def asked(self) -> dict[str, float]:
+        """The planted faults that must be found here, with their level: in pairs one may hide behind the other."""
+        shares = self.case.shares.items()
+        told = {rule: level for rule, level in shares if self.form in planted.FAULTS[rule].forms}
+        return {rule: level for rule, level in told.items() if self.cost[rule] >= 0.8 * level}
+
+    @property
+    def false(self) -> dict[str, float]:
+        right = self.expected | {rule for rule, cause in self.under.items() if cause in self.expected}
+        return {rule: share for rule, share in self.found.items() if share >= FALSE_FROM and rule not in right}
+
+    @property
+    def _by_cost(self) -> list[tuple[float, str]]:
+        return sorted(((cost * planted.FAULTS[rule].curable, rule) for rule, cost in self.cost.items()), reverse=True)
+
+    @property
+    def tells_first(self) -> bool:
+        """Must one finding be first: does one cost enough, and twice as much as the other?"""
+        costs = [cost for cost, _ in self._by_cost]
+        return bool(costs) and costs[0] >= 2 * FALSE_FROM and (len(costs) == 1 or costs[0] >= 2 * costs[1])
+
+    @property
+    def wrong_first(self) -> str:
+        """What is first instead of the fault that costs most; "" where that is first, or cannot be told."""
+        if not self.tells_first:
+            return ""
+        most = self._by_cost[0][1]
+        return "" if self.first in {most, *planted.FAULTS[most].also} else self.first or "nothing"
+
+
+def known() -> list[str]:
+    """The rules whose fault can be planted: others join when they exist."""
+    rules = _rules()
+    return [rule for rule in planted.FAULTS if rule in rules]
+
+
+@cache
+def _rules() -> Mapping[str, Rule]:
+    return load_rules()
+
+
+def all_cases() -> list[Case]:
+    """Alone at every level, on one rank and on eight; in pairs, where one is the larger, on one or four; a few on 64 ranks."""
+    faults = known()
+    cases = [Case({}, ranks, seed) for ranks, seeds in ((1, 12), (8, 6), (64, 1)) for seed in range(seeds)]
+    for rule in faults:
+        fewest = planted.FAULTS[rule].fewest_ranks
+        for share in LEVELS:
+            cases += [Case({rule: share}, 1, seed) for seed in (1, 2) if fewest == 1]
+            cases += [Case({rule: share}, 8, seed) for seed in ((4,) if fewest == 1 else (4, 5))]
+    for number, (one, other) in enumerate(combinations(faults, 2)):
+        if planted.FAULTS[one].paces and planted.FAULTS[other].paces:
+            continue  # each hides behind the other
+        ranks = 4 if max(planted.FAULTS[rule].fewest_ranks for rule in (one, other)) > 1 else 1
+        if ranks > 1 and number % 2:
+            continue  # every second one: they take longest
+        small, large = (one, other) if number // 4 % 2 else (other, one)
+        cases.append(Case({small: 0.1, large: 0.4}, ranks, number, (FORMS[number // 2 % 2],)))
+    many = [rule for rule in faults if rule in ("input-wait", "rank-skew", "exposed-communication", "host-syncs")]
+    return cases + [Case({rule: 0.1}, 64, 7) for rule in many]
+
+
+def judge(case: Case) -> list[Result]:
+    """Play, write, read and diagnose one case in its forms."""
+    sick = planted.sick(case.shares, case.ranks, case.seed)
+    results = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for form in case.forms:
+            folder = _WRITERS[form](sick.machines, Path(scratch) / form)
+            results.append(_result(case, form, sick, diagnose(read([folder]), list(_rules().values()))))
+    return results
+
+
+def _result(case: Case, form: str, sick: planted.Sick, diagnosis: Diagnosis) -> Result:
+    base = max(diagnosis.base_ns, 1)
+    found = {each.rule: each.saving_ns_per_step.likely / base for each in all_findings(diagnosis)}
+    unable = {
+        outcome.rule: outcome.error or ", ".join(outcome.missing)
+        for outcome in diagnosis.outcomes
+        if outcome.status in ("skipped", "failed")
+    }
+    parts = [
+        part / row.window_ns
+        for row in diagnosis.time
+        for part in (row.compute_ns, row.exposed_communication_ns, row.exposed_copy_ns, *row.idle_causes_ns.values())
+    ]
+    first = diagnosis.findings[0].rule if diagnosis.findings else ""
+    under = {each.rule: cause.rule for cause in diagnosis.findings for each in cause.symptoms}
+    return Result(case, form, sick.cost, found, first, under, unable, tuple(parts))
+
+
+def judge_all(cases: Sequence[Case]) -> list[Result]:
+    """On two cores: as many as the smallest machine that runs this has."""
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 2)) as pool:
+        return [result for results in pool.map(judge, cases, chunksize=4) for result in results]
+
+
+@dataclass
+class Score:
+    """One rule over all cases: how often found where planted, by level, and how often where not."""
+
+    planted: dict[float, int] = field(default_factory=dict)
+    found: dict[float, int] = field(default_factory=dict)
+    true: int = 0
+    false: int = 0
+    #: Promised ÷ what a cure would really win.
+    promises: list[float] = field(default_factory=list)
+
+    def recall(self, level: float) -> float | None:
+        return self.found.get(level, 0) / self.planted[level] if level in self.planted else None
+
+    @property
+    def recall_from_5(self) -> float | None:
+        asked = sum(count for level, count in self.planted.items() if level >= 0.05)
+        return sum(count for level, count in self.found.items() if level >= 0.05) / asked if asked else None
+
+    @property
+    def precision(self) -> float:
+        return self.true / (self.true + self.false) if self.true + self.false else 1.0
+
+
+def scores(results: Sequence[Result]) -> dict[str, Score]:
+    table: dict[str, Score] = {rule: Score() for rule in _rules()}
+    for result in results:
+        for rule, level in result.asked.items():
+            score = table[rule]
+            score.planted[level] = score.planted.get(level, 0) + 1
+            score.found[level] = score.found.get(level, 0) + (rule in result.found)
+            score.true += rule in result.found
+            won = result.cost[rule] * planted.FAULTS[rule].curable
+            if rule in result.found and won >= 0.05:
+                score.promises.append(result.found[rule] / won)
+        for rule in result.false:
+            table[rule].false += 1
+    return table
+
+
+def in_both(case: Case) -> bool:
+    """Is it written in both forms, and can both carry what was planted?"""
+    return len(case.forms) == len(FORMS) and all(len(planted.FAULTS[rule].forms) == len(FORMS) for rule in case.shares)
+
+
+def differences(results: Sequence[Result]) -> Iterator[str]:
+    """Where the two forms of a case do not tell the same, though both can."""
+    by_case: dict[str, list[Result]] = {}
+    for result in results:
+        by_case.setdefault(result.case.label, []).append(result)
+    for label, pair in by_case.items():
+        if not in_both(pair[0].case):
+            continue
+        one, other = pair
+        if len(one.parts) != len(other.parts) or any(
+            abs(a - b) > SAME_WITHIN for a, b in zip(one.parts, other.parts, strict=True)
+        ):
+            yield f"{label}: the parts of the time differ"
+        for rule in sorted(set(one.found) ^ set(other.found)):
+            here, there = (one, other) if rule in one.found else (other, one)
+            why = f", which lacks {there.unable[rule]}" if rule in there.unable else ""
+            yield f"{label}: {rule} ({here.found[rule]:.1%}) in {here.form} and not in {there.form}{why}"
+
+
+def mistakes(results: Sequence[Result], from_level: float = 0.05) -> Iterator[str]:
+    """Every fault of this size that was missed, every false finding, every wrong first, each with its command."""
+    for result in results:
+        where = f"{result.case.label}, {result.form}"
+        for rule, level in result.asked.items():
+            if level >= from_level and rule not in result.found:
+                why = f" ({result.unable[rule]})" if rule in result.unable else ""
+                yield f"missed {rule}{why}: {where}; it costs {result.cost[rule]:.1%}"
+        for rule, share in result.false.items():
+            yield f"false {rule} ({share:.1%}): {where}"
+        if result.wrong_first:
+            yield f"first is {result.wrong_first}: {where}"

@@ -1,0 +1,112 @@
+"""Is a planted fault found, and nothing else? A small part of what `python benchmarks/accuracy.py` runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+for folder in ("benchmarks", "fixtures"):
+    sys.path.insert(0, str(ROOT / folder))
+
+import accuracy  # noqa: E402
+import faults  # noqa: E402
+import plant  # noqa: E402
+import training  # noqa: E402
+
+#: Found at 10 % of a step, on so many ranks.
+CERTAIN = {
+    "input-wait": 1,
+    "host-syncs": 1,
+    "launch-bound": 1,
+    "blocking-checkpoint": 1,
+    "fp32-matmuls": 1,
+    "small-kernels": 1,
+    "unfused-optimizer": 1,
+    "exposed-copies": 1,
+    "pageable-copies": 1,
+    "exposed-communication": 2,
+    "rank-skew": 4,
+}
+
+
+@pytest.mark.parametrize(("rule", "ranks"), CERTAIN.items())
+def test_a_fault_of_a_tenth_of_the_step_is_found_first_and_nothing_else_is(rule, ranks):
+    results = faults.judge(faults.Case({rule: 0.1}, ranks, 5))
+    for result in results:
+        assert rule in result.found, result.form
+        assert not result.false, result.form
+        assert not result.wrong_first, result.form
+    assert list(faults.differences(results)) == []
+
+
+@pytest.mark.parametrize(("ranks", "seed"), [(1, 0), (1, 1), (1, 2), (4, 3)])
+def test_a_healthy_training_has_no_finding_worth_three_percent(ranks, seed):
+    for result in faults.judge(faults.Case({}, ranks, seed)):
+        assert not result.false
+        assert "failed" not in result.unable
+
+
+@pytest.mark.parametrize("rule", plant.FAULTS)
+def test_a_fault_costs_what_was_asked_for(rule):
+    """The truth that rules are held against: planted shares are of the step as it is with the fault."""
+    sick = plant.sick({rule: 0.1}, plant.FAULTS[rule].fewest_ranks)
+    assert sick.cost[rule] == pytest.approx(0.1, abs=0.01)
+
+
+def test_what_hides_behind_a_slower_loader_costs_nothing():
+    sick = plant.sick({"input-wait": 0.4, "exposed-copies": 0.1})
+    assert sick.cost["input-wait"] == pytest.approx(0.4, abs=0.02)
+    assert sick.cost["exposed-copies"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_ranks_of_a_job_leave_a_collective_together():
+    machines = training.Training(ranks=3, seed=1).play()
+    ends = [[row["end"] for row in rank.kernels if "elements" in row] for rank in machines]
+    assert ends[0]
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_the_same_seed_plays_the_same_training():
+    one, other = (plant.sick({"host-syncs": 0.1}, 2, 3).machines for _ in range(2))
+    assert [rank.kernels for rank in one] == [rank.kernels for rank in other]
+
+
+def test_what_the_report_hangs_under_a_planted_fault_is_no_false_finding():
+    found = {"input-wait": 0.1, "host-syncs": 0.05}
+    case, cost = faults.Case({"input-wait": 0.1}), {"input-wait": 0.1}
+    assert faults.Result(case, "nsys", cost, found, "input-wait", {}, {}, ()).false == {"host-syncs": 0.05}
+    assert faults.Result(case, "nsys", cost, found, "input-wait", {"host-syncs": "input-wait"}, {}, ()).false == {}
+
+
+def test_a_missed_and_a_false_finding_are_counted():
+    case = faults.Case({"input-wait": 0.1})
+    result = faults.Result(case, "nsys", {"input-wait": 0.1}, {"host-syncs": 0.05}, "host-syncs", {}, {}, ())
+    scores = faults.scores([result])
+    assert scores["input-wait"].recall(0.1) == 0
+    assert scores["host-syncs"].precision == 0
+    assert [text.split(":")[0] for text in faults.mistakes([result])] == [
+        "missed input-wait",
+        "false host-syncs (5.0%)",
+        "first is host-syncs",
+    ]
+
+
+def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeypatch, tmp_path, capsys):
+    page = tmp_path / "docs" / "accuracy.md"
+    page.parent.mkdir()
+    page.write_text(f"old\n{accuracy.BY_HAND}\n\n## Cross-checks\n", "utf-8")
+    monkeypatch.setattr(accuracy, "PAGE", page)
+    monkeypatch.setattr(accuracy, "recordings", lambda: None)
+    monkeypatch.setattr(faults, "all_cases", lambda: [faults.Case({}), faults.Case({"input-wait": 0.1})])
+    monkeypatch.setattr(faults, "judge_all", lambda cases: [result for case in cases for result in faults.judge(case)])
+    monkeypatch.setattr(sys, "argv", ["accuracy.py"])
+    assert accuracy.main() == 0
+    text = page.read_text("utf-8")
+    assert "old" not in text
+    assert text.endswith(f"{accuracy.BY_HAND}\n\n## Cross-checks\n")
+    assert "| `input-wait` | – | – | – | 100% | – | 100% | 100% | 0 |" in text
+    assert "| healthy | 2 | – | 2 of 2 clean | – |" in text
+    assert "4 diagnoses" in capsys.readouterr().out
