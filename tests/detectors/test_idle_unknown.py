@@ -34,8 +34,8 @@ def test_it_tells_a_recording_that_holds_all_and_still_proves_nothing():
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    assert findings("idle-unknown", gap(2, of=41)) == []  # 4.9 %
-    assert len(findings("idle-unknown", gap(2, of=40))) == 1  # 5.0 %
+    assert findings("idle-unknown", gap(2, of=67)) == []  # 2.99 %
+    assert len(findings("idle-unknown", gap(2, of=66))) == 1  # 3.03 %
 
 
 def test_it_stays_silent_where_the_cause_is_proven():

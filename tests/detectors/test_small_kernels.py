@@ -44,8 +44,8 @@ def test_it_is_surer_where_the_size_of_the_device_is_known():
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    assert findings("small-kernels", step(19, of=400)) == []  # 4.75 %
-    assert len(findings("small-kernels", step(20, of=400))) == 1  # 5 %
+    assert findings("small-kernels", step(15, of=400)) == []  # 3.75 %
+    assert len(findings("small-kernels", step(16, of=400))) == 1  # 4 %
 
 
 def test_it_stays_silent_where_there_are_few():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from builders import draw, only_place
 from collective_builders import told
@@ -15,6 +16,7 @@ from perfdoctor.metrics.collectives import (
     matched_bytes,
     transfer_share,
     waited_for,
+    won_by_all_ns,
 )
 from perfdoctor.metrics.run import prepare
 from perfdoctor.timeline.model import merge
@@ -124,3 +126,18 @@ def test_loads_are_known_only_where_bytes_are():
     assert matched_bytes(run, "all_to_all").sizes.tolist() == [[4, 6], [4, 7]]
     assert matched_bytes(run, "all_reduce") is None
     assert matched_bytes(ranks("==", "=="), "all_reduce") is None
+
+
+def test_a_transfer_that_the_last_rank_hides_costs_nobody_anything():
+    def won_units(late_computes: str) -> float:
+        early = draw(kernels="##          ##", nccl="    ========  ", rank=0)
+        late = draw(kernels=late_computes, nccl=" " * 8 + "====  ", rank=1)
+        return won_by_all_ns(prepare(merge([early, late]))) / UNIT_NS
+
+    assert won_units("############  ") == 0
+    assert won_units("########    ##") == pytest.approx(4)
+    assert won_units("##########  ##") == pytest.approx(2)
+
+
+def test_one_rank_alone_does_not_tell_what_a_transfer_costs_all():
+    assert won_by_all_ns(prepare(draw(kernels="##    ##", nccl="  ====  "))) == np.inf

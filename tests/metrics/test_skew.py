@@ -184,3 +184,33 @@ def test_who_has_least_to_send_is_done_first_and_not_late():
     assert skew(run, with_uneven=True).ranks == (0, 1)
     nearly = [told(each, bytes=size) for each, size in zip(drawn, (50, 48), strict=True)]
     assert skew(prepare(merge(nearly))).late_rank == 1
+
+
+#: Ends of collectives that no shift maps onto themselves: `at[n]` is where the n-th of them ends.
+IRREGULAR = (6, 13, 24, 31, 45, 52, 66, 71, 83, 98, 104, 119)
+
+
+def rhythm(ends: tuple[int, ...], length: int, *, shift: int = 0) -> str:
+    """A picture with a collective of `length` units up to each end."""
+    picture = [" "] * (max(IRREGULAR) + shift + 1)
+    for end in ends:
+        picture[end + shift - length : end + shift] = "=" * length
+    return "".join(picture)
+
+
+def test_ranks_whose_recordings_begin_at_different_moments_are_put_together_by_their_rhythm():
+    # Rank 0 began two collectives later and ends one later; each of its collectives takes one unit, rank 1 waits for two.
+    found = ranks(rhythm(IRREGULAR[2:], 1, shift=3), rhythm(IRREGULAR[:-1], 3))
+    assert found is not None
+    assert found.late_rank == 0
+    assert found.duration_ns.shape[1] == len(IRREGULAR) - 3
+    assert (found.waiting_ns // UNIT_NS).tolist() == [0, 2 * (len(IRREGULAR) - 3)]
+
+
+def test_ranks_of_different_rhythms_are_not_put_together():
+    assert ranks(rhythm(IRREGULAR[2:], 1), rhythm(tuple(120 - end for end in reversed(IRREGULAR)), 2)) is None
+
+
+def test_collectives_as_regular_as_a_clock_tell_no_place_to_begin():
+    regular = tuple(range(6, 120, 8))
+    assert ranks(rhythm(regular[2:], 1), rhythm(regular, 3)) is None

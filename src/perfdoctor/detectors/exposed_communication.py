@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.collectives import bandwidths, transfer_share, waited_for
+from perfdoctor.metrics.collectives import bandwidths, transfer_share, waited_for, won_by_all_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 
@@ -32,6 +32,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     exposed_ns = round(run.mean(_exposed_ns) * transfer)
     # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
     waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
+    waited_ns = round(min(waited_ns, won_by_all_ns(run)))
     hideable_ns = min(run.mean(_hideable_ns), waited_ns)
     fewer_bytes_ns = int(waited_ns * at["volume_reducible_share"])
     worst = run.worst(_exposed_ns)

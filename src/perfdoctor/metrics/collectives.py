@@ -54,6 +54,28 @@ def transfer_share(run: Run) -> float:
     return 1.0 if matched is None else 1.0 - matched.waiting_share
 
 
+def won_by_all_ns(run: Run) -> float:
+    """Exposed transfer on the rank that came last, per step, in ns; infinite where collectives cannot be matched.
+
+    A collective goes on when its last rank has come: what that rank hides behind its compute costs nobody anything,
+    however long the others stand in it.
+    """
+    matched = skew(run)
+    if matched is None:
+        return np.inf
+    places = {place.rank: place for place in run.places}
+    won, spent, known = 0.0, 0, 0
+    for number, rank in enumerate(matched.ranks):
+        place = places[rank]
+        frame, last = place.recorded_collectives, matched.rows[number][matched.last == number]
+        own = matched.rows[number][matched.rows[number] != UNKNOWN]
+        won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited_for(place)).total_ns / place.units
+        known += (Intervals.of(frame.start_ns[own], frame.end_ns[own]) & place.communication).total_ns
+        spent += place.communication.total_ns
+    # Broadcasts and sends are not matched: what they cost is as large a part as they are.
+    return won * spent / known if known else np.inf
+
+
 def launched_in(place: Place, frame: Frame, pattern: re.Pattern[str], *signals: str) -> Mask:
     """One bool a row: was it launched while a row of these signals with such a name was open on the same rank?"""
     calls = place.timeline.calls

@@ -213,6 +213,8 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
     if host.graph_nodes_recorded:
         causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
+    # At the recording's edge, what ran before is not in it, nor what the queue waited for: that tells nothing.
+    causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
     host = replace(host, blocking=blocking_calls(host, work, calls))

@@ -1,8 +1,9 @@
 """Who waits for whom at collectives, among the ranks that were recorded?
 
 A collective ends for all ranks together, so the rank that is in it for the shortest time came last, and the others'
-extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group,
-and only where every rank of the group recorded equally many. A send or receive may end for one rank alone.
+extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group. Where
+the ranks recorded unequally many, the rhythm of their ends tells which belong together: it is the same on every rank.
+A send or receive may end for one rank alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrie
 
 #: The rank with the smallest part of an uneven all-to-all is done first, and was not late for that.
 _EVEN = 1.1
+
+#: Ranks whose recordings begin at different moments are put together by at least so many collectives,
+_FEWEST_ALIKE = 6
+#: whose ends are as far apart on one as on the other, but for this share of the usual distance.
+_RHYTHM_SLACK = 0.02
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
@@ -163,10 +169,14 @@ def _took_ns(place: Place, rows: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Own:
-    """One rank's collectives of one kind and group, in order: their rows, and whether each touches the window."""
+    """One rank's collectives of one kind and group, in order: their rows, their ends, does each touch the window?"""
 
     rows: Ints
     inside: Mask
+    end_ns: Ints
+
+    def take(self, places: Ints) -> _Own:
+        return _Own(self.rows[places], self.inside[places], self.end_ns[places])
 
 
 def _matched(ranks: Sequence[_Own | None], *, everybody: bool) -> Matrix:
@@ -180,13 +190,45 @@ def _matched(ranks: Sequence[_Own | None], *, everybody: bool) -> Matrix:
     if len(known) < 2 or (everybody and len(known) < len(ranks)):
         return nothing
     if len({own.rows.size for own in known}) > 1:
-        known = [_Own(own.rows[own.inside], own.inside[own.inside]) for own in known]
-    if len({own.rows.size for own in known}) > 1:
+        inside_only = [own.take(np.flatnonzero(own.inside)) for own in known]
+        known = inside_only if len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
+    if not known:
         return nothing
     inside = np.mean([own.inside for own in known], axis=0) >= 0.5
     result = np.full((len(ranks), int(inside.sum())), UNKNOWN, np.int64)
     result[[own is not None for own in ranks]] = np.stack([own.rows for own in known])[:, inside]
     return result
+
+
+def _aligned(ranks: Sequence[_Own]) -> list[_Own]:
+    """The collectives that all ranks recorded, equally many of each; [] where their rhythms do not agree."""
+    reference = min(ranks, key=lambda own: own.rows.size)
+    offsets = [_offset(own.end_ns, reference.end_ns) for own in ranks]
+    if any(offset is None for offset in offsets):
+        return []
+    shifts = [offset or 0 for offset in offsets]
+    first = max(-shift for shift in shifts)
+    last = min(own.rows.size - shift for own, shift in zip(ranks, shifts, strict=True))
+    return [own.take(np.arange(first + shift, last + shift)) for own, shift in zip(ranks, shifts, strict=True)]
+
+
+def _offset(ends: Ints, reference: Ints) -> int | None:
+    """Collective n of `reference` is n + offset of `ends`: where the distances between ends agree best, and well.
+
+    None where they agree nowhere, or as well at another offset (steps that are too much alike).
+    """
+    fewest = max(_FEWEST_ALIKE, reference.size // 2)
+    scores: dict[int, float] = {}
+    for offset in range(fewest - reference.size, ends.size - fewest + 1):
+        first, last = max(0, -offset), min(reference.size, ends.size - offset)
+        if last - first >= fewest:
+            apart = np.abs(np.diff(ends[first + offset : last + offset]) - np.diff(reference[first:last]))
+            scores[offset] = float(np.median(apart))
+    ranked = sorted(scores, key=lambda offset: scores[offset])
+    allowed_ns = _RHYTHM_SLACK * float(np.median(np.diff(reference))) if reference.size > 1 else 0.0
+    if not ranked or scores[ranked[0]] > allowed_ns:
+        return None
+    return None if len(ranked) > 1 and scores[ranked[1]] <= 2 * scores[ranked[0]] else ranked[0]
 
 
 def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
@@ -202,5 +244,5 @@ def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
             of_group = of_kind & groups.equals(group)
             for size in np.unique(sizes[of_group]).tolist():
                 rows = np.flatnonzero(of_group & (sizes == size))
-                found[kind, group, size] = _Own(rows, inside[rows])
+                found[kind, group, size] = _Own(rows, inside[rows], frame.end_ns[rows])
     return found
