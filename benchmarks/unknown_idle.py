@@ -42,13 +42,15 @@ def main() -> int:
         print("The recordings are not on this machine: set PERFDOCTOR_RECORDINGS to their folder.")
         return 1
     table = Table("recording", "idle of window", "unknown of idle", "largest causes of idle", box=None, pad_edge=False)
-    shares = []
+    shares, total, unknown = [], 0, 0
     for path, window_ns, idle_ns, causes in unknown_idle(folder):
         shares.append(causes["unknown"] / idle_ns if idle_ns else 0.0)
+        total, unknown = total + idle_ns, unknown + causes["unknown"]
         largest = ", ".join(f"{name} {ns / idle_ns:.1%}" for name, ns in causes.most_common(4) if ns)
         table.add_row(path, f"{idle_ns / window_ns:.1%}", f"{shares[-1]:.1%}", largest)
     Console(width=None if sys.stdout.isatty() else 180).print(table)
-    print(f"{len(shares)} recordings; unknown is {sum(shares) / max(len(shares), 1):.1%} of idle on the mean")
+    mean = sum(shares) / max(len(shares), 1)
+    print(f"{len(shares)} recordings; of idle, unknown is {unknown / max(total, 1):.1%} in all, {mean:.1%} on the mean")
     return 0
 
 
