@@ -3,7 +3,7 @@ SHELL  := /bin/bash
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-DEMO   := fixtures/input-bound-single-process
+DEMO   := fixtures/input-bound-single-process/torch
 # Nsight Systems from scripts/install-nsys, where it was run; else the one on PATH, if any.
 NSYS   := $(wildcard $(CURDIR)/.cache/nsys/bin/nsys)
 export PERFDOCTOR_NSYS ?= $(NSYS)
