@@ -69,7 +69,7 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
         middle = f"{promise[len(promise) // 2]:.2f}" if promise else "–"
         yield f"| `{rule}` | {' | '.join(found)} | {_share(score.recall_from_5)} | {_share(score.precision)} | {score.false} | {middle} |"
     yield ""
-    only = sorted(rule for rule in faults.known() if len(faults.planted.FAULTS[rule].forms) < len(FORMS))
+    only = sorted(rule for rule in faults.known() if len(faults.plant.FAULTS[rule].forms) < len(FORMS))
     if only:
         yield f"Exports of Nsight Systems do not tell the bytes of collectives: {_named(only)} can be found in traces only.\n"
     absent = sorted(rule for rule, score in scores.items() if not score.planted)
