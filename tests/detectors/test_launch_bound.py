@@ -39,8 +39,8 @@ def test_without_framework_ops_it_is_less_sure():
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    # one gap of 2 units in 50 is 4 %, one of 3 is 6 %
-    for gap, expected in ((2, 0), (3, 1)):
+    # one gap of 1 unit in 50 is 2 %, one of 2 is 4 %
+    for gap, expected in ((1, 0), (2, 1)):
         picture = draw(
             kernels=" " * gap + "#" * (50 - gap),
             host=["l" + " " * 49, "o" * 50],

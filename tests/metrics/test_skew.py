@@ -6,7 +6,7 @@ from builders import BASE_NS, draw
 from collective_builders import told
 
 from perfdoctor.metrics.run import prepare
-from perfdoctor.metrics.skew import Skew, missed_by, skew
+from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.timeline.model import merge
 
 UNIT_NS = 100_000
@@ -148,15 +148,6 @@ def test_the_late_rank_is_the_one_that_others_wait_for_not_the_one_with_least_to
     pictures = [("a", "====  ======"), ("a", "====      =="), ("b", "==")]
     drawn = [draw(nccl=nccl, rank=n, group=group) for n, (group, nccl) in enumerate(pictures)]
     assert skew(prepare(merge(drawn))).late_rank == 1
-
-
-def test_what_the_late_rank_missed_is_on_its_own_clock():
-    drawn = [draw(nccl="  ======", rank=n) for n in (0, 1)]
-    run = prepare(merge([*drawn, draw(nccl="      ==", kernels="#######", rank=2)]))
-    found = skew(run)
-    # the others came at 2, it came at 6
-    (piece,) = missed_by(found, run.places[2])
-    assert [(edge - BASE_NS) // UNIT_NS for edge in piece] == [2, 6]
 
 
 def test_the_root_of_a_broadcast_is_not_late_because_it_is_done_first():

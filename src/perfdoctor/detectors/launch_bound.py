@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_pace import paced_waiting_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
@@ -17,10 +18,11 @@ def _idle_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle in which the launching thread was busy issuing; kernels that wait in a queue are no evidence for it."""
-    share = run.share(_idle_ns)
+    paced_ns = paced_waiting_ns(run, "launch_bound")
+    idle_ns, worst = run.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
+    share = idle_ns / max(run.step_ns, 1)
     if share < at["min_share_of_step"]:
         return
-    idle_ns, worst = run.mean(_idle_ns), run.worst(_idle_ns)
     kernels = max(len(worst.kernels), 1)
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
@@ -37,7 +39,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "kernel_us": us(mean_kernel_ns),
         },
         evidence=(
-            Measure("GPU idle while the host was issuing", idle_ns, "ns"),
+            Measure("GPU idle while the host was issuing", idle_ns - paced_ns, "ns"),
+            *((Measure("waiting for a rank whose host was, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
             Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_pace import spare_ns
+from perfdoctor.metrics.lateness import excess_ns
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.skew import Skew, missed_by, skew
+from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.timeline.intervals import Intervals
 
 #: Causes of idle in which the host issued or ran something else: one remedy, one word.
 _HOST = ("host_sync", "launch_bound", "host_work", "allocator", "storage", "garbage_collection", "compilation")
@@ -32,13 +33,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     spent_ns = float(matched.spent_ns[others].mean())
     waiting_ns = int(exposed * float(matched.waiting_ns[others].mean()) / spent_ns)
+    waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
     late = next(place for place in places if place.rank == matched.late_rank)
-    missed = missed_by(matched, late)
-    instead = _instead(late, missed)
-    main = max(instead, key=lambda name: instead[name])
-    share = instead[main] / max(missed.total_ns, 1)
+    instead = {name: ns for name, ns in excess_ns(places, matched)[late.rank].items() if ns}
+    main = max(instead, key=lambda name: instead[name], default="")
+    share = instead.get(main, 0) / max(sum(instead.values()), 1)
     likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)
     yield Finding(
         rule="rank-skew",
@@ -57,13 +58,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
             _table(matched, units),
             Rows(
-                f"Rank {late.rank} while the others waited for it, a step",
+                f"What rank {late.rank} spends more time on than the middle one of the others, a step",
                 ("what", "time"),
                 ("text", "ns"),
                 tuple(
-                    (name.replace("_", " "), ns // late.units)
+                    (name.replace("_", " "), ns // units)
                     for name, ns in sorted(instead.items(), key=lambda row: -row[1])
-                    if ns
                 ),
             ),
         ),
@@ -71,19 +71,18 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _instead(late: Place, missed: Intervals) -> dict[str, int]:
-    """What the late rank did while the others waited for it, in ns: its own accounting, in that time."""
-    parts = {
-        "compute": late.compute,
-        "communication": late.exposed_communication,
-        "copies": late.exposed_copies,
-        **late.idle_causes,
-    }
-    return {name: (pieces & missed).total_ns for name, pieces in parts.items()}
+def _spare_ns(places: Sequence[Place], late_rank: int, otherwise: int) -> int:
+    """What the hosts of the others have to spare a step, in the middle: no more can be won of their waiting."""
+    spare = [
+        otherwise if (own := spare_ns(place)) is None else own // place.units
+        for place in places
+        if place.rank != late_rank
+    ]
+    return int(np.median(spare))
 
 
 def _situation(main: str) -> str:
-    """The words that fit what it did most of that time."""
+    """The words that fit what it mainly spends more time on."""
     if main in _HOST:
         return "host"
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")

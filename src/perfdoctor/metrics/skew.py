@@ -15,7 +15,6 @@ import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Ints, Mask
 
 #: Kinds in which every rank takes part and that end together. The root of a broadcast is done once its bytes are on
@@ -115,14 +114,6 @@ class Skew:
     def cost_of_late_rank_ns(self) -> int:
         """How much earlier collectives would start if the last rank came when the middle one does."""
         return int(self.caused_ns.sum())
-
-
-def missed_by(matched: Skew, late: Place) -> Intervals:
-    """When others waited for this rank, on its own clock: from the middle rank's arrival until it came itself."""
-    number = matched.ranks.index(late.rank)
-    its_own = (matched.last == number) & (matched.late_by_ns > 0)
-    arrived = late.recorded_collectives.start_ns[matched.rows[number][its_own]]
-    return Intervals.of(arrived - matched.late_by_ns[its_own], arrived) & late.window
 
 
 def skew(run: Run, *, with_uneven: bool = False) -> Skew | None:
