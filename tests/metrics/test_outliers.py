@@ -11,6 +11,7 @@ import pytest
 from builders import draw, only_place
 
 from perfdoctor.metrics.outliers import drift, own_durations, same_work, step_parts
+from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import Frame
 
 
@@ -40,7 +41,8 @@ def _place_of(kernels_per_step: list[int]) -> SimpleNamespace:
     starts = np.concatenate([np.linspace(n * 1e6, n * 1e6 + 9e5, many) for n, many in enumerate(kernels_per_step)])
     frame = Frame({"start_ns": starts.astype(np.int64), "blocks": np.full(starts.size, 8, np.int64)})
     bounds = np.arange(len(kernels_per_step) + 1) * 1_000_000
-    return SimpleNamespace(kernels=frame, steps=SimpleNamespace(bounds=bounds, first=0, last=len(kernels_per_step)))
+    window = Intervals.single(0, int(bounds[-1]))
+    return SimpleNamespace(kernels=frame, window=window, steps=SimpleNamespace(even_bounds=bounds))
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,23 @@ def test_a_single_step_keeps_work_that_has_no_launch_event():
     assert (steps.used, steps.count) == (1, 1)
 
 
+def test_steps_are_compared_from_where_their_main_stream_begins():
+    """Batches are copied ahead on another stream, whenever the host comes to it: that makes no step longer."""
+    calls, kernels, copies = [], [], []
+    ahead = [3, 8, 1, 6, 4, 5]  # units before its step begins on the device
+    for step, units in enumerate(ahead):
+        begin = 100 + 20 * step
+        for at, row, frame_of in ((begin - units, "copy", copies), (begin, "a", kernels), (begin + 10, "b", kernels)):
+            correlation = 1 + len(calls)
+            asked = 10 * step + len(calls) % 3
+            calls.append({"name": "cudaLaunchKernel", "start_ns": asked, "end_ns": asked + 1, "thread": 1, "correlation": correlation})  # fmt: skip
+            frame_of.append({"name": row, "start_ns": at, "end_ns": at + 1, "stream": 7 + (row == "copy"), "correlation": correlation})  # fmt: skip
+    marks = [{"name": f"step {n}", "start_ns": 10 * n, "end_ns": 10 * n + 9, "thread": 1} for n in range(6)]  # fmt: skip
+    steps = steps_of(timeline(calls=calls, kernels=kernels, copies=copies, ranges=marks))
+    assert np.diff(steps.bounds).tolist() == [15, 27, 15, 22, 19]
+    assert np.diff(steps.even_bounds).tolist() == [20] * 5
+
+
 def test_long_steps_at_the_front_are_left_out_as_warm_up():
     slow, fast = "#" * 30, "#" * 10
     lane = "".join((slow if n < 2 else fast).replace("#", "#+"[n % 2]) for n in range(10))

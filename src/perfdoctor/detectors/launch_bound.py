@@ -40,7 +40,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("GPU idle while the host was issuing", idle_ns - paced_ns, "ns"),
-            *((Measure("waiting for a rank whose host was, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
+            *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
             Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),

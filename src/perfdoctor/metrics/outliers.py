@@ -39,9 +39,18 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 Floats = npt.NDArray[np.float64]
 
 
+def edges(place: Place) -> Ints:
+    """Where to cut the window in order to compare its steps, in ns: one more than there are steps.
+
+    The last step may be missing: on the main stream it can end behind the window.
+    """
+    bounds = place.steps.even_bounds
+    return bounds[bounds <= place.window.ends[-1]]
+
+
 def step_parts(place: Place) -> dict[str, Ints]:
-    """How long each part of the accounting took in each step used, in ns; they sum to the steps' durations."""
-    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    """How long each part of the accounting took in each step, in ns; they sum to the steps' durations."""
+    bounds = edges(place)
     pieces = {
         "compute": place.compute,
         "exposed_communication": place.exposed_communication,
@@ -59,7 +68,7 @@ def own_durations(parts: Mapping[str, Ints]) -> Ints:
 
 @dataclass(frozen=True)
 class Outliers:
-    """`rows` are the positions of the long steps among those used, `excess_ns` how much each exceeds the median.
+    """`rows` are the positions of the long steps, `excess_ns` how much each exceeds the median.
 
     `part` grew most in them, by `part_excess_ns` in all, against its median in the other steps. `period`: every so many
     steps there is one, 0 if they come at no even distance (or are fewer than three).
@@ -104,11 +113,11 @@ def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
     kernels = place.kernels
     if not len(kernels) or (kernels["blocks"] <= 0).any():
         return False
-    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    bounds = edges(place)
     for weights in (np.ones(len(kernels)), kernels["blocks"].astype(np.float64)):
         amount = np.histogram(kernels.start_ns, bins=bounds, weights=weights)[0]
         others = np.delete(amount, rows)
-        # Where the queue is deep a step's first kernels run in the one before: steps of the same work differ by those.
+        # Where streams overlap a step's first kernels run in the one before: steps of the same work differ by those.
         usual = np.abs(others - np.median(others)).max(initial=0.0)
         if (amount[rows] - np.median(others)).max() > max(tolerance * float(np.median(others)), float(usual)):
             return False

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from perfdoctor.timeline.kernel_names import family
 from perfdoctor.timeline.links import DeviceWork
-from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Mask, Timeline
 
 FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
 Confidence = Literal["high", "medium", "low"]
@@ -29,6 +29,8 @@ _NOT_A_STEP = re.compile(
     r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
 )
 _NUMBER = re.compile(r"\d+")
+
+_NEVER = np.iinfo(np.int64).max
 
 #: Fewer repetitions than this are no rhythm.
 _FEWEST_STEPS = 3
@@ -71,6 +73,15 @@ class Steps:
     first: int
     last: int
     partial: int
+    #: The same edges by the first work on the stream that has most: a batch that is copied ahead, on another stream,
+    #: comes whenever the host does, and would make even steps look uneven. None where they are the same.
+    on_main_stream: Ints | None = None
+
+    @property
+    def even_bounds(self) -> Ints:
+        """One edge more than steps are used: where to cut in order to compare steps with each other."""
+        bounds = self.bounds if self.on_main_stream is None else self.on_main_stream
+        return bounds[self.first : self.last + 1]
 
     @property
     def count(self) -> int:
@@ -189,9 +200,8 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
     step = np.searchsorted(marks.starts, at, side="right") - 1
     if marks.found_by != "optimizer-hook":  # work launched after the last range belongs to no step
         step = np.where(at >= marks.ends[-1], marks.starts.size, step)
-    first = np.full(marks.starts.size + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, step[step >= 0], start[step >= 0])
-    seen = np.flatnonzero(first[:-1] != np.iinfo(np.int64).max)
+    first = _earliest(start, step, marks.starts.size)
+    seen = np.flatnonzero(first != _NEVER)
     if seen.size == 0:
         return NO_STEPS
     if (
@@ -206,7 +216,27 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
     ):  # too few to spare the last: it ends with its last work
         last_end = int(end[step == seen[-1]].max())
         bounds, partial = np.append(bounds, max(last_end, int(bounds[-1]))), 0
-    return _steady(marks.found_by, marks.confidence, bounds, partial)
+    steps = _steady(marks.found_by, marks.confidence, bounds, partial)
+    busiest = _is_busiest(work.stream[launched][use])
+    main = _earliest(start[busiest], step[busiest], marks.starts.size)[seen]
+    even = bounds.copy()
+    even[: seen.size] = np.where(main == _NEVER, bounds[: seen.size], main)
+    return replace(steps, on_main_stream=np.maximum.accumulate(even))
+
+
+def _earliest(start: Ints, step: Ints, count: int) -> Ints:
+    """The earliest start of each step's work; _NEVER where a step has none. Steps outside [0, count) are left out."""
+    first = np.full(count, _NEVER)
+    inside = (step >= 0) & (step < count)
+    np.minimum.at(first, step[inside], start[inside])
+    return first
+
+
+def _is_busiest(stream: Ints) -> Mask:
+    """One bool a row: is it on the stream that has most rows?"""
+    streams, counts = np.unique(stream, return_counts=True)
+    busiest: Mask = stream == streams[counts.argmax()]
+    return busiest
 
 
 def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int) -> Steps:
