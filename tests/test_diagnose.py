@@ -481,3 +481,28 @@ def test_rules_that_name_each_other_lose_no_finding(monkeypatch):
         "exposed-copies",
         "input-wait",
     ]
+
+
+# While the host is the limit
+
+
+def in_fp32(waits: str) -> Timeline:
+    """30 of 40 units are matrix math in fp32. The host asks for the next step when this one is nearly done."""
+    host = ["l" + " " * 8 + waits.ljust(31), "o" * 40]
+    return draw(kernels="S" * 30 + " " * 10, host=host, repeat=8, unit_us=100, recorded=EVERYTHING)
+
+
+def test_faster_kernels_gain_no_more_than_the_host_has_to_spare():
+    diagnosis = diagnose(in_fp32(waits="s" * 2), RULES)
+    (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
+    # two units a step in which it waits for the device
+    assert found.saving_ns_per_step.likely == pytest.approx(200_000)
+    assert found.saving_ns_per_step.high > 1_000_000
+    assert any("could issue the same work in 5 % less time" in note for note in diagnosis.notes)
+
+
+def test_a_host_that_waits_for_the_device_hides_nothing():
+    diagnosis = diagnose(in_fp32(waits="s" * 31), RULES)
+    (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
+    assert found.saving_ns_per_step.likely > 1_000_000
+    assert not any("The host is nearly the limit" in note for note in diagnosis.notes)

@@ -23,6 +23,7 @@ from perfdoctor.findings import (
 )
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
+from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
 from perfdoctor.metrics.run import Run, prepare, step_stats
 from perfdoctor.rulebook import Rule
@@ -43,7 +44,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     for rule in rules:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
-        found.extend((_hanging(rule, finding), _behind_loader(rule, finding, run)) for finding in findings)
+        found.extend((_hanging(rule, finding), _what_remains(rule, finding, run)) for finding in findings)
     ranked = _ranked(found, run)
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
@@ -56,7 +57,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         outcomes=tuple(outcomes),
         findings=ranked,
         prediction=_prediction(ranked, run.step_ns),
-        notes=(*timeline.notes, *_notes(run), *_loader_note(found, run)),
+        notes=(*timeline.notes, *_notes(run), *_limit_notes(found, run)),
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
@@ -100,13 +101,14 @@ def _hanging(rule: Rule, finding: Finding) -> Rule:
     return replace(rule, symptom_of=(*rule.symptom_of, *finding.symptom_of)) if finding.symptom_of else rule
 
 
-def _behind_loader(rule: Rule, finding: Finding, run: Run) -> Finding:
-    """While a loader is the limit, faster work on the device only waits longer: promise what remains."""
-    share = unhidden_share(run) if rule.hidden_by_loader else 1.0
-    if share == 1.0:
-        return finding
+def _what_remains(rule: Rule, finding: Finding, run: Run) -> Finding:
+    """While a loader or the host is the limit, faster work on the device only waits longer: promise what remains."""
     full = finding.saving_ns_per_step
-    return replace(finding, saving_ns_per_step=Saving(int(full.low * share), int(full.likely * share), full.high))
+    share = unhidden_share(run) if rule.hidden_by_loader else 1.0
+    spare_ns = run_spare_ns(run) if rule.hidden_by_host else None
+    most_ns = full.high if spare_ns is None else spare_ns
+    low, likely = (min(int(ns * share), most_ns) for ns in (full.low, full.likely))
+    return replace(finding, saving_ns_per_step=Saving(low, likely, full.high))
 
 
 def _ranked(found: Sequence[tuple[Rule, Finding]], run: Run) -> tuple[Advice, ...]:
@@ -234,11 +236,19 @@ def _notes(run: Run) -> Iterator[str]:
         yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
 
 
-def _loader_note(found: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str]:
+def _limit_notes(found: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str]:
     if any(rule.hidden_by_loader for rule, _ in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. "
             "Other savings are promised accordingly."
+        )
+    spare_ns = run_spare_ns(run)
+    if spare_ns is not None and any(
+        rule.hidden_by_host and finding.saving_ns_per_step.likely == spare_ns for rule, finding in found
+    ):
+        yield (
+            f"The host is nearly the limit: it could issue the same work in {100 * spare_ns / max(run.step_ns, 1):.0f} % less "
+            "time, no more. Savings on the GPU beyond that come true when the host has less to do."
         )
 
 

@@ -15,16 +15,19 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.idle_causes import blocking_calls
 from perfdoctor.metrics.lateness import made_late_by
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import UNKNOWN
+from perfdoctor.timeline.model import UNKNOWN, Frame
 
 #: Causes of idle in which the host works. In the others it waits, or it is not known what it does.
 _BUSY = ("input_wait", "garbage_collection", "storage", "compilation", "allocator")
 
 
+#: A launch takes 5-20 µs, also under a profiler. A far longer one waits until the device's queue has room.
+_LONGEST_LAUNCH_NS = 100_000
 #: A pace is what repeats itself. Over one or two steps a host may have been held up once: another step would show it.
 _FEWEST_STEPS = 3
 
@@ -32,12 +35,19 @@ _FEWEST_STEPS = 3
 def spare_ns(place: Place) -> int | None:
     """How much sooner this rank's host could have issued the window's work; None where the recording does not tell.
 
-    Time in which nothing was seen of the host counts as spare.
+    Time in which nothing was seen of the host counts as spare, unless framework ops were recorded.
     """
     if place.steps.used < _FEWEST_STEPS or not place.host.in_view:
         return None
     issued = _issued(place)
     return max(place.window_ns - (_busy(place) & issued).total_ns, 0) if issued else None
+
+
+def run_spare_ns(run: Run) -> int | None:
+    """The same for a whole run, a step and place: the most that faster work on the devices alone can win."""
+    spare = [(place, spare_ns(place)) for place in run.places]
+    known = [ns / place.units for place, ns in spare if ns is not None]
+    return round(float(np.mean(known))) if known and len(known) == len(spare) else None
 
 
 def _issued(place: Place) -> Intervals:
@@ -52,11 +62,16 @@ def _issued(place: Place) -> Intervals:
 
 
 def _busy(place: Place) -> Intervals:
-    host = place.host
-    busy = host.issuing | host.visible
+    """When the host is seen to do something else than wait for the device or for other ranks."""
+    host, work, calls = place.host, place.work, place.timeline.calls
+    launches = calls.take(work.launch[work.launch != UNKNOWN])
+    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > _LONGEST_LAUNCH_NS)])
+    # Where ops were recorded the thread is in view, and between them runs Python code.
+    seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
+    busy = seen - Intervals.of(waits.start_ns, waits.end_ns) - host.explicit["peer_wait"]
     for cause in _BUSY:
         busy = busy | host.explicit[cause]
-    return busy - Intervals.of(host.blocking.start_ns, host.blocking.end_ns) - host.explicit["peer_wait"]
+    return busy
 
 
 def exposed_waiting_ns(place: Place, matched: Skew) -> int:
