@@ -246,9 +246,10 @@ def _limit_notes(found: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[st
     if spare_ns is not None and any(
         rule.hidden_by_host and finding.saving_ns_per_step.likely == spare_ns for rule, finding in found
     ):
+        share = 100 * spare_ns / max(run.step_ns, 1)
         yield (
-            f"The host is nearly the limit: it could issue the same work in {100 * spare_ns / max(run.step_ns, 1):.0f} % less "
-            "time, no more. Savings on the GPU beyond that come true when the host has less to do."
+            f"The host is nearly the limit: it could issue the same work in {share:.0f} % less time, no more. "
+            "Savings on the GPU beyond that come true when the host has less to do."
         )
 
 
