@@ -104,6 +104,34 @@ def test_it_fires_with_the_size_that_costs_most_and_what_to_pad_it_to():
     )
 
 
+FP8 = "cutlass3x_sm90_tensorop_s64x128x32gemm_e4m3_e4m3_f32_bf16_bf16_128x128x128_1x2x1_0_tnt_align{}_warpspecialized"
+INT8 = "void cutlass::Kernel2<cutlass_80_tensorop_i16832gemm_s8_128x64_128x3_tn_align{}>(Params)"
+XMMA_FP8 = (
+    "sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x128x64_stage3_warpsize2x2x1_tensor16x8x32_aligna{}_execute"
+)
+INT8_WEIGHTS = "cutlass_tensorop_f16_s16816gemm_f16_s8_128x128_32x4_tn_align{}"
+WEIGHTS_FIRST = "cutlass_tensorop_f16_s16816gemm_s8_f16_128x128_32x4_tn_align{}"
+
+
+@pytest.mark.parametrize("name", [FP8, INT8, XMMA_FP8])
+def test_numbers_of_8_bits_come_in_pieces_of_16(name):
+    assert findings("misaligned-matmuls", step(14, name.format(16))) == []
+    assert len(findings("misaligned-matmuls", step(14, name.format(8)))) == 1
+
+
+@pytest.mark.parametrize("name", [INT8_WEIGHTS, WEIGHTS_FIRST, BF16])
+def test_numbers_of_16_bits_come_in_pieces_of_8_whatever_they_are_multiplied_by(name):
+    assert findings("misaligned-matmuls", step(14, name.format(8))) == []
+
+
+def test_a_size_of_8_bits_is_padded_to_16():
+    """72 is a multiple of 8 and none of 16: 80 would be."""
+    ops = ("aten::_int_mm", "[[4096, 72], [72, 4096]]", 20)
+    finding = only_finding("misaligned-matmuls", recorded(ops, kernel=INT8.format(8)), aligned_speedup_likely=1.4)
+    assert [finding.values[name] for name in ("size", "padded", "piece")] == [72, 80, 16]
+    assert finding.saving_ns_per_step.likely == pytest.approx(20 * MS * (1 - (80 / 72) / 1.4), rel=1e-6)
+
+
 HALF_WITHOUT = "volta_fp16_sgemm_fp16_128x64_nn"
 ODD, WHOLE = "[[4095, 767], [767, 4095]]", "[[4096, 768], [768, 4096]]"
 

@@ -138,6 +138,28 @@ def test_collectives_are_kernels_of_their_own_with_bytes_from_elements_and_type(
     ]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "size", "group", "group_size"),
+    [
+        ("[0, 1, 2, 3]", 4, "tp [0, 1, 2, 3]", 4),
+        ([5, 4], 2, "tp [4, 5]", 2),
+        ("[2, 3]", None, "tp [2, 3]", 2),
+        ("[0, 1, 2, ..., 63]", 64, "tp", 64),
+        ("[0, 1, 2, ..., 63]", None, "tp", UNKNOWN),
+        ("[0, 1, 2, ...]", 64, "tp", 64),
+        ("[]", 8, "tp", 8),
+        ("", 8, "tp", 8),
+        (None, 8, "tp", 8),
+        ("all", None, "tp", UNKNOWN),
+        (7, None, "tp", UNKNOWN),
+    ],
+)
+def test_a_group_is_told_apart_by_its_ranks_where_all_are_listed(ranks, size, group, group_size):
+    told = {"Process Group Name": "tp", "Process Group Ranks": ranks, "Group size": size}
+    timeline = read(trace(kernel("ncclKernel_AllReduce_RING", **told)))
+    assert rows(timeline, "collectives", "group", "group_size") == [(group, group_size)]
+
+
 def test_ranges_of_the_device_are_left_out():
     step = event("ProfilerStep#1", "user_annotation", 0, 50)
     timeline = read(

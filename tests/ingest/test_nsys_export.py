@@ -167,6 +167,14 @@ def test_nothing_of_the_users_environment_reaches_nsys(report, tmp_path, monkeyp
     assert "AKIA" not in made.read_text("utf-8")
 
 
+def test_an_nsys_that_can_is_asked_for_payloads_and_one_that_cannot_exports_without(report, tmp_path):
+    newer = export(report, tmp_path / "newer", stand_in(tmp_path, 'echo "$*" > "$made"'))
+    assert "--include-blobs=true" in newer.read_text("utf-8")
+    refuses = 'case "$*" in *--include-blobs*) echo "unrecognised option \'--include-blobs=true\'"; exit 1;; esac'
+    older = export(report, tmp_path / "older", stand_in(tmp_path, f'{refuses}\necho "$*" > "$made"'))
+    assert "blobs" not in older.read_text("utf-8")
+
+
 def test_an_export_that_failed_halfway_is_not_kept(report, tmp_path):
     tool = stand_in(
         tmp_path, 'echo part > "$made"; echo "Processing [==50% ]"; echo "Exportation error: torn."; exit 1'

@@ -104,6 +104,10 @@ OTHERS = [
     ("void fbgemm_gpu::permute_2D_lengths_kernel<long>(int)", "elementwise"),
     ("void fbgemm_gpu::bounds_check_indices_kernel_v1<long, false>(int)", "other"),
     ("my_extension_kernel", "other"),
+    ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u>(P)", "attention"),
+    ("void flashinfer::PersistentVariableLengthMergeStatesKernel<8u, 16u>(float*)", "attention"),
+    ("void flashinfer::activation::act_and_mul_kernel<__half, silu>(__half*)", "elementwise"),
+    ("void flashinfer::sampling::TopKTopPSamplingFromProbKernel<512u>(float*)", "reduction"),
 ]  # fmt: skip
 
 COLLECTIVES = [
@@ -123,6 +127,41 @@ COLLECTIVES = [
     ("nvshmemx_alltoallmem_on_stream_kernel", "all_to_all"),
     ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "all_reduce"),
     ("void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)", "all_to_all"),
+    ("void deep_ep::internode_ll::combine<true, 7168, 9, 6>(void*)", "all_to_all"),
+    ("void uccl::internode::notify_dispatch<false, 2>(int const*)", "all_to_all"),
+    ("EpDispatchIntraNodeKernel_bf16", "all_to_all"),
+    ("void a2a_dispatch_send_kernel<true, 16, 8, Fixed<7168>>(unsigned long)", "all_to_all"),
+    ("moeA2ADispatchKernel(int const*, DispatchKernelPointers)", "all_to_all"),
+    ("c10d::nvshmem_extension::(anonymous namespace)::allToAllV(void*, void*, long*)", "all_to_all"),
+    ("exchangeSplitAndOffset(long*, long*, int)", "all_to_all"),
+    (
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<(P)1, __half, 8>(P)",
+        "all_reduce",
+    ),
+    ("void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8, __nv_bfloat16, true>(T*)", "all_reduce"),
+    ("moereduce_allreduce_fusion_kernel_oneshot_lamport<__nv_bfloat16, 8, true, true, true>", "all_reduce"),
+    ("void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8, true, false>(AllReduceParams)", "all_reduce"),
+    ("void aiter::cross_device_reduce_2stage<__hip_bfloat16, 8>(aiter::RankData*)", "all_reduce"),
+    ("void aiter::reduce_scatter_cross_device_store<__hip_bfloat16, 8>(aiter::RankData*)", "reduce_scatter"),
+    (
+        "void quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, CodecQ4<__half, 4>, true>>(A)",
+        "all_reduce",
+    ),
+    ("void userbuffers_fp16_sum_inplace_gpu_rw<4>(int, int, int)", "all_reduce"),
+    ("void userbuffers_fp16_sum_inplace_gpu_mc_ag<8>(int, int)", "all_gather"),
+    ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<4, __nv_fp8_e4m3>(int)", "reduce_scatter"),
+    ("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", "send_recv"),
+    ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymkDevWorkArgs4K)", "all_reduce"),
+]
+
+#: Names of compute kernels with a word of communication in them.
+NO_COLLECTIVES = [
+    "triton_poi_fused_all_reduce_0",
+    "triton_poi_fused_all_reduce_lift_fresh_0",
+    "triton_red_fused__to_copy_add_all_gather_into_tensor_mean_3",
+    "void SoftmaxWarpImpl<WarpAllReduce, float>(float*)",
+    "void deep_ep::layout::get_dispatch_layout<256, 4, 8>(long const*)",
+    "void aiter::local_device_load_rmsnorm<__hip_bfloat16, 512, 2>(__hip_bfloat16*)",
 ]
 
 
@@ -156,9 +195,10 @@ def test_kernels_of_the_library_fbgemm_are_no_matmuls(name):
 def test_a_collective_is_known_with_its_kind(name, kind):
     assert COLLECTIVE.search(name)
     assert collective_kind(name) == kind
+    assert family(name) != "attention"
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS] + TRITON_MATMULS)
+@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS] + TRITON_MATMULS + NO_COLLECTIVES)
 def test_no_compute_kernel_is_taken_for_a_collective(name):
     assert not COLLECTIVE.search(name)
 

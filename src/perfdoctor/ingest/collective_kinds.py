@@ -28,7 +28,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, told: Mask | None = None) 
     ranges = frames["ranges"]
     ranges = ranges.take(ranges.name.matches(_LIBRARY_RANGE)).sorted()
     call = launch_rows(rows, calls)
-    open_range = _open_at(ranges, calls, np.maximum(call, 0))
+    open_range = open_at(ranges, calls, np.maximum(call, 0))
     kind_of_range = ranges.name.mapped(collective_kind)
     known = (call != UNKNOWN) & (open_range != UNKNOWN)
     known &= ~told if told is not None else True
@@ -40,7 +40,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, told: Mask | None = None) 
     return Text(of_range.astype(np.int32), both.values)
 
 
-def _open_at(ranges: Frame, calls: Frame, call: Ints) -> Ints:
+def open_at(ranges: Frame, calls: Frame, call: Ints) -> Ints:
     """For each call (a row of `calls`) the last range that had begun on its thread and not ended; UNKNOWN if none."""
     found = np.full(call.size, UNKNOWN, np.int64)
     process, thread, at = calls["process"][call], calls["thread"][call], calls.start_ns[call]

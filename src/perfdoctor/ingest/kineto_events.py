@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy as np
 
 from perfdoctor.ingest.kineto_columns import InexactError, Rows, integer, integers, nanoseconds
 from perfdoctor.timeline.kernel_names import COLLECTIVE
+from perfdoctor.timeline.model import UNKNOWN
 
 if TYPE_CHECKING:
     from perfdoctor.timeline.model import Ints
@@ -41,6 +43,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     group: Any = msgspec.field(default=None, name="Process Group Name")
     group_description: Any = msgspec.field(default=None, name="Process Group Description")
     group_size: Any = msgspec.field(default=None, name="Group size")
+    members: Any = msgspec.field(default=None, name="Process Group Ranks")
 
 
 _NO_ARGS = Args()
@@ -123,11 +126,25 @@ def _copy(group: Group, _: list[Event], args: list[Args]) -> None:
 def _collective(group: Group, _: list[Event], args: list[Args]) -> None:
     group.put("elements_in", integers([arg.elements_in for arg in args]))
     group.put("elements_out", integers([arg.elements_out for arg in args]))
-    group.put("group_size", integers([arg.group_size for arg in args]))
+    members = [_members(str(arg.members)) if arg.members else "" for arg in args]
+    told = integers([arg.group_size for arg in args])
+    listed = np.fromiter((text.count(",") + 1 if text else UNKNOWN for text in members), np.int64, len(args))
+    group.put("group_size", np.where(told == UNKNOWN, listed, told))
     group.text("collective", (str(arg.collective or "") for arg in args), len(args))
     group.text("data_type", (str(arg.dtype or "") for arg in args), len(args))
-    described = ((arg.group, arg.group_description) for arg in args)
-    group.text("group", (str(text or "") if name in (None, "") else str(name) for name, text in described), len(args))
+    # Groups of several ranks may share a name ("mesh_tp"): who is in them tells them apart.
+    named = (str(arg.group_description or "") if arg.group in (None, "") else str(arg.group) for arg in args)
+    group.text("group", (f"{name} {who}".strip() for name, who in zip(named, members, strict=True)), len(args))
+
+
+@lru_cache(maxsize=4096)
+def _members(ranks: str) -> str:
+    """The ranks of a group, ascending; "" where they are not all told: long lists are cut ("[0, 1, ..., 63]")."""
+    try:
+        whole = msgspec.json.decode(ranks, type=list[int])
+    except msgspec.MsgspecError:
+        return ""
+    return str(sorted(set(whole))) if whole else ""
 
 
 def _call(group: Group, _: list[Event], args: list[Args]) -> None:

@@ -3,10 +3,10 @@
 Process and thread are packed into `globalTid` (bits 24-47 and 0-23). Memory kinds are nsys's own enumeration: 0 is
 pageable, 1 is pinned. The kernels of a CUDA graph traced as a whole are one row of GRAPH_TRACE and count as busy.
 Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device. Bytes and group
-of collectives stand in NVTX payloads at best and stay UNKNOWN. What CUDA itself spends (a full launch queue, modules
-loaded late) is listed with the overheads of newer exports, but is none of the profiler's and left out. The environment
-and the names of host and user, which an export holds in three places, are never read; of META_DATA_CAPTURE only whether
-NVTX was traced.
+of collectives stand in NVTX payloads at best (nsys_payloads) and are UNKNOWN without. What CUDA itself spends (a full
+launch queue, modules loaded late) is listed with the overheads of newer exports, but is none of the profiler's and left
+out. The environment and the names of host and user, which an export holds in three places, are never read; of
+META_DATA_CAPTURE only whether NVTX was traced.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest.collective_kinds import kinds_as_launched
 from perfdoctor.ingest.nsys_frames import GRAPH, KERNEL, MEMCPY, MEMSET, Ranks, device_frames, host_frames, occurring
+from perfdoctor.ingest.nsys_payloads import payloads, with_payloads
 from perfdoctor.ingest.nsys_tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
 from perfdoctor.timeline.model import UNKNOWN, Device, Frame, Source, Text, Timeline
 
@@ -84,6 +85,8 @@ def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
     ranks = Ranks.of(device, host, told)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
+    if len(frames["collectives"]):
+        frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
     _note_losses(tables, ranks, host, is_told=bool(told), is_gpu_recorded="kernels" in recorded or "copies" in recorded)
     database = tables.database

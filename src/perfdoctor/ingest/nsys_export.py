@@ -24,6 +24,7 @@ _REPORT = b"NVIDIA Tegra Profiler Report "
 _STREAM = b"NVIDIA Nsight Systems Stream "
 #: A minute a gigabyte is usual; a report that takes longer than this would not be looked at either.
 TIMEOUT_S = 1_800
+_WITH_PAYLOADS = "--include-blobs=true"
 #: What nsys needs to run. Nothing else of the user's environment reaches it, nor what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _NEWER = re.compile(
@@ -151,7 +152,11 @@ def _run_export(tool: str, report: Path, scratch: Path) -> Path:
         source = _imported(tool, report, scratch) if _is_stream(stream.read(64)) else report.resolve()
     made = scratch / "export.sqlite"
     # On failure nsys may leave a part of the export: only its exit code says that the file is whole.
-    code, said = _run([tool, "export", "--type", "sqlite", "--output", str(made), str(source)], report, scratch)
+    command = [tool, "export", "--type", "sqlite", "--output", str(made)]
+    # NCCL writes the sizes of its messages into NVTX payloads, which newer versions export when they are asked to.
+    code, said = _run([*command, _WITH_PAYLOADS, str(source)], report, scratch)
+    if code != 0 and _WITH_PAYLOADS.partition("=")[0] in said:
+        code, said = _run([*command, str(source)], report, scratch)
     if code == 0 and made.exists():
         return made
     if newer := _NEWER.search(said):

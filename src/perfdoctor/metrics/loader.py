@@ -1,4 +1,9 @@
-"""Which loader feeds the training, and is it the limit?"""
+"""Which loader feeds the training, and is it the limit?
+
+A thread that pins batches is no loader of its own here, for nothing shows it at work: Nsight Systems knows its name
+(`pt_data_pin`) and has no event of it, since it copies from memory to memory without a call, and torch.profiler records
+no operators of threads that it was not started in.
+"""
 
 from __future__ import annotations
 

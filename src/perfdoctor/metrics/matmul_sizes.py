@@ -1,7 +1,8 @@
 """Which sizes did a matmul have, and which of them keep it from reading its numbers in whole pieces?
 
-Tensor cores are fed 16 bytes at a time: 8 numbers of 16 bits, 4 of 32. Where a row begins at no multiple of that, the
-library takes a kernel built for fewer numbers at once, and its name says so (`align1`, `align2`).
+Tensor cores are fed 16 bytes at a time: 16 numbers of 8 bits, 8 of 16, 4 of 32. Where a row begins at no multiple of
+that, the library takes a kernel built for fewer numbers at once, and its name says so (`align1`, `align2`). On 8 bits
+few libraries have one: `torch._scaled_mm` and Transformer Engine refuse widths that are no multiples of 16.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from perfdoctor.metrics.kernel_sets import launching_rows
 from perfdoctor.timeline import kernel_names
 from perfdoctor.timeline.model import Mask
 
-#: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half": they ask for 16, and 8 is fewer.
+#: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
 WHOLE_PIECE = {"half": 8, "tf32": 4}
+_WHOLE_PIECE_OF_BYTES = 16
+#: CUTLASS writes the types of both factors behind `gemm_` (that of the second where it differs: 16 bits times 8 are
+#: no such product), the integer instruction before it; xmma the type it computes on behind that of its storage.
+_BYTES = re.compile(
+    r"gemm_(e[45]m[23]|[su]8)(?!_?(f16|bf16|s4|u4|e2m1))|(?<![a-z])[is]_?(8816|16832|161616)gemm(?!_(f16|bf16|s4|u4))"
+    r"|xmma_\w*?_(?:[a-z0-9]+)_(e[45]m[23]|i8)(f|i)\d\d_",
+    re.IGNORECASE,
+)
 #: The compute capability of the first GPU that has them.
 _TENSOR_CORES_SINCE = (7, 0)
 _OPS = re.compile(
-    r"^aten::(mm|addmm|bmm|baddbmm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
+    r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
 )
 #: Where the two factors stand among an op's inputs.
 _FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
@@ -67,11 +76,12 @@ def misaligned_matmuls(place: Place) -> Misaligned:
         ops = place.timeline.ops.of(rank=place.rank)
         op, outer = launching_rows(place, ops.take(ops.name.matches(_OPS)))
         known = np.flatnonzero((rows | off) & (op >= 0))
-        shapes, half = outer.text("input_shapes"), kernels.name.where(lambda name: _piece(name) == WHOLE_PIECE["half"])
-        keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], half[known], off[known]), axis=1)
+        shapes = outer.text("input_shapes")
+        pieces = np.array([_piece(name) for name in kernels.name.values])[kernels.name.codes]
+        keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
         for key in np.unique(keys, axis=0):
             same = known[(keys == key).all(axis=1)]
-            name, piece = outer.name.values[key[0]], WHOLE_PIECE["half" if key[2] else "tf32"]
+            name, piece = outer.name.values[key[0]], int(key[2])
             dimensions = sizes(name, shapes.values[key[1]])
             if key[3] and not any(size % piece for size in dimensions):
                 continue  # the sizes are not why it uses none
@@ -81,8 +91,10 @@ def misaligned_matmuls(place: Place) -> Misaligned:
     return Misaligned(rows | without, without, padding, tuple(sorted(found, key=lambda each: -each.total_ns)))
 
 
+@lru_cache(maxsize=65536)
 def _piece(name: str) -> int:
-    return WHOLE_PIECE.get(kernel_names.input_type(name), 0)
+    piece = WHOLE_PIECE.get(kernel_names.input_type(name), 0)
+    return _WHOLE_PIECE_OF_BYTES if piece == WHOLE_PIECE["half"] and _BYTES.search(name) else piece
 
 
 def _is_misaligned(name: str) -> bool:

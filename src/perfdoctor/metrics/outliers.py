@@ -45,7 +45,8 @@ def edges(place: Place) -> Ints:
     The last step may be missing: on the main stream it can end behind the window.
     """
     bounds = place.steps.even_bounds
-    return bounds[bounds <= place.window.ends[-1]]
+    inside: Ints = bounds[bounds <= place.window.ends[-1]]
+    return inside
 
 
 def step_parts(place: Place) -> dict[str, Ints]:

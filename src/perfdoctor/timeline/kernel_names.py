@@ -12,17 +12,31 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-#: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM, symmetric memory, custom all-reduce, DeepEP.
+#: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM and rocSHMEM, PyTorch's symmetric memory, the custom
+#: all-reduces of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, QuickReduce), Transformer Engine's
+#: userbuffers, and the all-to-alls of experts (DeepEP and its kin, MORI, pplx-garden, TensorRT-LLM). Inductor names
+#: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), and
+#: a softmax "all-reduces" inside a warp: neither talks to anybody.
 COLLECTIVE = re.compile(
-    r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|multimem_|symm_mem|_shot_all_?reduce"
-    r"|cross_device_reduce|deep_ep::|oneccl|hccl",
+    r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__).*(?:"
+    r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|rocshmem|multimem_|symm_mem|symmetric_memory::"
+    r"|(?<!warp)(?<!block)(?<!quad)all_?reduce(?!\w*gemm)|quickreduce::|cross_device_(?:reduce|store)|userbuffers_"
+    r"|exchangeSplitAndOffset|\ball_?to_?all_?v|\bmoe_?A2A|\ba2a_(?:dispatch|combine)_(?:send|recv)"
+    r"|deep_ep::(?!layout::)|\b(?:intra|inter)node(?:_ll)?::(?:notify_|cached_notify|dispatch|combine)"
+    r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node|oneccl|hccl|\bgloo::)",
     re.IGNORECASE,
 )
 _COLLECTIVE_KINDS = (
-    ("all_reduce", r"all_?reduce|cross_device_reduce"),
-    ("reduce_scatter", r"reduce_?scatter"),
-    ("all_gather", r"all_?gather"),
-    ("all_to_all", r"all_?to_?all|alltoall|deep_ep"),
+    ("all_reduce", r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))"),
+    ("reduce_scatter", r"reduce_?scatter|userbuffers_\w+_rs"),
+    ("all_gather", r"all_?gather|userbuffers_\w+_ag"),
+    (
+        "all_to_all",
+        (
+            r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
+            r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)"
+        ),
+    ),
     ("send_recv", r"send|recv"),
     ("broadcast", r"broadcast|bcast"),
     ("barrier", r"barrier"),
@@ -32,7 +46,11 @@ _COLLECTIVE_KINDS = (
 _FAMILIES = (
     # Tables that look-ups and their optimizers touch: before "optimizer", which their names also mention.
     ("embedding", r"embedding|permute_pooled|jagged|lengths_range|bucketize"),
-    ("attention", r"flash(?!_?infer.*norm)|fmha|attn|attention|sdpa|paged_kv|mla_"),
+    # FlashInfer has kernels of every kind: sampling, norms, activations, all-reduces. Its attention has a KV cache.
+    (
+        "attention",
+        r"flash(?!_?infer)|flashinfer\S*?(prefill|decode|kvcache|mergestates|mla)|fmha|attn|attention|sdpa|paged_kv|mla_",
+    ),
     (
         "optimizer",
         (
