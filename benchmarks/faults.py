@@ -2,7 +2,8 @@
 
 Each case of fixtures/plant.py is written in both forms, read back by the readers and diagnosed. A rule is *found* where
 it is among the findings, symptoms too; a finding is a *false one* where it promises 3 % of the step or more, and neither
-was planted nor follows from what was.
+was planted nor follows from what was. A rule that only informs promises nothing: planted, it must be found at every
+level, and where it is found though it was not planted, that is a false one.
 """
 
 from __future__ import annotations
@@ -80,12 +81,18 @@ class Result:
         """The planted faults that must be found here, with their level: in pairs one may hide behind the other."""
         shares = self.case.shares.items()
         told = {rule: level for rule, level in shares if self.form in plant.FAULTS[rule].forms}
-        return {rule: level for rule, level in told.items() if self.cost[rule] >= 0.8 * level}
+        return {
+            rule: level for rule, level in told.items() if plant.FAULTS[rule].informs or self.cost[rule] >= 0.8 * level
+        }
 
     @property
     def false(self) -> dict[str, float]:
         right = self.expected | {rule for rule, cause in self.under.items() if cause in self.expected}
-        return {rule: share for rule, share in self.found.items() if share >= FALSE_FROM and rule not in right}
+        return {
+            rule: share
+            for rule, share in self.found.items()
+            if rule not in right and (share >= FALSE_FROM or _only_informs(rule))
+        }
 
     @property
     def _by_cost(self) -> list[tuple[float, str]]:
@@ -100,10 +107,19 @@ class Result:
     @property
     def wrong_first(self) -> str:
         """What is first instead of the fault that costs most; "" where that is first, or cannot be told."""
-        if not self.tells_first:
+        most = self._by_cost[0][1] if self.cost else ""
+        if not self.tells_first or self.form not in plant.FAULTS[most].forms:
             return ""
-        most = self._by_cost[0][1]
         return "" if self.first in {most, *plant.FAULTS[most].also} else self.first or "nothing"
+
+
+def _only_informs(rule: str) -> bool:
+    return rule in plant.FAULTS and plant.FAULTS[rule].informs
+
+
+def _speaks_of_another(rule: str) -> bool:
+    """Does it inform of what to do about another sickness, which its training has? A third one may take that away."""
+    return _only_informs(rule) and bool(plant.FAULTS[rule].also)
 
 
 def known() -> list[str]:
@@ -129,6 +145,8 @@ def all_cases() -> list[Case]:
     for number, (one, other) in enumerate(_pairs(faults)):
         if plant.FAULTS[one].paces and plant.FAULTS[other].paces:
             continue  # each hides behind the other
+        if _speaks_of_another(one) or _speaks_of_another(other):
+            continue
         ranks = 4 if max(plant.FAULTS[rule].fewest_ranks for rule in (one, other)) > 1 else 1
         if ranks > 1 and number % 2:
             continue  # every second one: they take longest

@@ -29,6 +29,26 @@ CERTAIN = {
     "pageable-copies": 1,
     "exposed-communication": 2,
     "rank-skew": 4,
+    "item-syncs": 1,
+    "results-copied-back": 1,
+    "many-small-copies": 1,
+    "slow-host-link": 1,
+    "peer-waits": 8,
+    "depthwise-convolutions": 1,
+    "fp64-kernels": 1,
+    "layout-transposes": 1,
+    "sorting-backward": 1,
+    "precision-casts": 1,
+    "recomputation": 1,
+    "gradient-clipping": 1,
+    "parameter-loops": 1,
+    "late-gathers": 2,
+    "late-gradient-bucket": 2,
+    "broadcast-buffers": 2,
+    "pipeline-bubbles": 4,
+    "gpus-differ": 4,
+    "peer-copies": 1,
+    "uneven-gpus": 1,
 }
 
 
@@ -49,11 +69,36 @@ def test_a_healthy_training_has_no_finding_worth_three_percent(ranks, seed):
         assert "failed" not in result.unable
 
 
-@pytest.mark.parametrize("rule", plant.FAULTS)
+@pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if not fault.informs])
 def test_a_fault_costs_what_was_asked_for(rule):
     """The truth that rules are held against: planted shares are of the step as it is with the fault."""
     sick = plant.sick({rule: 0.1}, plant.FAULTS[rule].fewest_ranks)
     assert sick.cost[rule] == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if fault.informs])
+def test_what_only_informs_costs_nothing_and_is_found_all_the_same(rule):
+    results = faults.judge(faults.Case({rule: 0.01}, 1, 3))
+    for result in results:
+        assert result.cost[rule] == pytest.approx(0, abs=0.001)
+        assert result.asked == {rule: 0.01}
+        assert result.found[rule] == 0
+        assert not result.false
+        assert not result.wrong_first
+    assert list(faults.differences(results)) == []
+
+
+def test_what_informs_of_nothing_is_a_false_finding():
+    case, cost = faults.Case({"input-wait": 0.1}), {"input-wait": 0.1}
+    found = {"input-wait": 0.1, "memory-growth": 0.0}
+    result = faults.Result(case, "nsys", cost, found, "input-wait", {}, {}, ())
+    assert result.false == {"memory-growth": 0.0}
+
+
+def test_only_a_form_that_can_tell_a_fault_is_asked_to_tell_it_first():
+    case, cost = faults.Case({"managed-memory": 0.1}), {"managed-memory": 0.1}
+    nsys, kineto = (faults.Result(case, form, cost, {}, "", {}, {}, ()) for form in faults.FORMS)
+    assert (nsys.wrong_first, kineto.wrong_first) == ("nothing", "")
 
 
 def test_what_hides_behind_a_slower_loader_costs_nothing():

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfdoctor.timeline.model import Mask
 from perfdoctor.timeline.steps import Confidence, FoundBy
 
 Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
@@ -101,7 +102,9 @@ class Fix:
 class Finding:
     """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
 
-    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names.
+    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names. `work`
+    tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
+    place's frame. Empty where it is about all of them, or none.
     """
 
     rule: str
@@ -111,6 +114,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     situation: str = ""
     symptom_of: tuple[str, ...] = ()
+    work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,9 @@ class Rule:
     names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
     which gains nothing while a loader beside the training is the limit; `hidden_by_host`: it takes next to no work off
     the host, and gains no more than the host has to spare. `needs_without_gpu` takes the place of `needs` on a run
-    without a GPU, for a rule that sees the same sickness there in other signals. `doubt` says, as half a sentence, why
-    the detector is not sure where it is not.
+    without a GPU, for a rule that sees the same sickness there in other signals. `lever` is what its cure makes shorter
+    when the step is played again (see `replay/levers.py`), "" where that cannot be played. `doubt` says, as half a
+    sentence, why the detector is not sure where it is not.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Rule:
     symptom_of: tuple[str, ...] = ()
     hidden_by_loader: bool = False
     hidden_by_host: bool = False
+    lever: str = ""
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
 
@@ -106,6 +108,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         symptom_of=tuple(document.get("symptom_of", ())),
         hidden_by_loader=document.get("hidden_by_loader", False),
         hidden_by_host=document.get("hidden_by_host", False),
+        lever=document.get("lever", ""),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
     )

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, only_finding, summary, timeline
 
 from perfdoctor.metrics.repetition import repetition
 from perfdoctor.metrics.run import prepare
@@ -86,3 +86,43 @@ def test_the_number_is_what_plain_counting_gives(number):
     seen = [tuple(b for start, b in rows if low <= start < high) for low, high in itertools.pairwise(bounds)]
     assert repetition(place).same == max(seen.count(each) for each in seen)
     assert repetition(place).steps == len(seen)
+
+
+def early_copies(*, unlinked: int = 0):
+    """Six steps of four kernels, one each 250 µs. In each a copy runs first, on another stream: in turn before and behind
+    the last kernel of the step before it. The calls of the first `unlinked` were not recorded.
+    """
+    us, rows = 1_000, {signal: [] for signal in ("kernels", "copies", "calls", "ops", "ranges", "collectives")}
+
+    def asked(signal: str, number: int, launched: int, start: int, duration: int, **row) -> None:
+        work = {"start_ns": start, "end_ns": start + duration, "name": "k", "correlation": number, "process": 100}
+        rows[signal].append({**work, **row})
+        if number > unlinked:
+            call = {"start_ns": launched, "end_ns": launched + us, "name": "cudaLaunchKernel", "correlation": number}
+            rows["calls"].append(call)
+
+    for step in range(6):
+        begin = (1_000 + 1_000 * step) * us
+        early = 300 if step % 2 else 100
+        asked("copies", 5 * step + 1, begin - 340 * us, begin - early * us, us, stream=14, bytes=1000)
+        for each in range(4):
+            start = begin + 250 * each * us
+            asked("kernels", 5 * step + 2 + each, start - 200 * us, start, 40 * us, name=f"k{each}")
+        mark = {"start_ns": begin - 350 * us, "end_ns": begin + 649 * us, "name": f"ProfilerStep#{step}"}
+        rows["ranges"].append(mark)
+    return timeline(**rows)
+
+
+@pytest.mark.parametrize("unlinked", [0, 5])
+def test_a_step_is_what_it_launched_and_not_what_ran_between_two_batches(unlinked):
+    """The copy's start bounds the steps on the device: now and then a kernel of the step before runs behind it."""
+    (place,) = prepare(early_copies(unlinked=unlinked)).places
+    assert repetition(place).same == repetition(place).steps
+    assert repetition(place).kernels == 4
+
+
+def test_without_calls_a_step_is_what_ran_in_it():
+    drawn = odd(0)
+    empty = {**drawn.frames, "calls": drawn.calls.take(np.zeros(len(drawn.calls), dtype=bool))}
+    (place,) = prepare(type(drawn).build(empty, drawn.recorded)).places
+    assert repetition(place).kernels in (0, 5)

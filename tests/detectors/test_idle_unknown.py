@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from builders import draw, findings, only_finding, summary
+
+from perfdoctor.timeline.model import Frame
 
 
 def gap(width: int, *, of: int = 40, **more):
@@ -73,3 +77,18 @@ def test_kernels_lost_inside_a_cuda_graph_are_told_and_promise_nothing():
 
 def test_it_stays_silent_where_hardly_a_kernel_of_a_graph_was_lost():
     assert findings("idle-unknown", graphs(1)) == []  # 1 of 39 ms
+
+
+def two_devices(first: str, second: str):
+    """One process; no call tells who launched what. Units of 1 ms."""
+    drawn = [draw(kernels=picture, device=device, unit_us=1000) for device, picture in enumerate((first, second))]
+    kernels = Frame.join([each.kernels for each in drawn])
+    return replace(drawn[0], frames={**drawn[0].frames, "kernels": kernels})
+
+
+def test_where_another_device_of_the_process_works_meanwhile_it_hangs_under_what_that_one_does():
+    """Nothing proves what a device waits for; that the other one works tells much."""
+    waits = only_finding("idle-unknown", two_devices("#" * 10 + " " * 20 + "#" * 10, "#" * 40))
+    assert waits.symptom_of == ("data-parallel", "uneven-gpus", "peer-copies")
+    gap_in_both = "#" * 10 + " " * 20 + "#" * 10
+    assert only_finding("idle-unknown", two_devices(gap_in_both, gap_in_both)).symptom_of == ()

@@ -48,6 +48,20 @@ def test_it_stays_silent_where_gathers_stand_in_line_behind_each_other():
     assert findings("late-gathers", in_line) == []
 
 
+def test_it_fires_where_gathers_stand_behind_gradients_that_waited_for_compute_as_well():
+    """No prefetching in the backward pass: the gradients of a layer go out, then the next layer is asked for."""
+    behind = step(kernels="    ####" * 4 + "   ", nccl="rraa    " * 4 + "rr ")
+    finding = only_finding("late-gathers", behind)
+    assert finding.values["late_per_step"] == 4
+    assert finding.values["exposed_ms"] == 8
+
+
+def test_it_stays_silent_where_gathers_stand_behind_gradients_that_left_beside_compute():
+    """The next layer had been asked for in time, and computes while the gradients of the one before go out."""
+    in_time = step(kernels="####   " * 4 + "   ", nccl="   rraa" * 4 + "rr ")
+    assert findings("late-gathers", in_time) == []
+
+
 def test_it_stays_silent_where_nothing_is_scattered():
     """Tensor parallelism or metrics gather, too."""
     assert findings("late-gathers", step(scatter="")) == []

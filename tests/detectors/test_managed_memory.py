@@ -64,3 +64,9 @@ def test_it_hangs_under_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "managed-memory" in [each.rule for each in above.symptoms]
+
+
+def test_pages_that_move_are_no_copies_that_the_program_asked_for():
+    drawn = step(10, direction="d2h")
+    assert findings("results-copied-back", drawn) == []
+    assert len(findings("managed-memory", drawn)) == 1

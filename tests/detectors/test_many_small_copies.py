@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnose import diagnose
 from perfdoctor.rulebook import load_rules
+from perfdoctor.timeline.model import Text
 
 
 def step(count: int, char: str = "h", *, of: int = 1000, rate: float = 1.0, **more):
@@ -73,3 +76,10 @@ def test_it_hangs_under_exposed_copies():
     found = diagnose(step(100), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "many-small-copies" in [each.rule for each in above.symptoms]
+
+
+def test_it_stays_silent_where_pages_of_managed_memory_move():
+    drawn = step(100)
+    memory = Text.constant("managed", len(drawn.copies))
+    frames = {**drawn.frames, "copies": drawn.copies.with_columns(host_memory=memory)}
+    assert findings("many-small-copies", replace(drawn, frames=frames)) == []

@@ -8,8 +8,9 @@ import pytest
 from builders import BASE_NS, draw, findings, frame, only_finding, summary
 
 from perfdoctor.diagnose import diagnose
+from perfdoctor.metrics.run import prepare
 from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Device, Timeline
+from perfdoctor.timeline.model import Device, Timeline, merge
 
 GIB = 1 << 30
 
@@ -74,3 +75,14 @@ def test_it_hangs_under_launch_bound():
     found = diagnose(run(20), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "launch-bound")
     assert "memory-headroom" in [each.rule for each in above.symptoms]
+
+
+def test_the_slowest_host_sets_the_pace_of_a_job():
+    """The host of rank 1 is slow; the device of rank 0 waits for it in a collective, where it is not idle."""
+    slow = run(20)
+    lane, host = "#" * 10 + " " * 10, ["l" + " " * 5 + "l" + " " * 13, "o" * 20]
+    fast = draw(kernels=lane, nccl=" " * 10 + "=" * 10, host=host, host_ahead=5, repeat=6, unit_us=20, rank=1)
+    both = merge([slow, fast])
+    finding = only_finding("memory-headroom", both)
+    assert finding.values["idle_percent"] == pytest.approx(50, abs=5)
+    assert len(prepare(both).places) == 2

@@ -9,7 +9,7 @@ from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnose import diagnose
 from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Text, Timeline
+from perfdoctor.timeline.model import Frame, Text, Timeline
 
 MS = 1_000_000
 
@@ -57,6 +57,28 @@ def test_it_stays_silent_where_kernels_run_beside():
 @pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d", "memset"])
 def test_it_stays_silent_on_other_directions(direction):
     assert findings("peer-copies", step(10, direction)) == []
+
+
+def two_gpus(copies: str, first: str, second: str) -> Timeline:
+    """One process with two devices; copies run in a stream of the first. Units of 1 ms."""
+    common = {"launched_us_before": 50, "repeat": 6, "unit_us": 1000}
+    drawn = [draw(kernels=first, copies=copies, **common), draw(kernels=second, device=1, **common)]
+    calls = [each.calls.with_columns(correlation=each.calls["correlation"] + 1000 * n) for n, each in enumerate(drawn)]
+    frames = {**drawn[0].frames}
+    for signal in ("kernels", "copies"):
+        moved = drawn[1].frames[signal]
+        moved = moved.with_columns(correlation=moved["correlation"] + 1000)
+        frames[signal] = Frame.join([drawn[0].frames[signal], moved])
+    frames["calls"] = Frame.join(calls)
+    frames["copies"] = frames["copies"].with_columns(direction=Text.constant("p2p", len(frames["copies"])))
+    return replace(drawn[0], frames=frames)
+
+
+def test_the_device_that_receives_waits_as_well_without_a_row_of_it():
+    waits = two_gpus("x" * 8 + " " * 32, " " * 8 + "#" * 32, " " * 8 + "#" * 32)
+    assert only_finding("peer-copies", waits).values["exposed_ms"] == 8.0
+    computes = two_gpus("x" * 8 + " " * 32, " " * 8 + "#" * 32, "#" * 40)
+    assert only_finding("peer-copies", computes).values["exposed_ms"] == 4.0
 
 
 def test_it_hangs_under_exposed_copies():

@@ -64,6 +64,13 @@ def test_it_stays_silent_on_kernels_that_copy_or_compute(name):
     assert findings("precision-casts", step(10, names=(name, name))) == []
 
 
+def test_it_stays_silent_where_tensors_are_cast_to_64_bits():
+    """Those are in fp64-kernels' price, and so is their cure."""
+    name = CAST.replace("lambda(float)", "lambda(double)")
+    assert findings("precision-casts", step(10, names=(name, name))) == []
+    assert len(findings("fp64-kernels", step(10, names=(name, name)))) == 1
+
+
 def test_it_stays_silent_where_casts_are_so_short_that_memory_is_not_their_limit():
     assert findings("precision-casts", step(10, unit_us=9)) == []
     assert len(findings("precision-casts", step(10, unit_us=10))) == 1

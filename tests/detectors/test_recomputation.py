@@ -73,6 +73,12 @@ def test_it_stays_silent_where_a_gradient_is_a_matmul():
     assert findings("recomputation", step(10, op="B")) == []
 
 
+def test_a_linear_layer_beside_a_function_of_the_forward_pass_is_forward_work_too():
+    """Six units: two norms, four of linear layers in front, between and behind; the gradient's three stay out."""
+    host = {1: ["l", "f"], 2: [" " * 10 + "l" * 6 + " l", " " * 10 + "vnvnvvBBB", " " * 10 + "N" * 9]}
+    assert only_finding("recomputation", step(6, host=host)).values["kernels_per_step"] == 6
+
+
 def test_what_runs_beside_other_work_is_not_promised():
     """Counted by hand: 100 µs of work done again, half of it beside another kernel, in a window of 200 µs."""
     rows = timeline(

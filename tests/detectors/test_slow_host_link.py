@@ -78,3 +78,18 @@ def test_it_hangs_under_exposed_copies():
     found = diagnose(step(12.6), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "slow-host-link" in [each.rule for each in above.symptoms]
+
+
+def test_a_short_copy_beside_a_long_one_does_not_make_it_slow():
+    """A batch that another stream brings meanwhile: for 1 of 10 ms both share the link, for 2 it is too long."""
+    assert len(findings("slow-host-link", step(12.6, copies=["h" * 10 + " " * 30, "  h" + " " * 37]))) == 1
+    assert findings("slow-host-link", step(12.6, copies=["h" * 10 + " " * 30, "  hh" + " " * 36])) == []
+
+
+def test_what_only_latency_makes_slow_is_too_small_to_tell():
+    """Over a link of 50 GB/s, with 10 µs of latency each: 2 MiB come at 40 GB/s, and 256 KiB at 17, a third of the peak."""
+    for size, rate in ((2 << 20, 40.4), (256 << 10, 17.2)):
+        unit_us = size / rate / 1000
+        assert findings("slow-host-link", step(rate, copied=1, of=4, unit_us=unit_us)) == []
+    unit_us = (2 << 20) / 12.6 / 1000 + 0.001
+    assert len(findings("slow-host-link", step(12.6, copied=1, of=4, unit_us=unit_us, launched_us_before=5))) == 1

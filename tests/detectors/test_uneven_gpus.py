@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from builders import BASE_NS, findings, only_finding, summary, timeline
 
 from perfdoctor.diagnose import diagnose
 from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Timeline
+from perfdoctor.timeline.model import Text, Timeline
 
 MS = 1_000_000
 
@@ -50,10 +53,49 @@ def test_nothing_is_promised_where_the_busiest_is_not_waited_for():
 
 
 def test_it_stays_silent_just_below_either_threshold():
-    assert findings("uneven-gpus", gpus(23.9, 16.1)) == []  # 19.5 % above the mean
-    assert len(findings("uneven-gpus", gpus(24.1, 15.9))) == 1
+    assert findings("uneven-gpus", gpus(23.9, 20)) == []  # the same kernel, 19.5 % longer: a slower device
+    assert len(findings("uneven-gpus", gpus(24.1, 20))) == 1  # 20.5 %: more to do
     assert findings("uneven-gpus", gpus(3, 0.7)) == []  # 1.15 of 40 ms
     assert len(findings("uneven-gpus", gpus(3, 0.5))) == 1  # 1.25 ms
+
+
+def of_blocks(*kernels: tuple[str, float, int]) -> Timeline:
+    """Each device runs one kernel a step, of so many ms and blocks."""
+    drawn = gpus(*(each[1] for each in kernels), forward="")
+    frame = drawn.kernels
+    at = frame["device"]
+    blocks = np.array([each[2] for each in kernels])[at]
+    names = Text.of(kernels[device][0] for device in at.tolist())
+    return replace(drawn, frames={**drawn.frames, "kernels": frame.with_columns(blocks=blocks, name=names)})
+
+
+def test_a_little_more_work_is_told_from_a_slower_device_by_its_kernels():
+    """30 and 27 ms: 1.5 of 40 beyond the mean. In more blocks, or in another kernel, it is work."""
+    assert findings("uneven-gpus", of_blocks(("gemm", 30, 512), ("gemm", 27, 512))) == []
+    for larger in (("gemm", 30, 569), ("head", 30, 512)):
+        finding = only_finding("uneven-gpus", of_blocks(larger, ("gemm", 27, 512)))
+        assert finding.saving_ns_per_step.high == 1.5 * MS
+
+
+def test_what_a_slower_device_takes_longer_is_taken_off():
+    """12 ms more than the other: 2 of them in the kernel that both run, at 10 % more; 6 beyond the mean less 2."""
+    kernels, calls = [], []
+    for step in range(4):
+        at = BASE_NS + 50 * MS * step
+        for device, pieces in enumerate(([("gemm", 22), ("head", 10)], [("gemm", 20)])):
+            start = at
+            for number, (name, took) in enumerate(pieces):
+                launched = {"rank": 0, "process": 100, "correlation": 100 * step + 10 * device + number}
+                calls.append({**launched, "start_ns": at - 9_000, "end_ns": at - 8_000, "name": "cudaLaunchKernel"})
+                end = start + took * MS
+                kernels.append({**launched, "device": device, "start_ns": start, "end_ns": end, "name": name})
+                start = end
+    marks = [
+        {"rank": 0, "process": 100, "start_ns": BASE_NS + 50 * MS * n - 10_000, "end_ns": BASE_NS + 50 * MS * n + 49 * MS,
+         "name": f"ProfilerStep#{n}"} for n in range(4)
+    ]  # fmt: skip
+    drawn = timeline(kernels=kernels, calls=calls, ranges=marks, collectives=[], copies=[])
+    assert only_finding("uneven-gpus", drawn).saving_ns_per_step.high == 4 * MS
 
 
 def test_it_stays_silent_where_a_gpu_only_holds_a_context():

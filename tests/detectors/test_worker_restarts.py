@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import draw, findings, only_finding, summary
 
@@ -49,3 +51,39 @@ def test_it_stays_silent_where_the_device_is_busy_meanwhile():
 def test_the_number_is_what_the_picture_says():
     """7 of 50 ms in each step, drawn so."""
     assert only_finding("worker-restarts", step(7, of=50)).values["lost_percent"] == pytest.approx(100 * 7 / 50)
+
+
+NEXT = {"n": ("ranges", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")}
+
+
+def waited(first: str):
+    """Steps of three batches, 40 ms each: 1 ms of waiting is usual; for the last, workers start in 4 ms, then `first`."""
+    usual = " " * 38 + "n" + " "
+    end = 40 - len(first) - 4
+    last = " " * (end + 4) + first
+    host = [
+        ("l" + " " * 39) * 3,
+        (" " * 80) + " " * end + "B" * 4 + " " * len(first),
+        (" " * 80) + " " * end + "p" * 4 + " " * len(first),
+        usual * 2 + last,
+    ]  # fmt: skip
+    kernels = ("#" * 38 + "  ") * 2 + "#" * end + " " * (4 + len(first))
+    return draw(kernels=kernels, host=host, repeat=6, unit_us=1000, legend={**LEGEND, **NEXT})
+
+
+def test_the_wait_for_the_first_batch_is_the_restart_s_as_far_as_it_is_longer_than_usual():
+    """4 ms of start, and 6 ms of waiting where 1 ms is usual: 9 ms in 120, which is 7.5 %."""
+    finding = only_finding("worker-restarts", waited("nnnnnn"))
+    assert finding.values["lost_percent"] == pytest.approx(100 * (4 + 6 - 1) / 120)
+
+
+def test_a_first_batch_as_quick_as_the_others_is_none_of_it():
+    finding = only_finding("worker-restarts", waited("n"))
+    assert finding.values["lost_percent"] == pytest.approx(100 * 4 / 120)
+
+
+def test_waits_without_a_restart_are_none_of_it():
+    drawn = waited("nnnnnn")
+    rows = drawn["functions"]
+    frames = {**drawn.frames, "functions": rows.take(~rows.name.equals("multiprocessing/process.py(110): start"))}
+    assert findings("worker-restarts", replace(drawn, frames=frames)) == []

@@ -188,7 +188,9 @@ def test_rows_that_never_ended_or_ended_before_they_started_are_dropped_and_coun
         (1, 0, 2, "h2d", "pageable"), (1, 1, 2, "h2d", "pinned"), (2, 2, 0, "d2h", "pageable"),
         (2, 2, 1, "d2h", "pinned"), (1, 4, 2, "h2d", "managed"), (2, 2, 6, "d2h", "managed"),
         (1, 7, 2, "h2d", "unknown"), (1, 2, 2, "h2d", "none"), (8, 2, 2, "d2d", "none"), (10, 0, 0, "p2p", "none"),
-        (9, 0, 1, "h2h", "pageable"), (11, 4, 2, "unknown", "none"),
+        (9, 0, 1, "h2h", "pageable"), (7, 2, 3, "unknown", "none"),
+        # pages of managed memory that move, whatever the row says of its memory
+        (11, 4, 2, "h2d", "managed"), (11, 7, 7, "h2d", "managed"), (12, 2, 4, "d2h", "managed"), (13, 2, 2, "d2d", "none"),
     ],
 )  # fmt: skip
 def test_a_copy_tells_its_direction_and_the_memory_of_its_host_side(at, kind, source, target, direction, memory):

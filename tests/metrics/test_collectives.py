@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import draw, only_place
@@ -19,7 +21,7 @@ from perfdoctor.metrics.collectives import (
     won_by_all_ns,
 )
 from perfdoctor.metrics.run import prepare
-from perfdoctor.timeline.model import merge
+from perfdoctor.timeline.model import Text, merge
 
 UNIT_NS = 100_000
 
@@ -137,6 +139,18 @@ def test_a_transfer_that_the_last_rank_hides_costs_nobody_anything():
     assert won_units("############  ") == 0
     assert won_units("########    ##") == pytest.approx(4)
     assert won_units("##########  ##") == pytest.approx(2)
+
+
+def test_what_broadcasts_cost_counts_in_full_beside_all_reduces_that_are_hidden():
+    """Nobody knows who came last in a broadcast: its 4 units of waiting are not taken for as hidden as the sums."""
+    both = [draw(kernels="    ########", nccl="====    == ", rank=rank) for rank in (0, 1)]
+    broadcast = [each.collectives.start_ns == each.collectives.start_ns.min() for each in both]
+    told = []
+    for each, rows in zip(both, broadcast, strict=True):
+        kinds = Text.of("broadcast" if row else "all_reduce" for row in rows.tolist())
+        frames = {**each.frames, "collectives": each.collectives.with_columns(kind=kinds)}
+        told.append(replace(each, frames=frames))
+    assert won_by_all_ns(prepare(merge(told))) / UNIT_NS == pytest.approx(4)
 
 
 def test_one_rank_alone_does_not_tell_what_a_transfer_costs_all():

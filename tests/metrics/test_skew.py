@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import BASE_NS, draw
+from builders import draw
 from collective_builders import told
 
 from perfdoctor.metrics.run import prepare

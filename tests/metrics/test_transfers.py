@@ -7,12 +7,12 @@ from builders import draw, only_place
 
 from perfdoctor.metrics.transfers import (
     asked_by,
-    beside_others,
     bytes_of,
     compute_stream,
     copies_of,
     exposed_ns,
     rates,
+    sharing_ns,
     steps_with,
 )  # fmt: skip
 
@@ -21,9 +21,19 @@ def place(**picture):
     return only_place(draw(**{"launched_us_before": 50, "unit_us": 100, **picture}))
 
 
-def test_copies_of_two_streams_that_meet_are_beside_each_other():
+def test_copies_of_two_streams_that_meet_share_the_link():
     both = place(kernels="##########", copies=["hhhh  h   ", "  dd      "], repeat=1)
-    assert beside_others(both).tolist() == [True, True, False]
+    assert sharing_ns(both).tolist() == [200_000, 200_000, 0]
+
+
+def test_what_stays_on_the_device_shares_no_link():
+    both = place(kernels="##########", copies=["hhhh      ", "  xx mm   "], repeat=1)
+    assert sharing_ns(both).max() == 0
+
+
+def test_copies_that_touch_share_nothing_and_three_at_once_count_once():
+    three = place(kernels="##########", copies=["hhhhdd    ", "  hhhh    ", "   h      "], repeat=1)
+    assert sorted(sharing_ns(three).tolist()) == [100_000, 200_000, 200_000, 400_000]
 
 
 def test_exposed_is_what_no_kernel_covers():

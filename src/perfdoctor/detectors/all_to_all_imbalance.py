@@ -20,7 +20,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     largest, mean = float(loads.sizes.max(axis=0).sum()), float(loads.sizes.mean(axis=0).sum())
     excess = largest / max(mean, 1) - 1
-    transfer = transfer_share(run)
+    transfer = transfer_share(run, "all_to_all")
 
     def exposed(place: Place) -> float:
         return exposed_rows_ns(place, place.collectives.text("kind").equals("all_to_all")) * transfer

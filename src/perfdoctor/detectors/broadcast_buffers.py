@@ -13,25 +13,33 @@ from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, transfe
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.timeline.model import Mask
+from perfdoctor.timeline.model import Frame, Mask
 
 _DDP_FORWARD = re.compile(r"^DistributedDataParallel\.forward")
 
 
-def _of_buffers(place: Place) -> Mask:
+def _of_buffers(place: Place, frame: Frame) -> Mask:
     """One bool a row: a broadcast that DDP's forward launched. Parameters are sent once, before training."""
-    frame = place.collectives
     inside = launched_in(place, frame, _DDP_FORWARD, "ranges", "ops")
     rows: Mask = frame.text("kind").equals("broadcast") & inside
     return rows
 
 
+def _transfer_share(run: Run) -> float:
+    """How much of their time is transfer: whoever came last, the root or another, is in one for the shortest time."""
+    frames = [(place, place.recorded_collectives) for place in run.places]  # at a window's edge some miss one
+    took = [frame.duration_ns[_of_buffers(place, frame)] for place, frame in frames]
+    if len(took) < 2 or len({each.size for each in took}) > 1 or not took[0].size:
+        return transfer_share(run)
+    return float(np.stack(took).min(axis=0).sum() / max(np.stack(took).sum(axis=1).mean(), 1))
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed time of these broadcasts: the forward pass waits for them."""
-    transfer = transfer_share(run)
+    transfer = _transfer_share(run)
 
     def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _of_buffers(place)) * transfer
+        return exposed_rows_ns(place, _of_buffers(place, place.collectives)) * transfer
 
     if run.share(exposed) < at["min_share_of_step"]:
         return
@@ -42,7 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=saving(exposed_ns, at["won_share_low"], 1.0),
         confidence="high" if len(run.places) > 1 else "medium",
         values={
-            "broadcasts_per_step": np.count_nonzero(_of_buffers(worst)) / worst.units,
+            "broadcasts_per_step": np.count_nonzero(_of_buffers(worst, worst.collectives)) / worst.units,
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics import host_names
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_pace import paced_waiting_ns
 from perfdoctor.metrics.repetition import repetition
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -24,13 +25,14 @@ def _has_graphs(place: Place) -> bool:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Every place must repeat itself: the ranks of one job capture together or not at all."""
-    share = run.share(_idle_ns)
+    idle_ns = run.mean(_idle_ns) + paced_waiting_ns(run, "launch_bound")
+    share = idle_ns / max(run.step_ns, 1)
     if share < at["min_share_of_step"] or any(_has_graphs(place) for place in run.places):
         return
     found = [repetition(place) for place in run.places]
     if any(each.steps < at["min_steps"] or each.same < at["min_same_share"] * each.steps for each in found):
         return
-    idle_ns, least = run.mean(_idle_ns), min(found, key=lambda each: each.same / each.steps)
+    least = min(found, key=lambda each: each.same / each.steps)
     yield Finding(
         rule="cuda-graph-opportunity",
         saving_ns_per_step=saving(
@@ -46,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "kernels": least.kernels,
         },
         evidence=(
-            Measure("GPU idle while the host was issuing", idle_ns, "ns"),
+            Measure("GPU idle while the host was issuing, or waiting for a rank whose host was", idle_ns, "ns"),
             Measure("steps with the very same kernels in the same order", least.same, "count"),
             Measure("steps looked at", least.steps, "count"),
             Measure("kernels in each", least.kernels, "count"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
@@ -17,15 +18,13 @@ from perfdoctor.metrics.units import ms, percent
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The slowest device, if nearly all of its kernels are slower, and the others agree with each other."""
     found = same_kernels(run, at["min_kernel_us"] * 1000)
-    if found is None or found.share_of_compute < at["min_compared_share"]:
+    if found is None or found.share_of_compute < at["min_compared_share"] or found.timed_share < at["min_timed_share"]:
         return
     worst = int(found.slowdown.argmax())
     place = found.places[worst]
     slower = float(found.slowdown[worst])
     rest = np.delete(found.slowdown, worst)
-    if slower < 1 + at["min_slowdown"] or found.slower_share[worst] < at["min_slower_share"]:
-        return
-    if rest.max() - rest.min() > at["min_slowdown"]:  # they differ among each other: no one device is to blame
+    if found.slower_share[worst] < at["min_slower_share"] or not _stands_out(slower - 1, rest, at):
         return
     excess_ns = place.per_step(place.compute.total_ns * (1 - 1 / slower))
     if excess_ns < at["min_share_of_step"] * run.step_ns:
@@ -48,6 +47,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _table(found),
         ),
     )
+
+
+def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str, float]) -> bool:
+    """Is it slower by far more than the others differ among each other? Few of them do not tell how much that is."""
+    apart = float(rest.max() - rest.min())
+    if rest.size < at["min_others"]:
+        return slower_by >= at["min_slowdown"] >= apart
+    return slower_by >= at["min_times_apart"] * apart
 
 
 def _caused_ns(run: Run, place: Place) -> int:

@@ -9,7 +9,11 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.queued import graphs_in_flight
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.several_devices import others_busy
 from perfdoctor.metrics.units import ms, percent
+
+#: Rules of a process with several devices, which say why one stands still while another works.
+_SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")
 
 
 def _unknown_ns(place: Place) -> int:
@@ -40,7 +44,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("stretches a step", len(worst.idle_causes["unknown"]) / worst.units, "count"),
         ),
         situation=_situation(run),
+        symptom_of=_SEVERAL_DEVICES if 2 * run.mean(lambda place: _beside_ns(run, place)) >= unknown_ns else (),
     )
+
+
+def _beside_ns(run: Run, place: Place) -> int:
+    """Unknown idle while another device of the process worked: what is queued here waits for that one, most likely."""
+    return (place.idle_causes["unknown"] & others_busy(run, place)).total_ns
 
 
 def _in_graphs_ns(place: Place) -> int:

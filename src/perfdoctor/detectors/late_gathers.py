@@ -11,6 +11,7 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, transfer_share
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import Mask
 
 #: Between two collectives that stand in one queue lie microseconds.
@@ -24,13 +25,26 @@ def _gathers(place: Place) -> Mask:
 def _late(place: Place) -> Mask:
     """One bool a row: a gather that began when no kernel was left to hide it.
 
-    One that follows another collective at once had been asked for before, and stood behind it: the links are the limit.
+    One that follows other collectives at once stood behind them. Had the first of these begun beside compute, the links
+    are the limit; had it, too, begun with nothing beside it, all of them waited for compute to end.
     """
-    start = place.collectives.start_ns
-    is_alone = place.compute.overlap_ns(start, start + 1) == 0
-    in_line = place.communication.overlap_ns(start - _IN_LINE_NS, start) > 0
-    late: Mask = _gathers(place) & is_alone & ~in_line
+    start, end = place.collectives.start_ns, place.collectives.end_ns
+    # Compute that waits for what was before goes on within microseconds.
+    is_alone = place.compute.overlap_ns(start, np.minimum(end, start + _IN_LINE_NS)) == 0
+    queue = _bridged(place.communication)
+    first = np.maximum(np.searchsorted(queue.starts, start, side="right") - 1, 0)
+    begun = np.minimum(queue.starts[first], start) if len(queue) else start
+    line_is_alone = place.compute.overlap_ns(begun, begun + _IN_LINE_NS) == 0
+    late: Mask = _gathers(place) & is_alone & line_is_alone
     return late
+
+
+def _bridged(pieces: Intervals) -> Intervals:
+    """Stretches in which one collective follows the other at once."""
+    if not pieces:
+        return pieces
+    apart = np.flatnonzero(pieces.starts[1:] - pieces.ends[:-1] > _IN_LINE_NS)
+    return Intervals(pieces.starts[np.append(0, apart + 1)], pieces.ends[np.append(apart, len(pieces) - 1)])
 
 
 def _is_sharded(place: Place, at: Mapping[str, float]) -> bool:
@@ -42,7 +56,7 @@ def _is_sharded(place: Place, at: Mapping[str, float]) -> bool:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Gathers that were not begun while the layer before was computing."""
-    transfer = transfer_share(run)
+    transfer = transfer_share(run, "all_gather")
 
     def exposed(place: Place) -> float:
         return exposed_rows_ns(place, _late(place)) * transfer

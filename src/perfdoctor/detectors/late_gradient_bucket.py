@@ -35,7 +35,7 @@ def _largest_share(place: Place) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Buckets whose time is mostly exposed although there is compute to hide them."""
-    transfer = transfer_share(run)
+    transfer = transfer_share(run, "all_reduce")
 
     def exposed(place: Place) -> float:
         return exposed_rows_ns(place, _gradients(place)) * transfer
@@ -47,11 +47,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if not sizes_can_be_judged(run, worst, rows):
         return
     frame = worst.collectives.take(rows)
-    hidden = 1 - exposed_rows_ns(worst, rows) / max(int(frame.duration_ns.sum()), 1)
-    if hidden > at["max_hidden_share"]:
-        return
-    # Gradients that take longer than the whole backward pass are late whatever their buckets: the network is the limit.
-    if frame.duration_ns.sum() > at["backward_share"] * worst.compute.total_ns:
+    took_ns = int(frame.duration_ns.sum())
+    hidden_ns = took_ns - exposed_rows_ns(worst, rows)
+    hidden = hidden_ns / max(took_ns, 1)
+    # Of gradients that take longer than the backward pass only as much can be hidden: the network is the limit.
+    if hidden_ns > at["max_hidden_share"] * min(took_ns, at["backward_share"] * worst.compute.total_ns):
         return
     exposed_ns = run.mean(exposed)
     buckets = len(frame) / worst.units

@@ -9,17 +9,20 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, owner, rates, sizes
+from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, rates, sizes
 from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.timeline.model import Mask
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """One copy of all their bytes, at the best rate that any of them reached, is what would be left."""
+    """One copy of all their bytes, at the best rate that any of them reached, is what would be left.
+
+    Pages of managed memory that move are no copies that the program could make one of.
+    """
 
     def small(place: Place) -> Mask:
-        size = sizes(place)
-        rows: Mask = copies_of(place, "h2d", "d2h") & (size > 0) & (size <= at["max_bytes"])
+        size, asked = sizes(place), ~host_memory(place, "managed")
+        rows: Mask = copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= at["max_bytes"])
         return rows
 
     def small_ns(place: Place) -> int:

@@ -16,10 +16,17 @@ def _idle_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0."""
+    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0.
+
+    The slowest host sets the pace of a job. The devices of faster ones wait in collectives, where they are not idle:
+    the rank that is launch-bound most tells what launches cost them all.
+    """
     known = [reserve for reserve in reserves(run.timeline) if reserve.capacity_bytes]
-    share = run.share(_idle_ns)
-    if not known or share < at["min_launch_bound_share"]:
+    if not known or not run.places:
+        return
+    slowest = run.worst(_idle_ns)
+    share = slowest.share(_idle_ns(slowest))
+    if share < at["min_launch_bound_share"]:
         return
     fullest = max(known, key=lambda reserve: reserve.peak_bytes / reserve.capacity_bytes)
     free = 1 - fullest.peak_bytes / fullest.capacity_bytes
@@ -38,6 +45,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure(f"most that was reserved on rank {fullest.rank}", fullest.peak_bytes, "bytes"),
             Measure("memory of the GPU", fullest.capacity_bytes, "bytes"),
-            Measure("idle because the host issues too slowly", run.mean(_idle_ns), "ns"),
+            Measure("idle because the host issues too slowly", slowest.per_step(_idle_ns(slowest)), "ns"),
         ),
     )

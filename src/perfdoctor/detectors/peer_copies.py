@@ -9,24 +9,34 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.intervals import Intervals
 
 
-def _peer_ns(place: Place) -> int:
-    return exposed_ns(place, copies_of(place, "p2p"))
+def _waiting_for(run: Run, place: Place) -> Intervals:
+    """When this device stood still while another one of its process copied to a GPU.
 
-
-def _hideable_ns(place: Place) -> int:
-    return min(_peer_ns(place), (place.compute - place.copying).total_ns)
+    Such a copy is recorded on the device in whose stream it runs. The other one waits as well, and has no row of it.
+    """
+    copied = Intervals.empty()
+    for other in run.places:
+        if other.rank == place.rank and other.device != place.device:
+            rows = copies_of(other, "p2p")
+            copied = copied | Intervals.of(other.copies.start_ns[rows], other.copies.end_ns[rows])
+    return copied & place.idle
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Transfers of NCCL are kernels, and no copies: those of a pipeline or of nn.DataParallel are."""
-    share = run.share(_peer_ns)
+
+    def stood(place: Place) -> int:
+        return exposed_ns(place, copies_of(place, "p2p")) + _waiting_for(run, place).total_ns
+
+    share = run.share(stood)
     if share < at["min_share_of_step"]:
         return
-    peer, worst = run.mean(_peer_ns), run.worst(_peer_ns)
+    peer, worst = run.mean(stood), run.worst(lambda place: exposed_ns(place, copies_of(place, "p2p")))
     rows = copies_of(worst, "p2p")
-    hideable = min(run.mean(_hideable_ns), peer)
+    hideable = min(run.mean(lambda place: min(stood(place), (place.compute - place.copying).total_ns)), peer)
     size = bytes_of(worst, rows)
     yield Finding(
         rule="peer-copies",
@@ -40,7 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_percent": percent(share),
         },
         evidence=(
-            Measure("copies between GPUs with nothing beside them", peer, "ns"),
+            Measure("copies between GPUs with nothing beside them, on either side", peer, "ns"),
             Measure("compute that could hide them", hideable, "ns"),
             by_op(worst, rows, f"Copies between GPUs of rank {worst.rank}, a step"),
         ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, transfer_share
+from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -27,11 +27,10 @@ def _messages(place: Place) -> Mask:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed sends and receives, a mean over the stages that were recorded."""
-    transfer = transfer_share(run)
+    """Exposed sends and receives, a mean over the stages recorded: waiting for another stage is the bubble."""
 
     def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _messages(place)) * transfer
+        return exposed_rows_ns(place, _messages(place))
 
     worst = run.worst(exposed)
     count = np.count_nonzero(_messages(worst)) / worst.units

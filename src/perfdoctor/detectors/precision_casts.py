@@ -18,12 +18,15 @@ _CAST = re.compile(
     r"(bfloat16|float16|half|float8\w*)_copy_kernel|(direct_copy_kernel|copy_device_to_device).*LoadWithCast"
     r"|^triton_poi_fused__to_copy_\d+$"
 )
+#: To 64 bits: fp64-kernels', since nobody wants those for mixed precision.
+_TO_FP64 = re.compile(r"lambda\(double")
 
 
 def _casts(place: Place, at_least_ns: float) -> Mask:
     """Short ones are small-kernels', and those of an optimizer belong to its update: unfused-optimizer's."""
     kernels = place.kernels
-    rows: Mask = kernels.name.matches(_CAST) & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
+    casts = kernels.name.matches(_CAST) & ~kernels.name.matches(_TO_FP64)
+    rows: Mask = casts & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
     return rows
 
 

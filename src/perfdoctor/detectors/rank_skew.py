@@ -13,6 +13,8 @@ from perfdoctor.metrics.lateness import excess_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import UNKNOWN
 
 #: Causes of idle in which the host issued or ran something else: one remedy, one word.
 _HOST = ("host_sync", "launch_bound", "host_work", "allocator", "storage", "garbage_collection", "compilation")
@@ -23,13 +25,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run)
     if matched is None or not matched.duration_ns.sum():
         return
-    places = [place for place in run.places if place.rank in matched.ranks]
+    # Of a process with several devices the one that its collectives run on.
+    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
     units = min(place.units for place in places)
     # The late rank waits for nobody: what the others expose, and the part of it that is waiting. Collectives at the
     # same time are waited for once.
     others = matched.others
     exposed = np.mean(
-        [place.exposed_communication.total_ns / place.units for place in places if place.rank != matched.late_rank]
+        [_exposed_ns(place, matched) / place.units for place in places if place.rank != matched.late_rank]
     )
     spent_ns = float(matched.spent_ns[others].mean())
     waiting_ns = int(exposed * float(matched.waiting_ns[others].mean()) / spent_ns)
@@ -69,6 +72,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
     )
+
+
+def _exposed_ns(place: Place, matched: Skew) -> int:
+    """How long the collectives of which it is known who came last are exposed: of sends and broadcasts nobody knows."""
+    rows = matched.rows[matched.ranks.index(place.rank)]
+    frame = place.recorded_collectives.take(rows[rows != UNKNOWN])
+    return (Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication).total_ns
 
 
 def _spare_ns(places: Sequence[Place], late_rank: int, otherwise: int) -> int:

@@ -8,16 +8,19 @@ from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, owner, sizes, steps_with
+from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, sizes, steps_with
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import Mask
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Copies of at least this size, in nearly all steps: a checkpoint now and then is another matter."""
+    """Copies of at least this size, in nearly all steps: a checkpoint now and then is another matter.
+
+    Pages of managed memory that move are none that the program asked for.
+    """
 
     def large(place: Place) -> Mask:
-        rows: Mask = copies_of(place, "d2h") & (sizes(place) >= at["min_bytes"])
+        rows: Mask = copies_of(place, "d2h") & ~host_memory(place, "managed") & (sizes(place) >= at["min_bytes"])
         return rows
 
     def back_ns(place: Place) -> int:

@@ -10,7 +10,7 @@ from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.transfers import beside_others, copies_of, exposed_ns, host_memory, rates, sizes
+from perfdoctor.metrics.transfers import copies_of, exposed_ns, host_memory, rates, sharing_ns, sizes
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import Mask
 
@@ -26,7 +26,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     def large(place: Place) -> Mask:
         pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")
-        rows: Mask = pinned & (sizes(place) >= at["min_bytes"]) & ~beside_others(place)
+        alone = sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
+        rows: Mask = pinned & (sizes(place) >= at["min_bytes"]) & alone
         return rows
 
     def large_ns(place: Place) -> int:

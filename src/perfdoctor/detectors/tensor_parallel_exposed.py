@@ -40,7 +40,7 @@ def _between_matmuls(place: Place, rows: Mask) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed all-reduces that hardly any compute runs beside, one after each pair of matrix products."""
-    transfer = transfer_share(run)
+    transfer = transfer_share(run, "all_reduce")
 
     def exposed(place: Place) -> float:
         return exposed_rows_ns(place, _of_layers(place, at)) * transfer

@@ -14,14 +14,14 @@ from perfdoctor.metrics.units import ms, percent
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Evenly spread, the step is shorter by what the busiest computes beyond the mean, if it is what is waited for."""
     uneven = [
-        team
+        (work_ns, team)
         for team in teams(run, at["min_part_of_busiest"])
-        if team.extra_ns >= at["min_extra_share"] * team.mean_ns
-        and team.extra_ns >= at["min_share_of_step"] * team.busiest.per_step(team.busiest.window_ns)
+        if (work_ns := team.work_ns(at["max_slower"])) >= at["min_extra_share"] * team.mean_ns
+        and work_ns >= at["min_share_of_step"] * team.busiest.per_step(team.busiest.window_ns)
     ]
     if not uneven:
         return
-    team = max(uneven, key=lambda each: each.extra_ns)
+    work_ns, team = max(uneven, key=lambda each: each[0])
     critical = team.busiest.share(team.busiest.compute.total_ns) >= at["min_critical_share"]
     rows = tuple(
         (f"GPU {place.device}", place.per_step(place.compute.total_ns), place.per_step(place.idle.total_ns))
@@ -29,7 +29,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     yield Finding(
         rule="uneven-gpus",
-        saving_ns_per_step=saving(team.extra_ns, 0.0, at["recoverable_share_likely"] if critical else 0.0),
+        saving_ns_per_step=saving(work_ns, 0.0, at["recoverable_share_likely"] if critical else 0.0),
         confidence="medium",
         values={
             "device": team.busiest.device if team.busiest.device is not None else 0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics import host_names
 from perfdoctor.metrics.behind_idle import host_rows
@@ -25,9 +27,37 @@ def _restarts(place: Place) -> Frame:
     return begins.take(started.overlap_ns(begins.start_ns, begins.end_ns) > 0)
 
 
+def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
+    """How much longer the device is idle in the wait for the first batch after a restart than in the usual wait."""
+    waits = _waits(place)
+    if not waits:
+        return 0
+    each_ns = idle.overlap_ns(waits.starts, waits.ends)
+    first = np.unique(np.searchsorted(waits.starts, restarts.end_ns, side="left"))
+    first = first[first < len(waits)]
+    others = np.delete(each_ns, first)
+    usual_ns = float(np.median(others)) if others.size else 0.0
+    return int(np.maximum(each_ns[first] - usual_ns, 0).sum()) if others.size else 0
+
+
+def _waits(place: Place) -> Intervals:
+    """Each wait for a batch, of a loader that exists."""
+    ranges, functions = host_rows(place, ("ranges", "ops")), host_rows(place, ("functions",))
+    ranges = ranges.take(ranges.name.matches(host_names.INPUT_WAIT))
+    functions = functions.take(functions.name.matches(host_names.INPUT_WAIT_FUNCTION))
+    begins = functions.name.matches(host_names.LOADER_BEGINS)
+    made = Intervals.of(functions.start_ns[begins], functions.end_ns[begins])
+    found = Intervals.of(ranges.start_ns, ranges.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
+    return (found & place.window) - made
+
+
 def _lost_ns(place: Place) -> int:
     rows = _restarts(place)
-    return (place.idle_causes["input_wait"] & Intervals.of(rows.start_ns, rows.end_ns)).total_ns
+    if not len(rows):
+        return 0
+    idle = place.idle_causes["input_wait"]
+    starting = Intervals.of(rows.start_ns, rows.end_ns)
+    return (idle & starting).total_ns + _first_batches_ns(place, rows, idle - starting)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -52,7 +82,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "longest_ms": ms(int(rows.duration_ns.max(initial=0))),
         },
         evidence=(
-            Measure("idle while workers were started", lost_ns, "ns"),
+            Measure("idle while workers were started and their first batch was awaited", lost_ns, "ns"),
             Measure("times in the steps looked at", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),

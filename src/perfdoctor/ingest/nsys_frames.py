@@ -17,7 +17,9 @@ from perfdoctor.timeline.model import UNKNOWN, Column, Frame, Text
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 KERNEL, GRAPH, MEMCPY, MEMSET = (_CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET"))
 
-_DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p"}
+_DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12: "d2h", 13: "d2d"}
+#: Pages of managed memory that move between host and device, whatever else a row says of its memory.
+_PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
 _CALL_VERSION = re.compile(r"(_v\d+)+$")
 #: NVTX ranges that torch.autograd.profiler.emit_nvtx writes: they are ops.
@@ -146,6 +148,7 @@ def _data_type(kernel: str) -> str:
 def _memcpy(rows: Columns, ranks: Ranks) -> Frame:
     direction = _worded(rows["copyKind"], _DIRECTIONS)
     host_side = np.where(direction.equals("h2d") | direction.equals("h2h"), rows["srcKind"], rows["dstKind"])
+    host_side = np.where(np.isin(rows["copyKind"], _PAGE_MOVES), _MANAGED, host_side)
     between_devices = direction.equals("d2d") | direction.equals("p2p")
     memory = _worded(np.where(between_devices, 2, host_side), _HOST_MEMORY)
     names = direction.mapped(lambda value: f"memcpy {value}")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.skew import Matrix, skew
+from perfdoctor.metrics.skew import Matrix, Skew, skew
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Mask
@@ -48,10 +48,18 @@ def exposed_rows_ns(place: Place, rows: Mask) -> int:
     return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited_for(place)).total_ns
 
 
-def transfer_share(run: Run) -> float:
-    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting cannot be told."""
-    matched = skew(run)
-    return 1.0 if matched is None else 1.0 - matched.waiting_share
+def transfer_share(run: Run, kind: str = "") -> float:
+    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting cannot be told.
+
+    Of one `kind` its own ones tell, those with uneven loads among them: what ranks wait for elsewhere is no evidence.
+    """
+    matched = skew(run, with_uneven=bool(kind))
+    if matched is None:
+        return 1.0
+    if not kind:
+        return 1.0 - matched.waiting_share
+    chosen = np.array(matched.kinds) == kind
+    return 1.0 - replace(matched, duration_ns=matched.duration_ns[:, chosen]).waiting_share if chosen.any() else 1.0
 
 
 def won_by_all_ns(run: Run) -> float:
@@ -63,17 +71,23 @@ def won_by_all_ns(run: Run) -> float:
     matched = skew(run)
     if matched is None:
         return np.inf
-    places = {place.rank: place for place in run.places}
-    won, spent, known = 0.0, 0, 0
-    for number, rank in enumerate(matched.ranks):
-        place = places[rank]
-        frame, last = place.recorded_collectives, matched.rows[number][matched.last == number]
-        own = matched.rows[number][matched.rows[number] != UNKNOWN]
-        won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited_for(place)).total_ns / place.units
-        known += (Intervals.of(frame.start_ns[own], frame.end_ns[own]) & place.communication).total_ns
-        spent += place.communication.total_ns
-    # Broadcasts and sends are not matched: what they cost is as large a part as they are.
-    return won * spent / known if known else np.inf
+    won, unmatched = 0.0, 0.0
+    places = _places(run, matched)
+    for number in range(len(places)):
+        place, own = places[number], matched.rows[number]
+        frame = place.recorded_collectives
+        waited, last = waited_for(place), own[matched.last == number]
+        others = np.delete(np.arange(len(frame)), own[own != UNKNOWN])
+        won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
+        unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
+    # Of broadcasts, sends and uneven loads nobody knows who came last: what the ranks wait for them on the mean.
+    return won + unmatched / len(matched.ranks)
+
+
+def _places(run: Run, matched: Skew) -> list[Place]:
+    """Those of `matched.ranks`: of a process with several devices the one that its collectives run on."""
+    of_rank = {place.rank: place for place in run.places if len(place.collectives)}
+    return [of_rank[rank] for rank in matched.ranks]
 
 
 def launched_in(place: Place, frame: Frame, pattern: re.Pattern[str], *signals: str) -> Mask:
@@ -140,7 +154,7 @@ def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
     matched = skew(run)
     if matched is None:
         return []
-    places = [next(place for place in run.places if place.rank == rank) for rank in matched.ranks]
+    places = _places(run, matched)
     # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
     size = _column(places, matched.rows, "bytes").max(axis=0)
     group = _column(places, matched.rows, "group_size").max(axis=0)
@@ -173,7 +187,7 @@ def matched_bytes(run: Run, kind: str) -> Loads | None:
     matched = skew(run, with_uneven=True)
     if matched is None:
         return None
-    places = [next(place for place in run.places if place.rank == rank) for rank in matched.ranks]
+    places = _places(run, matched)
     sizes = _column(places, matched.rows, "bytes")
     usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
     return Loads(matched.ranks, sizes[:, usable]) if usable.any() else None

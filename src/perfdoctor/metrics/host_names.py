@@ -66,6 +66,8 @@ MODULE_LOADING_CALL = re.compile(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|GraphInstantiate)|^nvrtcCompile"
 )
+#: A stream is told to wait for an event; the host goes on.
+STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 GRAPH_LAUNCH = re.compile(r"^(cu|cuda|hip)GraphLaunch")
 FILE_CALL = re.compile(
     r"^(p?read|p?write|p?readv|p?writev|open|openat|fopen|fread|fwrite|fflush|fsync|fdatasync|msync|ftruncate|rename|unlink"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.same_kernels import medians_of
+from perfdoctor.timeline.intervals import Intervals
 
 #: torch.nn.DataParallel marks its forward pass so; DistributedDataParallel has a longer name.
 _DATA_PARALLEL = re.compile(
@@ -16,13 +20,42 @@ _DATA_PARALLEL = re.compile(
 
 @dataclass(frozen=True)
 class Team:
-    """The devices of one rank that compute. `extra_ns`: the busiest one's compute a step beyond the mean."""
+    """The devices of one rank that compute. `extra_ns`: the busiest one's compute a step beyond the mean.
+
+    `work_ns` is that without what the same kernels take a little longer there than on the others: a slower device.
+    """
 
     rank: int
     places: tuple[Place, ...]
     busiest: Place
     mean_ns: int
     extra_ns: int
+
+    def work_ns(self, slower_at_most: float) -> int:
+        return self.extra_ns - max(_slower_ns(self.busiest, self.places, slower_at_most), 0)
+
+
+def _slower_ns(place: Place, all_places: tuple[Place, ...], at_most: float) -> int:
+    """How much longer a step the kernels that other devices run, too, take here than in the middle of those.
+
+    One that takes longer by more than this share has more to do: clocks do not differ so much.
+    """
+    others = [medians_of(other) for other in all_places if other is not place]
+    longer = 0.0
+    for kernel, (count, own_ns) in medians_of(place).items():
+        elsewhere = [other[kernel][1] for other in others if kernel in other]
+        if elsewhere and own_ns <= (1 + at_most) * np.median(elsewhere):
+            longer += count * (own_ns - float(np.median(elsewhere)))
+    return round(longer)
+
+
+def others_busy(run: Run, place: Place) -> Intervals:
+    """When another device of the same process was at work: what is queued here may wait for that."""
+    busy = Intervals.empty()
+    for other in run.places:
+        if other.rank == place.rank and other.device != place.device:
+            busy = busy | other.compute | other.copying | other.communication
+    return busy
 
 
 def teams(run: Run, least_part: float) -> list[Team]:

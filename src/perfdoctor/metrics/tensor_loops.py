@@ -19,6 +19,9 @@ _NORM = re.compile(r"^aten::(linalg_vector_norm|norm|linalg_norm)$")
 _SCALE = re.compile(r"^aten::(mul_|div_)$")
 #: In-place arithmetic: an average, a decay, a clamp or an update of the tensor itself.
 _UPDATE = re.compile(r"^aten::(mul|add|sub|div|lerp|clamp|clamp_min|clamp_max|addcmul|addcdiv|sqrt|clip)_$")
+#: The same by hand: a new value is computed and copied into the tensor.
+_COMPUTES = re.compile(r"^aten::(mul|add|sub|div|lerp|true_divide)$")
+_COPIES_INTO = re.compile(r"^aten::copy_$")
 #: What else may be asked for in such a loop: arithmetic of each element, and views. A layer has other ops beside these.
 _PLAIN = re.compile(
     r"^aten::(to|detach|detach_|view|alias|clone|empty_like|zeros_like|item|_local_scalar_dense|mul|add|sub|rsub|div|neg|pow"
@@ -62,10 +65,17 @@ def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
             scaling = first <= clipped_until and any(_SCALE.search(name) for name in within)
             if norms:
                 clipped_until = last + (last - first) + _OPS_TO_SCALING  # each norm is moved to one device first
-            if norms or scaling or any(_UPDATE.search(name) for name in within):
+            if norms or scaling or _updates(within):
                 start, end = int(ops.start_ns[first]), int(ops.end_ns[last - 1])
                 found.append(TensorLoop(start, end, (last - first) // body, within, norms or scaling))
     return found
+
+
+def _updates(names: tuple[str, ...]) -> bool:
+    """Do these ops change a tensor in place, or compute a value and copy it there?"""
+    in_place = any(_UPDATE.search(name) for name in names)
+    computed = any(_COMPUTES.search(name) for name in names) and any(_COPIES_INTO.search(name) for name in names)
+    return in_place or computed
 
 
 def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: int) -> list[tuple[int, int, int]]:

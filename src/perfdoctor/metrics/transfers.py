@@ -8,7 +8,7 @@ import numpy.typing as npt
 from perfdoctor.findings import Rows
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_place import outermost
-from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.intervals import Intervals, Nanoseconds
 from perfdoctor.timeline.links import launch_rows
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Mask, Text
 
@@ -55,17 +55,16 @@ def rates(copies: Frame) -> npt.NDArray[np.float64]:
     return np.maximum(copies["bytes"], 0) / np.maximum(copies.duration_ns, 1) * 1e9
 
 
-def beside_others(place: Place) -> Mask:
-    """One bool a row of `place.copies`: did another copy of this device run at the same time?"""
-    start, end = place.copies.start_ns, place.copies.end_ns
-    order = np.argsort(start, kind="stable")
-    first, last = start[order], end[order]
-    beside = np.zeros(start.size, dtype=bool)
-    if start.size > 1:
-        met = np.maximum.accumulate(last)[:-1] > first[1:]
-        beside[order[1:]] |= met
-        beside[order[:-1]] |= last[:-1] > first[1:]
-    return beside
+def sharing_ns(place: Place) -> Nanoseconds:
+    """How long each row of `place.copies` ran while another copy of this device crossed the link to the host, in ns."""
+    copies = place.copies
+    crossing = ~copies_of(place, "d2d", "memset")
+    start, end = copies.start_ns[crossing], copies.end_ns[crossing]
+    moments, changes = np.concatenate((start, end)), np.repeat((1, -1), start.size)
+    order = np.lexsort((changes, moments))
+    moments, running = moments[order], np.cumsum(changes[order])
+    several = running[:-1] > 1
+    return Intervals.of(moments[:-1][several], moments[1:][several]).overlap_ns(copies.start_ns, copies.end_ns)
 
 
 def steps_with(place: Place, rows: Mask) -> int:

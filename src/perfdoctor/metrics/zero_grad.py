@@ -1,4 +1,4 @@
-"""What does setting gradients to zero cost? Kernels and memsets launched inside `zero_grad`."""
+"""What does setting gradients to zero cost? What `zero_grad` launches, and the backward pass adding to the zeros."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.kernel_sets import launching_rows
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
 from perfdoctor.timeline.model import UNKNOWN, Frame, Mask
 
 _ZERO_GRAD = re.compile(r"\bzero_grad\b", re.IGNORECASE)
+#: The node that stores a parameter's gradient, and the op by which it adds to one that is there.
+_STORES = re.compile(r"^(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
+_ADDS = re.compile(r"^aten::add_$")
 
 
 def filled_by_zero_grad(place: Place, work: Frame) -> Mask:
@@ -28,3 +32,11 @@ def filled_by_zero_grad(place: Place, work: Frame) -> Mask:
     at = calls.start_ns[np.maximum(call, 0)]
     inside: Mask = (call != UNKNOWN) & (zeroing.overlap_ns(at, at + 1) > 0)
     return inside
+
+
+def added_to_gradients(place: Place) -> Mask:
+    """One bool a row of `place.kernels`: does it add a new gradient to the one that is stored?"""
+    ops = place.timeline.ops.of(rank=place.rank)
+    storing, adding = (launching_rows(place, ops.take(ops.name.matches(names)))[0] >= 0 for names in (_STORES, _ADDS))
+    rows: Mask = storing & adding
+    return rows

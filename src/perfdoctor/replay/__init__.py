@@ -1,0 +1,1 @@
+"""What if: the recorded run as a graph of dependent work, played again with a change."""

@@ -1,0 +1,69 @@
+"""Which nodes of several ranks are the same collective, and how far are their clocks apart?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.skew import Skew, skew
+from perfdoctor.replay.graph import MOST_WORK, WORK, Graph, Numbers, graph_of
+from perfdoctor.timeline.model import UNKNOWN
+
+#: The frames of which DeviceWork is made, in its order.
+_SIGNALS = ("kernels", "collectives", "copies")
+
+
+def graphs_of(run: Run, *, paced: bool = True) -> tuple[Graph, ...]:
+    """A graph for each device of a run, joined at the collectives that all ranks recorded; () where one has none."""
+    most = max(MOST_WORK // max(len(run.places), 1), 1)
+    graphs = [graph_of(place, most, paced=paced) for place in run.places]
+    known = tuple(graph for graph in graphs if graph is not None)
+    if len(known) < len(graphs):
+        return ()
+    matched = skew(run) if len(known) > 1 else None
+    return _joined(known, matched) if matched is not None else known
+
+
+def device_rows(place: Place) -> Mapping[str, Numbers]:
+    """For each row of a signal's frame of this device, its row in DeviceWork."""
+    assert place.device is not None
+    frames = [place.timeline[signal].of(rank=place.rank, device=place.device) for signal in _SIGNALS]
+    order = np.argsort(np.concatenate([frame.start_ns for frame in frames]), kind="stable")
+    place_of = np.empty(order.size, np.int64)
+    place_of[order] = np.arange(order.size)
+    ends = np.cumsum([len(frame) for frame in frames])
+    return {signal: place_of[end - len(frame) : end] for signal, frame, end in zip(_SIGNALS, frames, ends, strict=True)}
+
+
+def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
+    """The graphs with their common collectives; as they are where these come in another order on another rank."""
+    if [graph.place.rank for graph in graphs] != list(matched.ranks):
+        return tuple(graphs)
+    everybody = np.flatnonzero(matched.taking_part.all(axis=0))
+    nodes = np.stack([_nodes(graph, matched.rows[number, everybody]) for number, graph in enumerate(graphs)])
+    inside = (nodes != UNKNOWN).all(axis=0)
+    nodes, columns = nodes[:, inside], everybody[inside]
+    order = np.argsort(nodes[0], kind="stable")
+    nodes, columns = nodes[:, order], columns[order]
+    if not columns.size or (np.diff(nodes, axis=1) <= 0).any():
+        return tuple(graphs)
+    ends = np.stack([graph.recorded_end_ns[own] for graph, own in zip(graphs, nodes, strict=True)])
+    apart = np.median(ends - ends[0], axis=1).astype(np.int64)
+    transfer = matched.shortest_ns[columns]
+    return tuple(
+        replace(graph, meetings=own, transfer_ns=transfer, clock_ns=int(clock))
+        for graph, own, clock in zip(graphs, nodes, apart, strict=True)
+    )
+
+
+def _nodes(graph: Graph, rows: Numbers) -> Numbers:
+    """The nodes of these collectives, given as rows of the place's recorded ones; UNKNOWN outside the period."""
+    work_rows = device_rows(graph.place)["collectives"][rows]
+    works = np.flatnonzero(graph.kind == WORK)
+    order = works[np.argsort(graph.work_row[works], kind="stable")]
+    place = np.minimum(np.searchsorted(graph.work_row[order], work_rows), order.size - 1)
+    return np.where(graph.work_row[order][place] == work_rows, order[place], UNKNOWN)
