@@ -53,10 +53,18 @@ NOT_YET = {"device-throttling"}
 NEEDS = {*SIGNALS, "steps", "places", "ranks"}
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
-    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "needs_without_gpu",
-    "doubt",
+    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "lever",
+    "needs_without_gpu", "doubt",
 }  # fmt: skip
-MAY_BE_LEFT_OUT = {"summaries", "symptom_of", "hidden_by_loader", "hidden_by_host", "needs_without_gpu", "doubt"}
+MAY_BE_LEFT_OUT = {
+    "summaries",
+    "symptom_of",
+    "hidden_by_loader",
+    "hidden_by_host",
+    "lever",
+    "needs_without_gpu",
+    "doubt",
+}
 
 #: A fix with a command in it is not all Python.
 SHELL = re.compile(r"^(python|nsys|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)

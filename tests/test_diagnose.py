@@ -321,15 +321,14 @@ def test_advice_has_the_rules_words_and_the_fixes_that_fit():
 
 def limited_by_workers(char: str) -> Timeline:
     kernels = "S" * 60 + " " * 40
-    host = ["l" + " " * 99, " " * 59 + char * 40 + " ", "o"]
+    host = ["l" + "s" * 59 + " " * 40, " " * 60 + char * 39 + " ", "o"]
     return draw(kernels=kernels, host=host, repeat=6, unit_us=1000, recorded=EVERYTHING)
 
 
 def test_while_workers_are_the_limit_faster_kernels_are_not_promised():
     diagnosis = diagnose(limited_by_workers("i"), RULES)
     (matmuls,) = (advice for advice in diagnosis.findings if advice.rule == "fp32-matmuls")
-    assert (matmuls.saving_ns_per_step.low, matmuls.saving_ns_per_step.likely) == (0, 0)
-    assert matmuls.saving_ns_per_step.high > 0
+    assert matmuls.saving_ns_per_step == Saving(0, 0, 0)
     assert diagnosis.findings[0].rule == "input-wait"
     assert any("loader is the limit" in note for note in diagnosis.notes)
 
@@ -442,7 +441,7 @@ def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
 
         return detect
 
-    rules = [replace(load_rules()[name], summary="{x}", summaries={}) for name in ("input-wait", "exposed-copies")]
+    rules = [replace(load_rules()[name], summary="{x}", summaries={}, lever="") for name in ("input-wait", "exposed-copies")]
     monkeypatch.setattr(perfdoctor.detectors.input_wait, "detect", same("input-wait"))
     monkeypatch.setattr(perfdoctor.detectors.exposed_copies, "detect", same("exposed-copies"))
     assert [advice.rule for advice in diagnose(waiting_for_input(), rules).findings] == ["exposed-copies", "input-wait"]
@@ -487,8 +486,8 @@ def test_rules_that_name_each_other_lose_no_finding(monkeypatch):
 
 
 def in_fp32(waits: str) -> Timeline:
-    """30 of 40 units are matrix math in fp32. The host asks for the next step when this one is nearly done."""
-    host = ["l" + " " * 8 + waits.ljust(31), "o" * 40]
+    """30 of 40 units are matrix math in fp32. Until it is done the host waits, then it does something else."""
+    host = ["l" + waits.rjust(29) + " " * 10, "o" * 40]
     return draw(kernels="S" * 30 + " " * 10, host=host, repeat=8, unit_us=100, recorded=EVERYTHING)
 
 
@@ -496,13 +495,13 @@ def test_faster_kernels_gain_no_more_than_the_host_has_to_spare():
     diagnosis = diagnose(in_fp32(waits="s" * 2), RULES)
     (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
     # two units a step in which it waits for the device
-    assert found.saving_ns_per_step.likely == pytest.approx(200_000)
+    assert found.saving_ns_per_step.likely == pytest.approx(200_000, rel=0.06)
     assert found.saving_ns_per_step.high > 1_000_000
     assert any("could issue the same work in 5 % less time" in note for note in diagnosis.notes)
 
 
 def test_a_host_that_waits_for_the_device_hides_nothing():
-    diagnosis = diagnose(in_fp32(waits="s" * 31), RULES)
+    diagnosis = diagnose(in_fp32(waits="s" * 29), RULES)
     (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
     assert found.saving_ns_per_step.likely > 1_000_000
     assert not any("The host is nearly the limit" in note for note in diagnosis.notes)

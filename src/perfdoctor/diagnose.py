@@ -26,12 +26,15 @@ from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
 from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
 from perfdoctor.metrics.run import Run, prepare, step_stats
+from perfdoctor.replay.promises import Stage, stage
 from perfdoctor.rulebook import Rule
 from perfdoctor.timeline import kernel_names
 from perfdoctor.timeline.model import Timeline
 
 Detector = Callable[[Run, Mapping[str, float]], Iterator[Finding]]
 
+#: What a report shows before it is asked for more, and what a prediction takes as fixed.
+SHOWN_FIRST = 5
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
@@ -40,11 +43,13 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on."""
     run = prepare(timeline)
     outcomes: list[Outcome] = []
-    found: list[tuple[Rule, Finding]] = []
+    seen: list[tuple[Rule, Finding]] = []
     for rule in rules:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
-        found.extend((_hanging(rule, finding), _what_remains(rule, finding, run)) for finding in findings)
+        seen.extend((rule, finding) for finding in findings)
+    played = _staged(seen, run)
+    found = [(_hanging(rule, finding), _promised(rule, finding, run, played)) for rule, finding in seen]
     ranked = _ranked(found, run)
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
@@ -56,7 +61,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         kernels=_kernel_table(run),
         outcomes=tuple(outcomes),
         findings=ranked,
-        prediction=_prediction(ranked, run.step_ns),
+        prediction=_prediction(ranked, seen, run, played),
         notes=(*timeline.notes, *_notes(run), *_limit_notes(found, run)),
         base_ns=run.step_ns,
         per_step=run.per_step,
@@ -99,6 +104,19 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
 def _hanging(rule: Rule, finding: Finding) -> Rule:
     """The rule, as a symptom also of what this finding names."""
     return replace(rule, symptom_of=(*rule.symptom_of, *finding.symptom_of)) if finding.symptom_of else rule
+
+
+def _staged(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Stage | None:
+    """The run ready to be played again, if any finding asks for it."""
+    return stage(run) if any(rule.lever and finding.saving_ns_per_step.likely for rule, finding in seen) else None
+
+
+def _promised(rule: Rule, finding: Finding, run: Run, played: Stage | None) -> Finding:
+    """What a cure brings: the step played again with it, or, where that cannot be, what loader and host leave of it."""
+    if played is None or not played.can_play(rule.lever) or not finding.saving_ns_per_step.likely:
+        return _what_remains(rule, finding, run)
+    most_ns = finding.saving_ns_per_step.high
+    return replace(finding, saving_ns_per_step=played.saving(played.cure(rule.id, rule.lever, finding), most_ns))
 
 
 def _what_remains(rule: Rule, finding: Finding, run: Run) -> Finding:
@@ -177,14 +195,30 @@ def speedup(step_ns: int, saving_ns: int) -> float:
     return step_ns / left if left > 0 else 1.0
 
 
-def _prediction(ranked: Sequence[Advice], step_ns: int) -> Prediction | None:
-    """The step with the first finding fixed. Savings of several are never added up: they hide each other."""
+def _prediction(
+    ranked: Sequence[Advice], seen: Sequence[tuple[Rule, Finding]], run: Run, played: Stage | None
+) -> Prediction | None:
+    """The step with the causes shown first fixed together, played again; with the first one where it cannot be played.
+
+    Savings of several are never added up: they hide each other.
+    """
+    step_ns = run.step_ns
     if not ranked or not step_ns or not ranked[0].saving_ns_per_step.high:
         return None
-    first = ranked[0]
-    saving = first.saving_ns_per_step
+    by_rule = {rule.id: (rule, finding) for rule, finding in seen}
+    shown = [advice for advice in ranked[:SHOWN_FIRST] if advice.saving_ns_per_step.likely]
+    playable = [by_rule[each.rule] for each in shown if played and played.can_play(by_rule[each.rule][0].lever)]
+    if played is None or len(playable) < 2 or playable[0][0].id != ranked[0].rule:
+        saving = ranked[0].saving_ns_per_step
+        fixed: tuple[str, ...] = (ranked[0].rule,)
+        best, likely, worst = step_ns - saving.high, step_ns - saving.likely, step_ns - saving.low
+    else:
+        cures = [played.cure(rule.id, rule.lever, finding) for rule, finding in playable]
+        fixed = tuple(cure.rule for cure in cures)
+        best, likely, worst = played.step_ns(cures)
+    won = [step_ns - ns for ns in (worst, likely, best)]
     return Prediction(
-        (first.rule,), (step_ns - saving.high, step_ns - saving.likely, step_ns - saving.low), first.speedup
+        fixed, (best, likely, worst), (speedup(step_ns, won[0]), speedup(step_ns, won[1]), speedup(step_ns, won[2]))
     )
 
 

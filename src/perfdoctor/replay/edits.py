@@ -15,8 +15,11 @@ from perfdoctor.timeline.model import UNKNOWN, Mask
 
 
 def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph:
-    """The host does not spend its time in these stretches: between calls, and in calls that do not wait."""
-    host = graph.kind == HOST
+    """The host does not spend its time in these stretches: between calls, and in calls that do not wait.
+
+    Waits for a loader that has a pace of its own stay as they are: see `without_loader_waits`.
+    """
+    host = (graph.kind == HOST) & (graph.loader_wait_ns == 0)
     gap_end = graph.gap_start_ns + graph.lag_ns[0]
     gap, own = (
         np.where(host, stretches.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0)), 0)
@@ -44,10 +47,12 @@ def without_loader_waits(graph: Graph, share: float) -> Graph:
     )
 
 
-def with_faster_host(graph: Graph, share: float) -> Graph:
-    """All the host does between and in calls takes so much less: compiled code, CUDA graphs. Waits stay."""
+def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
+    """What the host does between and in calls takes so much less: compiled code, CUDA graphs. Waits stay, and `but`."""
     host = graph.kind == HOST
-    lag = np.where(host, ((1 - share) * graph.lag_ns[0]).astype(np.int64), graph.lag_ns[0])
+    begin, end = graph.gap_start_ns, graph.gap_start_ns + graph.lag_ns[0]
+    stays = np.where(host, but.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0)), 0)
+    lag = graph.lag_ns[0] - np.where(host, share * (graph.lag_ns[0] - stays), 0).astype(np.int64)
     durations = np.where(host, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     return replace(_with_durations(graph, durations), lag_ns=(lag, *graph.lag_ns[1:]))
 

@@ -271,6 +271,8 @@ class _Builder:
         by_end = np.argsort(host.end_ns, kind="stable")
         place = np.searchsorted(host.end_ns[by_end], host.start_ns, side="right") - 1
         latest = np.where(place >= 0, by_end[np.maximum(place, 0)], NOTHING)
+        # In a recording of whole µs calls may take none, and end as they or the next ones begin.
+        latest = np.where(latest >= node, previous, latest)
         latest_end = np.where(latest >= 0, host.end_ns[np.maximum(latest, 0)], np.iinfo(np.int64).min)
         woken = (
             (latest >= 0) & (latest_end > previous_end) & ((previous < 0) | (host.start_ns - previous_end > _WOKEN_NS))
@@ -289,7 +291,8 @@ class _Builder:
         """A batch that is waited for comes as long after the one before as it did, however fast the training is."""
         node = np.arange(self.hosts)
         gap_end = self.gap_start[node] + self.lag_ns[0][node]
-        waited = self.place.host.explicit["input_wait"].overlap_ns(self.gap_start[node], gap_end)
+        awaited = self.place.host.explicit["input_wait"] | self.place.idle_causes["input_wait"]
+        waited = awaited.overlap_ns(self.gap_start[node], gap_end)
         waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * self.period.duration_ns / self.period.units)
         if not waits.size:
             return

@@ -13,6 +13,7 @@ import numpy as np
 
 from perfdoctor.findings import IDLE_CAUSES, Finding
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.collectives import transfer_share
 from perfdoctor.metrics.host_pace import paced_waiting_ns
 from perfdoctor.metrics.idle_causes import blocking_calls
 from perfdoctor.metrics.run import Run
@@ -31,7 +32,7 @@ Edit = Callable[[Graph, float], Graph]
 def edit_of(lever: str, finding: Finding) -> Edit:
     """What pulling this lever by a share does to a graph."""
     if lever == "host_pace":
-        return edits.with_faster_host
+        return lambda graph, share: edits.with_faster_host(graph, share, _no_issuing(graph.place))
     if lever == "waits":
         return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
     if lever in WORK:
@@ -46,7 +47,8 @@ def pulled_ns(lever: str, finding: Finding, run: Run) -> int:
     if lever == "waits":
         return run.mean(lambda place: place.idle_ns("host_sync"))
     if lever in WORK:
-        return run.mean(lambda place: _work_ns(place, lever, finding))
+        moved = run.mean(lambda place: _work_ns(place, lever, finding))
+        return int(moved * transfer_share(run)) if lever == "collectives" else moved
     return run.mean(lambda place: place.idle_ns(lever))
 
 
@@ -55,6 +57,14 @@ def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
     stretches = place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
     shorter = edits.without_host_time(graph, stretches, share)
     return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
+
+
+def _no_issuing(place: Place) -> Intervals:
+    """When the host does something else than issue work: it loads, saves, collects, compiles, or waits for others."""
+    other = place.host.profiler | place.idle_causes["input_wait"]
+    for stretches in place.host.explicit.values():
+        other = other | stretches
+    return other
 
 
 def _idle_waits(place: Place) -> Mask:

@@ -37,6 +37,11 @@ class Stage:
         recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
         return self.base_ns / recorded - 1
 
+    def can_play(self, lever: str) -> bool:
+        """Of collectives whose other ranks were not recorded nobody knows what their end waited for."""
+        timeline = self.run.timeline
+        return bool(lever) and (lever != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
+
     def cure(self, rule: str, lever: str, finding: Finding) -> Cure:
         saving = finding.saving_ns_per_step
         low, likely, high = shares((saving.low, saving.likely, saving.high), pulled_ns(lever, finding, self.run))
@@ -49,9 +54,21 @@ class Stage:
             graphs = tuple(cure.edit(graph, cure.shares[case]) for graph in graphs)
         return play(graphs).step_ns
 
-    def saving(self, cure: Cure) -> Saving:
-        """What one cure wins, in ns a step; never less than nothing."""
-        low, likely, high = (max(round(self.base_ns - self.played_ns([cure], case)), 0) for case in (0, 1, 2))
+    def step_ns(self, cures: Sequence[Cure]) -> tuple[int, int, int]:
+        """The recorded step with these cures together: at best, likely, at worst; never longer than it was."""
+        recorded = self.run.step_ns
+        won = [max(self.base_ns - self.played_ns(cures, case), 0.0) for case in (0, 1, 2)]
+        low, likely, high = (round(recorded - ns) for ns in won)
+        return min(high, likely), likely, max(low, likely)
+
+    def saving(self, cure: Cure, most_ns: int) -> Saving:
+        """What one cure wins, in ns a step: not less than nothing, and not more than `most_ns`.
+
+        A cure may also win what was not counted as its own: a host that is faster sends gradients sooner, and hides
+        them better. That is not promised: it is seldom as simple.
+        """
+        won = [min(max(round(self.base_ns - self.played_ns([cure], case)), 0), most_ns) for case in (0, 1, 2)]
+        low, likely, high = won
         return Saving(min(low, likely), likely, max(high, likely))
 
 
