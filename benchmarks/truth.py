@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labels import cases, fixture_cases, recordings, wrong
+from labels import cases, fixture_cases, recordings, rungs, wrong
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,7 @@ from rich.text import Text
 from perfdoctor.diagnose import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest.reader import read
+from perfdoctor.replay.prediction import Question
 from perfdoctor.rulebook import load_rules
 
 
@@ -42,6 +45,52 @@ def _judge(folder: Path | None, case: Mapping[str, Any]) -> tuple[str, list[str]
     return f"{first.rule} ({share:.0%})" if first else "nothing worth fixing", list(wrong(case, diagnosis))
 
 
+@dataclass(frozen=True)
+class Promise:
+    """A step as it was, as it is promised with some findings cured, and as it was measured then, in ms."""
+
+    rung: Mapping[str, Any]
+    recorded_ms: float
+    promised_ms: tuple[float, float, float]
+
+    @property
+    def error(self) -> float:
+        return self.promised_ms[1] / float(self.rung["step_ms"]) - 1
+
+    @property
+    def holds(self) -> bool:
+        """Is what was measured inside the range?"""
+        return self.promised_ms[0] <= float(self.rung["step_ms"]) <= self.promised_ms[2]
+
+
+def promises(folder: Path) -> Iterator[Promise]:
+    """Every rung of the ladders, predicted from the recording before it; nothing is fitted to any."""
+    rules = load_rules()
+    for rung in rungs():
+        asked = [Question(rule) for rule in rung["fixed"]]
+        diagnosis = diagnose(read([folder / rung["path"]]), list(rules.values()), asked)
+        assert diagnosis.prediction is not None
+        best, likely, worst = (ns / 1e6 for ns in diagnosis.prediction.step_ns)
+        yield Promise(rung, diagnosis.base_ns / 1e6, (best, likely, worst))
+
+
+def _ladders(folder: Path) -> Table:
+    table = Table("recording", "fixed", "step", "promised", "measured", "off", box=None, pad_edge=False)
+    table.title = "Promises against what was measured, in ms"
+    found = list(promises(folder))
+    for each in found:
+        best, likely, worst = each.promised_ms
+        table.add_row(
+            Text(each.rung["path"]), Text(", ".join(each.rung["fixed"])), f"{each.recorded_ms:.1f}",
+            f"{likely:.1f} ({best:.1f} to {worst:.1f})", Text(f"{each.rung['step_ms']:.1f}, {each.rung['measured']}"),
+            f"{each.error:+.1%}" + ("" if each.holds else ", outside"),
+        )  # fmt: skip
+    middle = statistics.median(abs(each.error) for each in found)
+    inside = sum(each.holds for each in found)
+    table.caption = f"Median error {middle:.1%}; {inside} of {len(found)} inside the range."
+    return table
+
+
 def main() -> int:
     folder = recordings()
     if folder is None:
@@ -53,7 +102,10 @@ def main() -> int:
         mistakes += bool(faults)
         verdict = Text("wrong: " + "; ".join(faults), "red") if faults else Text("right", "green")
         table.add_row(Text(case["path"]), Text(_label(case)), Text(first), verdict)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table)
+    if folder:
+        console.print(_ladders(folder))
     print(f"{len(known) - mistakes} of {len(known)} right, {time.perf_counter() - begun:.1f} s")
     return 1 if mistakes else 0
 

@@ -69,11 +69,23 @@ def test_a_healthy_training_has_no_finding_worth_three_percent(ranks, seed):
         assert "failed" not in result.unable
 
 
+def test_the_wait_for_a_rank_that_saves_is_no_transfer():
+    """The collective at the window's edge, in which all others stand, is not matched."""
+    for result in faults.judge(faults.Case({"blocking-checkpoint": 0.4}, 8, 4)):
+        assert not result.false
+
+
 @pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if not fault.informs])
 def test_a_fault_costs_what_was_asked_for(rule):
     """The truth that rules are held against: planted shares are of the step as it is with the fault."""
     sick = plant.sick({rule: 0.1}, plant.FAULTS[rule].fewest_ranks)
     assert sick.cost[rule] == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_wait_for_a_rank_that_saves_is_no_transfer():
+    """The collective at the window's edge, in which all others stand, is not matched."""
+    for result in faults.judge(faults.Case({"blocking-checkpoint": 0.4}, 8, 4)):
+        assert not result.false
 
 
 @pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if fault.informs])

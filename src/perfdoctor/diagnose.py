@@ -17,7 +17,6 @@ from perfdoctor.findings import (
     GpuInfo,
     KernelRow,
     Outcome,
-    Prediction,
     Saving,
     SourceInfo,
 )
@@ -26,6 +25,8 @@ from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
 from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
 from perfdoctor.metrics.run import Run, prepare, step_stats
+from perfdoctor.replay import prediction
+from perfdoctor.replay.prediction import Question, speedup
 from perfdoctor.replay.promises import Stage, stage
 from perfdoctor.rulebook import Rule
 from perfdoctor.timeline import kernel_names
@@ -33,14 +34,15 @@ from perfdoctor.timeline.model import Timeline
 
 Detector = Callable[[Run, Mapping[str, float]], Iterator[Finding]]
 
-#: What a report shows before it is asked for more, and what a prediction takes as fixed.
-SHOWN_FIRST = 5
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
 
-def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
-    """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on."""
+def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
+    """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
+
+    `what_if`: the cures to predict together, instead of the first ones found. Raises as `prediction.answered` does.
+    """
     run = prepare(timeline)
     outcomes: list[Outcome] = []
     seen: list[tuple[Rule, Finding]] = []
@@ -48,9 +50,14 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
         seen.extend((rule, finding) for finding in findings)
-    played = _staged(seen, run)
+    played = stage(run) if what_if else _staged(seen, run)
     found = [(_hanging(rule, finding), _promised(rule, finding, run, played)) for rule, finding in seen]
     ranked = _ranked(found, run)
+    with_cures = (
+        prediction.answered(what_if, ranked, seen, outcomes, run, played)
+        if what_if
+        else prediction.predicted(ranked, seen, run, played)
+    )
     return Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
         gpus=_gpus(run),
@@ -61,8 +68,8 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule]) -> Diagnosis:
         kernels=_kernel_table(run),
         outcomes=tuple(outcomes),
         findings=ranked,
-        prediction=_prediction(ranked, seen, run, played),
-        notes=(*timeline.notes, *_notes(run), *_limit_notes(found, run)),
+        prediction=with_cures,
+        notes=(*timeline.notes, *_notes(run), *_limit_notes(seen, run), *prediction.notes(with_cures, run, played)),
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
@@ -189,39 +196,6 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
     )
 
 
-def speedup(step_ns: int, saving_ns: int) -> float:
-    """Amdahl: step ÷ (step − saved); 1.0 where there is no step."""
-    left = step_ns - saving_ns
-    return step_ns / left if left > 0 else 1.0
-
-
-def _prediction(
-    ranked: Sequence[Advice], seen: Sequence[tuple[Rule, Finding]], run: Run, played: Stage | None
-) -> Prediction | None:
-    """The step with the causes shown first fixed together, played again; with the first one where it cannot be played.
-
-    Savings of several are never added up: they hide each other.
-    """
-    step_ns = run.step_ns
-    if not ranked or not step_ns or not ranked[0].saving_ns_per_step.high:
-        return None
-    by_rule = {rule.id: (rule, finding) for rule, finding in seen}
-    shown = [advice for advice in ranked[:SHOWN_FIRST] if advice.saving_ns_per_step.likely]
-    playable = [by_rule[each.rule] for each in shown if played and played.can_play(by_rule[each.rule][0].lever)]
-    if played is None or len(playable) < 2 or playable[0][0].id != ranked[0].rule:
-        saving = ranked[0].saving_ns_per_step
-        fixed: tuple[str, ...] = (ranked[0].rule,)
-        best, likely, worst = step_ns - saving.high, step_ns - saving.likely, step_ns - saving.low
-    else:
-        cures = [played.cure(rule.id, rule.lever, finding) for rule, finding in playable]
-        fixed = tuple(cure.rule for cure in cures)
-        best, likely, worst = played.step_ns(cures)
-    won = [step_ns - ns for ns in (worst, likely, best)]
-    return Prediction(
-        fixed, (best, likely, worst), (speedup(step_ns, won[0]), speedup(step_ns, won[1]), speedup(step_ns, won[2]))
-    )
-
-
 def _gpus(run: Run) -> tuple[GpuInfo, ...]:
     infos = [(place, place.info) for place in run.places if place.device is not None]
     return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks_of(info.name) is not None) for p, info in infos)
@@ -270,15 +244,16 @@ def _notes(run: Run) -> Iterator[str]:
         yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
 
 
-def _limit_notes(found: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str]:
-    if any(rule.hidden_by_loader for rule, _ in found) and unhidden_share(run) < 1:
+def _limit_notes(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str]:
+    """What keeps savings below what detectors saw."""
+    if any(rule.hidden_by_loader for rule, _ in seen) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. "
             "Other savings are promised accordingly."
         )
     spare_ns = run_spare_ns(run)
     if spare_ns is not None and any(
-        rule.hidden_by_host and finding.saving_ns_per_step.likely == spare_ns for rule, finding in found
+        rule.hidden_by_host and finding.saving_ns_per_step.likely >= spare_ns for rule, finding in seen
     ):
         share = 100 * spare_ns / max(run.step_ns, 1)
         yield (

@@ -14,3 +14,7 @@ class PerfdoctorError(Exception):
         super().__init__(what)
         self.what = what
         self.do = do
+
+
+class AskedWronglyError(PerfdoctorError):
+    """A question that this recording cannot be asked: `do` names the right ones."""

@@ -104,7 +104,8 @@ class Finding:
 
     `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names. `work`
     tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
-    place's frame. Empty where it is about all of them, or none.
+    place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which
+    the saving is a share, 0 where all of it counts.
     """
 
     rule: str
@@ -115,6 +116,7 @@ class Finding:
     situation: str = ""
     symptom_of: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
+    counted_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,12 +222,30 @@ class SourceInfo:
 
 
 @dataclass(frozen=True)
+class PredictedStep:
+    """The step after one more cure, with all before it, in ns. `choice`: how far it goes, if one asked for that."""
+
+    rule: str
+    step_ns: int
+    choice: str = ""
+
+
+@dataclass(frozen=True)
 class Prediction:
-    """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high)."""
+    """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
+
+    `steps` is the way there from `recorded_ns`, one cure after the other: none longer than the one before, the last
+    the likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
+    nothing was played and savings were subtracted. `asked`: is it the answer to a question, or what we find worth it?
+    """
 
     fixed: tuple[str, ...]
     step_ns: tuple[int, int, int]
     speedup: tuple[float, float, float]
+    recorded_ns: int
+    steps: tuple[PredictedStep, ...]
+    replay_error: float | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True)

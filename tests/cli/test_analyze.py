@@ -46,7 +46,7 @@ class Doctor:
     """Stands in for reading and diagnosing; remembers what it was asked."""
 
     def __init__(self):
-        self.diagnosis, self.error, self.paths, self.rules = INPUT_BOUND, None, None, None
+        self.diagnosis, self.error, self.paths, self.rules, self.what_if = INPUT_BOUND, None, None, None, None
 
     def read(self, paths, progress=None):
         self.paths = list(paths)
@@ -55,8 +55,9 @@ class Doctor:
             raise self.error
         return "timeline"
 
-    def diagnose(self, timeline, rules):
+    def diagnose(self, timeline, rules, what_if=()):
         assert timeline == "timeline"
+        self.what_if = what_if
         self.rules = [rule.id for rule in rules]
         return self.diagnosis
 
@@ -130,6 +131,11 @@ def test_all_shows_more_than_five(doctor):
 def test_rule_and_ignore_choose_what_is_looked_for(doctor):
     run("trace.json", "--rule", "rank-skew", "--rule", "input-wait", "--ignore", "input-wait")
     assert doctor.rules == ["rank-skew"]
+
+
+def test_without_what_if_nothing_is_asked(doctor):
+    assert run("trace.json").exit_code == 0
+    assert doctor.what_if == ()
 
 
 @pytest.mark.parametrize("option", ["--rule", "--ignore", "--fail-on"])

@@ -15,6 +15,7 @@ from perfdoctor.findings import (
     KernelRow,
     Measure,
     Outcome,
+    PredictedStep,
     Prediction,
     Rows,
     Saving,
@@ -174,10 +175,31 @@ INPUT_BOUND = Diagnosis(
             evidence=(Measure("blocking calls a step", 12, "count"), Measure("copied a step", 1536, "bytes")),
         ),
     ),
-    prediction=Prediction(("input-wait", "host-syncs"), (240 * MS, 252 * MS, 351 * MS), (2.0, 2.8, 2.9)),
+    prediction=Prediction(
+        fixed=("input-wait", "host-syncs"),
+        step_ns=(240 * MS, 252 * MS, 351 * MS),
+        speedup=(2.0, 2.8, 2.9),
+        recorded_ns=701 * MS,
+        steps=(PredictedStep("input-wait", 270 * MS), PredictedStep("host-syncs", 252 * MS)),
+        replay_error=0.001,
+    ),
     notes=("2 steps at the start were left out: they are longer than 1.5 times the median.",),
     base_ns=701 * MS,
     per_step=True,
+)
+
+
+ASKED = replace(
+    INPUT_BOUND,
+    prediction=Prediction(
+        fixed=("input-wait",),
+        step_ns=(486 * MS, 486 * MS, 486 * MS),
+        speedup=(1.44, 1.44, 1.44),
+        recorded_ns=701 * MS,
+        steps=(PredictedStep("input-wait", 486 * MS, "50%"),),
+        replay_error=-0.0004,
+        asked=True,
+    ),
 )
 
 
@@ -369,10 +391,19 @@ POISONED = replace(
         ),
         *(advice(n, f"rule-{n}", f"Finding {n}", "It costs time.", (0, 9 - n, 9), 701) for n in range(3, 9)),
     ),
+    prediction=Prediction(
+        fixed=(POISON, "w" * 5_000),
+        step_ns=(0, 0, 701 * MS),
+        speedup=(1.0, 1.0, 1.0),
+        recorded_ns=701 * MS,
+        steps=(PredictedStep(POISON, 701 * MS, POISON), PredictedStep("w" * 5_000, 0, "[red]")),
+        asked=True,
+    ),
     notes=(POISON, "z" * 5_000),
 )
 SAMPLES = {
     "input_bound": INPUT_BOUND,
+    "asked": ASKED,
     "communication": COMMUNICATION,
     "healthy": HEALTHY,
     "growing": GROWING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from report.samples import COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
+from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
 from rich.console import Console
 
 from perfdoctor.report import html, json_report, markdown, terminal
@@ -63,6 +63,13 @@ def test_what_costs_no_time_promises_none_and_is_not_called_healthy(render):
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
+def test_the_way_to_a_prediction_is_shown_stop_by_stop(render):
+    text = render(INPUT_BOUND).replace("\u00a0", " ")
+    assert all(words in text for words in ("as recorded", "701 ms", "270 ms", "−431 ms", "252 ms", "−18.0 ms"))
+    assert "input-wait=50%" in render(ASKED)
+
+
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
 def test_control_characters_of_a_trace_do_not_come_out(render):
     text = render(POISONED)
     assert not {character for character in text if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n"}
@@ -71,7 +78,7 @@ def test_control_characters_of_a_trace_do_not_come_out(render):
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render])
 def test_names_of_five_thousand_characters_are_shortened(render):
-    assert not any(letter * 200 in render(POISONED) for letter in "ksyz")
+    assert not any(letter * 200 in render(POISONED) for letter in "kswyz")
 
 
 def test_colour_is_the_only_escape_sequence_in_a_terminal():
@@ -83,7 +90,7 @@ def test_colour_is_the_only_escape_sequence_in_a_terminal():
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
-@pytest.mark.parametrize("name", ["input_bound", "no_steps", "nothing"])
+@pytest.mark.parametrize("name", ["input_bound", "asked", "no_steps", "nothing"])
 def test_no_line_is_wider_than_the_terminal(name, width):
     console = Console(file=io.StringIO(), width=width)
     terminal.render(SAMPLES[name], console)

@@ -9,7 +9,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
-from report.samples import COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
+from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
 
 from perfdoctor.report import html, json_report
 
@@ -96,6 +96,21 @@ def test_the_step_s_parts_are_as_wide_as_their_time():
         int(a["style"].removeprefix("flex:").split()[0]) for _, a in page.tags if a.get("class", "").startswith("part")
     ]
     assert sum(flex) == INPUT_BOUND.time[0].window_ns
+
+
+def test_each_stop_of_the_way_is_as_wide_as_the_recorded_step():
+    page = Page(html.render(INPUT_BOUND))
+    tracks = [a["style"] for tag, a in page.tags if tag == "span" and a.get("style", "").startswith("flex:")]
+    stops = [int(style.removeprefix("flex:").split()[0]) for style in tracks[-9:]]
+    assert [sum(stops[row : row + 3]) for row in (0, 3, 6)] == [INPUT_BOUND.prediction.recorded_ns] * 3
+    assert stops[::3] == [701_000_000, 270_000_000, 252_000_000]
+
+
+def test_an_answer_stands_in_front_of_the_findings_and_a_prediction_behind():
+    asked, predicted = html.render(ASKED), html.render(INPUT_BOUND)
+    assert asked.index("<h2>What if: fixed one after the other</h2>") < asked.index("<h2>2 findings</h2>")
+    assert predicted.index("<h2>Fixed one after the other</h2>") > predicted.index("<h2>2 findings</h2>")
+    assert "one after the other</h2>" not in html.render(COMMUNICATION)
 
 
 @pytest.mark.chromium

@@ -101,11 +101,18 @@ def test_each_kind_of_evidence_names_its_type():
     }
 
 
-def test_a_prediction_has_its_ranges():
+def test_a_prediction_has_its_ranges_and_the_way_there():
     assert rendered(INPUT_BOUND)["prediction"] == {
         "fixed": ["input-wait", "host-syncs"],
         "step_ns": {"low": 240_000_000, "likely": 252_000_000, "high": 351_000_000},
         "speedup": {"low": 2.0, "likely": 2.8, "high": 2.9},
+        "recorded_step_ns": 701_000_000,
+        "steps": [
+            {"rule": "input-wait", "step_ns": 270_000_000, "choice": ""},
+            {"rule": "host-syncs", "step_ns": 252_000_000, "choice": ""},
+        ],
+        "replay_error": 0.001,
+        "asked": False,
     }
 
 

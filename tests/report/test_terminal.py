@@ -6,7 +6,7 @@ import io
 import textwrap
 from dataclasses import replace
 
-from report.samples import COMMUNICATION, HEALTHY, INPUT_BOUND
+from report.samples import ASKED, COMMUNICATION, HEALTHY, INPUT_BOUND
 from rich.console import Console
 
 from perfdoctor.report import terminal
@@ -51,8 +51,12 @@ def test_an_input_bound_run():
         Medium confidence: measured on 10 steps from kernels and host calls.
         Fix: Read the loss only when it is printed (minutes of work, numerics stay)
 
-    With input-wait, host-syncs fixed, a step takes about 252 ms (240 ms to 351 ms):
-    2.8× (2.0–2.9).
+    Fixed one after the other
+    as recorded  701 ms            ████████████████████████
+    input-wait   270 ms   −431 ms  █████████░░░░░░░░░░░░░░░
+    host-syncs   252 ms  −18.0 ms  █████████
+    Played again with input-wait, host-syncs fixed, the step takes about 252 ms (240
+    ms to 351 ms) instead of 701 ms: 2.8× (2.0–2.9).
     Why, and every fix with its code: perfdoctor explain input-wait
 
     Not looked at
@@ -63,6 +67,18 @@ def test_an_input_bound_run():
     Notes
       - 2 steps at the start were left out: they are longer than 1.5 times the
         median.
+    """)
+
+
+def test_an_answer_to_what_if():
+    outlook = printed(ASKED).split("\n\n")[4] + "\n"
+    assert outlook == text("""
+    What if: fixed one after the other
+    as recorded     701 ms           ████████████████████████
+    input-wait=50%  486 ms  −215 ms  █████████████████░░░░░░░
+    Played again with input-wait=50% fixed, the step takes about 486 ms instead of
+    701 ms: 1.4×.
+    Why, and every fix with its code: perfdoctor explain input-wait
     """)
 
 

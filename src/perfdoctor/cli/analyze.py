@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import cross_checking, report_files
+from perfdoctor.cli import cross_checking, report_files, what_if
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.findings import Advice, Diagnosis
+    from perfdoctor.replay.prediction import Question
     from perfdoctor.rulebook import Rule
 
 CONDITION_MET = 3
@@ -27,6 +28,7 @@ EXAMPLES = """\b
 Examples:
   perfdoctor analyze rank0.pt.trace.json.gz
   perfdoctor analyze profile.nsys-rep --fail-on input-wait
+  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%"
   perfdoctor analyze traces/ --json - --no-html
 """
 
@@ -58,6 +60,14 @@ def analyze(
     fail_on: Annotated[
         list[str] | None, typer.Option(help="Exit with 3 if this rule finds something.", metavar="RULE|any")
     ] = None,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            "--what-if",
+            help="Predict the step with just these cured: low, likely, high, or a share of the time (50%).",
+            metavar="RULE[=CHOICE],…",
+        ),
+    ] = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
     ] = False,
@@ -71,12 +81,13 @@ def analyze(
     output = output_of(format_, json)
     rules = rules_of(rule or [], ignore or [])
     conditions = conditions_of(fail_on or [], rules)
+    asked = questions_of(ask)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis = diagnosed(paths, rules, quiet=quiet, verbose=verbose)
+    diagnosis = diagnosed(paths, rules, asked, quiet=quiet, verbose=verbose)
     try:
         page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
@@ -116,10 +127,18 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
     return list(names)
 
 
+def questions_of(text: str | None) -> tuple[Question, ...]:
+    from perfdoctor.rulebook import load_rules
+
+    return what_if.questions(text, load_rules()) if text is not None else ()
+
+
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verbose: bool) -> Diagnosis:
+def diagnosed(
+    paths: Sequence[Path], rules: Sequence[Rule], asked: Sequence[Question] = (), *, quiet: bool, verbose: bool
+) -> Diagnosis:
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
         from perfdoctor.diagnose import diagnose
@@ -127,7 +146,7 @@ def diagnosed(paths: Sequence[Path], rules: Sequence[Rule], *, quiet: bool, verb
 
         timeline = read(paths, say)
         say("looking for what costs time")
-        return diagnose(timeline, rules)
+        return diagnose(timeline, rules, asked)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typer.core import TyperGroup
 
 from perfdoctor import __version__
 from perfdoctor.cli import analyze, env, rules, run
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
+ASKED_WRONGLY = 2
 INTERRUPTED = 128 + 2  # SIGINT
 NOBODY_READS = 128 + 13  # SIGPIPE
 EXAMPLES = """\b
@@ -33,7 +34,7 @@ class _Commands(TyperGroup):
             sys.stdout.flush()
         except PerfdoctorError as error:
             typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
-            raise typer.Exit(COULD_NOT_BE_DONE) from None
+            raise typer.Exit(ASKED_WRONGLY if isinstance(error, AskedWronglyError) else COULD_NOT_BE_DONE) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:

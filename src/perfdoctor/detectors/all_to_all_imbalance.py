@@ -9,8 +9,14 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, matched_bytes, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.model import Mask
+
+
+def _all_to_alls(place: Place) -> Mask:
+    return place.collectives.text("kind").equals("all_to_all")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -23,7 +29,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     transfer = transfer_share(run, "all_to_all")
 
     def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, place.collectives.text("kind").equals("all_to_all")) * transfer
+        return exposed_rows_ns(place, _all_to_alls(place)) * transfer
 
     exposed_ns = run.mean(exposed)
     won_ns = int(exposed_ns * (1 - mean / max(largest, 1)))
@@ -52,4 +58,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 tuple((rank, int(total) // units) for rank, total in zip(loads.ranks, by_rank, strict=True)),
             ),
         ),
+        work=work_of(run, _all_to_alls),
+        counted_ns=exposed_ns,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -56,4 +57,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_percent": percent(exposed_ns / run.step_ns),
         },
         evidence=(Measure("exposed broadcasts of buffers", exposed_ns, "ns"),),
+        work=work_of(run, lambda place: _of_buffers(place, place.collectives)),
+        counted_ns=exposed_ns,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.transfers import by_op, compute_stream, copies_of, exposed_ns, host_memory
 from perfdoctor.metrics.units import ms, percent
@@ -51,4 +52,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("compute that could hide them", hideable_ns, "ns"),
             by_op(worst, rows, f"These copies of rank {worst.rank}, a step"),
         ),
+        work=work_of(run, _in_stream),
+        counted_ns=stopped_ns,
     )

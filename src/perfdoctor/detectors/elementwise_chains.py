@@ -11,6 +11,7 @@ from perfdoctor.metrics.attention import attention_pieces
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.kernel_chains import Chains, elementwise_chains, in_chains
 from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -66,4 +67,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("of it passes over memory between two of them", between, "ns"),
             largest(worst, rows, "Largest of them, a step"),
         ),
+        work=work_of(run, lambda place: in_chains(found[id(place)])),
+        counted_ns=run.mean(chains_ns),
     )

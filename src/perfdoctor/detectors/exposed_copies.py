@@ -8,19 +8,24 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import Frame
+from perfdoctor.timeline.model import Frame, Mask
+
+
+def _rows(place: Place) -> Mask:
+    """Copies from and to pageable memory belong to pageable-copies."""
+    return ~place.copies.text("host_memory").equals("pageable")
 
 
 def _counted(place: Place) -> Frame:
-    """Copies from and to pageable memory belong to pageable-copies."""
-    return place.copies.take(~place.copies.text("host_memory").equals("pageable"))
+    return place.copies.take(_rows(place))
 
 
 def _exposed(place: Place) -> Intervals:
-    copies, pageable = _counted(place), place.copies.take(place.copies.text("host_memory").equals("pageable"))
+    copies, pageable = _counted(place), place.copies.take(~_rows(place))
     theirs = Intervals.of(pageable.start_ns, pageable.end_ns)  # while both run, the slower kind is to blame
     return (Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies) - theirs
 
@@ -60,6 +65,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             table,
         ),
         situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
+        work=work_of(run, _rows),
+        counted_ns=exposed_ns,
     )
 
 

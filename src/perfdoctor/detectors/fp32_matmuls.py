@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
@@ -60,10 +61,17 @@ def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     plain = _summed_ns(place) - tf32
     limits = _limits(place)
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
-    saved = tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])
-    # Kernels that overlap others save less than they last: scale to the time the device really computes.
-    busy, summed = place.compute.total_ns, int(place.kernel_ns.sum())
-    return saved * min(busy / summed, 1.0) if summed else 0.0
+    return (tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])) * _beside(place)
+
+
+def _beside(place: Place) -> float:
+    """Kernels that overlap others save less than they last: what of their sum the device really computes."""
+    summed = int(place.kernel_ns.sum())
+    return min(place.compute.total_ns / summed, 1.0) if summed else 0.0
+
+
+def _counted_ns(place: Place) -> float:
+    return _summed_ns(place) * _beside(place)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -92,6 +100,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, _wide(worst), "Largest of them, a step"),
         ),
         situation=_situation(worst, tf32_ns),
+        work=work_of(run, _wide),
+        counted_ns=run.mean(_counted_ns),
     )
 
 

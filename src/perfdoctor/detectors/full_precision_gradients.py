@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, is_full_precision, sizes_can_be_judged, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -74,4 +75,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 else []
             ),
         ),
+        work=work_of(run, lambda place: _gradients(place, at)),
+        counted_ns=exposed_ns,
     )

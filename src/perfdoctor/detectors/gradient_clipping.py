@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import launched_within, work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.tensor_loops import TensorLoop, issuing_ns, tensor_loops
+from perfdoctor.metrics.tensor_loops import TensorLoop, issuing_ns, spans_of, tensor_loops
 from perfdoctor.metrics.units import ms, percent
 
 
@@ -43,4 +44,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("ops on single tensors a step", ops, "count"),
             Measure("device idle while the host asks for them", idle, "ns"),
         ),
+        work=work_of(run, lambda place: launched_within(place, spans_of(loops[id(place)]))),
+        counted_ns=idle,
     )

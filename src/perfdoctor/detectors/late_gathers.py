@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.intervals import Intervals
@@ -87,4 +88,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("compute that could hide it", free_ns, "ns"),
             Measure("gathers that began with no kernel running", late / gathers, "share"),
         ),
+        work=work_of(run, _late),
+        counted_ns=exposed_ns,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, sizes_can_be_judged, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import UNKNOWN, Mask
@@ -81,4 +82,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *([Measure("middle bucket", float(np.median(size)), "bytes")] if (size != UNKNOWN).all() else []),
         ),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
+        work=work_of(run, _gradients),
+        counted_ns=exposed_ns,
     )

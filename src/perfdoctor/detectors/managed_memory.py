@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.transfers import bytes_of, copies_of, exposed_ns, host_memory
@@ -44,4 +45,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("copies of managed memory with nothing beside them", moving, "ns"),
             Measure("their bytes a step", bytes_of(worst, rows) / worst.units, "bytes"),
         ),
+        work=work_of(run, _moved),
+        counted_ns=moving,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import kernels_and_copies, work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns
@@ -46,4 +47,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("memsets with nothing beside them", filling, "ns"),
             by_op(worst, rows, f"Memsets of rank {worst.rank}, a step"),
         ),
+        work=work_of(run, lambda place: kernels_and_copies(place, copies=_memsets(place))),
+        counted_ns=filling,
     )

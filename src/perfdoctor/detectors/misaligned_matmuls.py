@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.matmul_sizes import Misaligned, misaligned_matmuls, padded
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 
@@ -60,6 +61,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             table or largest(worst, of_worst.rows, "Largest of them, a step"),
         ),
         situation="sizes" if odd else "",
+        work=work_of(run, lambda place: found[id(place)].rows),
+        counted_ns=run.mean(misaligned_ns),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import kernels_and_copies, work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns
@@ -38,4 +39,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("copies within the device with nothing beside them", copied, "ns"),
             by_op(worst, rows, f"Copies within the device of rank {worst.rank}, a step"),
         ),
+        work=work_of(run, lambda place: kernels_and_copies(place, copies=copies_of(place, "d2d"))),
+        counted_ns=copied,
     )

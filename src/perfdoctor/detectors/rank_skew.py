@@ -44,10 +44,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     main = max(instead, key=lambda name: instead[name], default="")
     share = instead.get(main, 0) / max(sum(instead.values()), 1)
     likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)
+    is_clear = _late_share(matched) >= at["clear_culprit_share"]
     yield Finding(
         rule="rank-skew",
         saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
-        confidence="high" if _late_share(matched) >= at["clear_culprit_share"] else "medium",
+        confidence="high" if is_clear else "medium",
         values={
             "late_rank": matched.late_rank,
             "waiting_ms": ms(waiting_ns),
@@ -71,6 +72,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
         ),
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
+        # Where no rank is the clear culprit nobody knows what would be if one came in time.
+        work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
+        counted_ns=likely,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.recompute import recomputed
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -39,4 +40,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", again, "ns"),
             largest(worst, rows, "Largest of them, a step"),
         ),
+        work=work_of(run, lambda place: found[id(place)]),
+        counted_ns=again,
     )

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.hardware.links import link_of
+from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import bandwidths, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.model import Mask
 
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
@@ -32,6 +35,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     reached = worst.bus_bytes_per_second / expected
     if reached >= at["min_share_of_link"] or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
+
+    def like_them(place: Place) -> Mask:
+        frame = place.collectives
+        rows: Mask = frame.text("kind").equals(worst.kind) & (frame["bytes"] >= at["large_message_bytes"])
+        return rows
+
     yield Finding(
         rule="slow-links",
         saving_ns_per_step=saving(
@@ -59,4 +68,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 tuple((each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in measured[:6]),
             ),
         ),
+        work=work_of(run, like_them),
+        counted_ns=exposed_ns,
     )

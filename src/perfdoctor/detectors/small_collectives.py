@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.timeline.model import UNKNOWN, Mask
@@ -74,4 +75,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             if (frame["bytes"] != UNKNOWN).all()
             else Measure("all messages a step", len(worst.collectives) / worst.units, "count"),
         ),
+        work=work_of(run, lambda place: _small(place, at)),
+        counted_ns=exposed_ns,
     )

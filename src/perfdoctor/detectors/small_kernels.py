@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_ops import short_ops
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.optimizer import in_optimizer
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -63,6 +64,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("small kernels a step", rows.sum() / worst.units, "count"),
             Measure("their time", total_ns, "ns"),
         ),
+        work=work_of(run, lambda place: _small(place, at)),
+        counted_ns=total_ns,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, transfer_share
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import UNKNOWN, Mask
@@ -75,4 +76,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("size of each", size, "bytes"),
             Measure("matrix kernels that could hide them", matmul_ns, "ns"),
         ),
+        work=work_of(run, lambda place: _of_layers(place, at)),
+        counted_ns=exposed_ns,
     )

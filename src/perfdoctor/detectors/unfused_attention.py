@@ -8,6 +8,7 @@ from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.attention import attention_pieces
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.kernel_sets import largest
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -40,4 +41,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("time between the two products", total_ns, "ns"),
             largest(worst, rows, "Largest kernels between them, a step"),
         ),
+        work=work_of(run, lambda place: found[id(place)][0]),
+        counted_ns=total_ns,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.host_place import HostPlace
+from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.optimizer import host_updates, in_optimizer, is_fused
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -54,6 +55,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("per-tensor update kernels a step", per_step, "count"),
             Measure("their time", update_ns, "ns"),
         ),
+        work=work_of(run, _per_tensor),
+        counted_ns=update_ns,
     )
 
 

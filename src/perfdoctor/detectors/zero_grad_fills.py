@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moved import kernels_and_copies, work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.transfers import copies_of, exposed_ns
@@ -49,14 +50,32 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("time of adding to what they filled", adding, "ns"),
         ),
         symptom_of=("exposed-copies",) if 2 * exposed_ns(worst, _memsets(worst)) > total_ns(worst) else (),
+        work=work_of(run, lambda place: _rows(place, at)),
+        counted_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )
 
 
 def _parts_ns(place: Place, at: Mapping[str, float]) -> tuple[float, float]:
     """Filling, and adding to what was filled: once for each fill, as micro-batches would add up in any case."""
-    long = place.kernels.duration_ns >= at["short_kernel_ns"]
-    filling = place.alone_ns(filled_by_zero_grad(place, place.kernels) & long) + exposed_ns(place, _memsets(place))
+    filling = _filling_ns(place, at)
     if not filling:
         return 0, 0
-    adding = place.alone_ns(added_to_gradients(place) & long)
-    return filling, min(adding, at["passes_of_an_addition"] * filling)
+    return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling)
+
+
+def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
+    return place.alone_ns(_fills(place, at)) + exposed_ns(place, _memsets(place))
+
+
+def _fills(place: Place, at: Mapping[str, float]) -> Mask:
+    rows: Mask = filled_by_zero_grad(place, place.kernels) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    return rows
+
+
+def _additions(place: Place, at: Mapping[str, float]) -> Mask:
+    rows: Mask = added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    return rows
+
+
+def _rows(place: Place, at: Mapping[str, float]) -> Mask:
+    return kernels_and_copies(place, _fills(place, at) | _additions(place, at), _memsets(place))

@@ -77,11 +77,18 @@ def won_by_all_ns(run: Run) -> float:
         place, own = places[number], matched.rows[number]
         frame = place.recorded_collectives
         waited, last = waited_for(place), own[matched.last == number]
-        others = np.delete(np.arange(len(frame)), own[own != UNKNOWN])
+        others = np.flatnonzero(~_is_of_same_kind(frame, own[own != UNKNOWN]))
         won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
         unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
     # Of broadcasts, sends and uneven loads nobody knows who came last: what the ranks wait for them on the mean.
     return won + unmatched / len(matched.ranks)
+
+
+def _is_of_same_kind(frame: Frame, rows: Ints) -> Mask:
+    """One bool a row: is it of the kind and group of one of `rows`? At a window's edge such may be left unmatched."""
+    keys = frame.text("kind").codes.astype(np.int64) * len(frame.text("group").values) + frame.text("group").codes
+    same: Mask = np.isin(keys, keys[rows])
+    return same
 
 
 def _places(run: Run, matched: Skew) -> list[Place]:

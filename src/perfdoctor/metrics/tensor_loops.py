@@ -97,5 +97,9 @@ def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: in
 
 def issuing_ns(place: Place, loops: list[TensorLoop]) -> int:
     """How long the device was idle because the host was still going through these loops, in ns of the window."""
-    spans = Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])
-    return (spans & place.idle_causes["launch_bound"]).total_ns
+    return (spans_of(loops) & place.idle_causes["launch_bound"]).total_ns
+
+
+def spans_of(loops: list[TensorLoop]) -> Intervals:
+    """When the host was in one of them."""
+    return Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])

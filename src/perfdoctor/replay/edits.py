@@ -1,15 +1,17 @@
 """What changes in the graph when something is cured? Each edit returns a new graph; none makes a node longer.
 
-`share` is the part of the time that goes away, from 0 (nothing changes) to 1.
+`share` is the part of the time that goes away, from 0 (nothing changes) to 1. Edits may follow each other in any order:
+host time that one has taken out is not there for the next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph
+from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Mask
 
@@ -19,20 +21,29 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
 
     Waits for a loader that has a pace of its own stay as they are: see `without_loader_waits`.
     """
-    host = (graph.kind == HOST) & (graph.loader_wait_ns == 0)
-    gap_end = graph.gap_start_ns + graph.lag_ns[0]
-    gap, own = (
-        np.where(host, stretches.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0)), 0)
-        for begin, end in (
-            (graph.gap_start_ns, gap_end),
-            (graph.recorded_end_ns - graph.duration_ns, graph.recorded_end_ns),
-        )
-    )
-    lag = graph.lag_ns[0] - (share * gap).astype(np.int64)
-    return replace(
-        _with_durations(graph, graph.duration_ns - (share * own).astype(np.int64)),
-        lag_ns=(lag, *graph.lag_ns[1:]),
-    )
+    gap, own = np.zeros(len(graph)), np.zeros(len(graph))
+    for piece, part in _still_there(graph, stretches, share):
+        own += part * _inside(graph, piece, graph.recorded_start_ns, graph.recorded_end_ns)
+        between = _inside(graph, piece, graph.gap_start_ns, graph.gap_end_ns)
+        beside_loader = _inside(graph, piece - graph.awaited, graph.gap_start_ns, graph.gap_end_ns)
+        gap += part * np.where(graph.loader_wait_ns > 0, beside_loader, between)
+    lag = graph.lag_ns[0] - np.clip(gap.astype(np.int64), 0, np.maximum(graph.lag_ns[0], 0))
+    shorter = _with_durations(graph, np.maximum(graph.duration_ns - own.astype(np.int64), 0))
+    return replace(shorter, lag_ns=(lag, *shorter.lag_ns[1:]), gone=(*graph.gone, (stretches, share)))
+
+
+def _still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
+    """What of these stretches can still be taken out, and which share of it."""
+    for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
+        yield stretches & earlier, max(share - gone, 0.0)
+        stretches = stretches - earlier
+    yield stretches, share
+
+
+def _inside(graph: Graph, stretches: Intervals, begin: Numbers, end: Numbers) -> Numbers:
+    """How much of these stretches lies between these moments of each HOST node; 0 for the others."""
+    host = graph.kind == HOST
+    return stretches.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0))
 
 
 def without_loader_waits(graph: Graph, share: float) -> Graph:
@@ -50,11 +61,11 @@ def without_loader_waits(graph: Graph, share: float) -> Graph:
 def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
     """What the host does between and in calls takes so much less: compiled code, CUDA graphs. Waits stay, and `but`."""
     host = graph.kind == HOST
-    begin, end = graph.gap_start_ns, graph.gap_start_ns + graph.lag_ns[0]
-    stays = np.where(host, but.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0)), 0)
-    lag = graph.lag_ns[0] - np.where(host, share * (graph.lag_ns[0] - stays), 0).astype(np.int64)
-    durations = np.where(host, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
-    return replace(_with_durations(graph, durations), lag_ns=(lag, *graph.lag_ns[1:]))
+    if not host.any():
+        return graph
+    first = min(graph.gap_start_ns[host].min(), graph.recorded_start_ns[host].min())
+    last = max(graph.gap_end_ns[host].max(), graph.recorded_end_ns[host].max())
+    return without_host_time(graph, Intervals.single(int(first), int(last)) - but, share)
 
 
 def without_waits(graph: Graph, calls: Mask, share: float) -> Graph:
@@ -82,10 +93,10 @@ def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
     return replace(_with_durations(graph, durations), transfer_ns=transfer)
 
 
-def _with_durations(graph: Graph, durations: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Graph:
-    """The launch's lag counts from the end of its call: where that comes sooner, work does as well, but not more."""
+def _with_durations(graph: Graph, durations: Numbers) -> Graph:
+    """What counts from the end of a call comes as long after its beginning as before: a launch, the next batch."""
     saved = graph.duration_ns - durations
-    launch = np.maximum(graph.depends[1], 0)
-    of_host = (graph.kind == WORK) & (graph.depends[1] >= 0) & (graph.kind[launch] == HOST)
-    lag = graph.lag_ns[1] + np.where(of_host, saved[launch], 0)
+    call = np.maximum(graph.depends[1], 0)
+    of_host = (graph.depends[1] >= 0) & (graph.kind[call] == HOST)
+    lag = graph.lag_ns[1] + np.where(of_host, saved[call], 0)
     return replace(graph, duration_ns=durations, lag_ns=(graph.lag_ns[0], lag, graph.lag_ns[2]))

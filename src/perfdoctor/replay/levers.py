@@ -1,8 +1,10 @@
 """What does a cure make shorter? A rule names a lever, a finding tells how far it goes.
 
 A lever is a kind of node: the stretches of host time of one cause, all host time (`host_pace`), waits for the device
-(`waits`), kernels, copies or collectives. A finding's saving says how much of their time a cure takes away at least,
-likely and at most; played again, the step tells how much of that it wins.
+(`waits`), kernels, copies or collectives. `fused` is kernels and copies that are not asked for any more: what the host
+does to launch them goes with them. `lateness` is what the late rank does more of than the others. A finding's saving
+says how much of their time a cure takes away at least, likely and at most; played again, the step tells how much of
+that it wins.
 """
 
 from __future__ import annotations
@@ -17,39 +19,83 @@ from perfdoctor.metrics.collectives import transfer_share
 from perfdoctor.metrics.host_pace import paced_waiting_ns
 from perfdoctor.metrics.idle_causes import blocking_calls
 from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.skew import skew
 from perfdoctor.replay import edits
+from perfdoctor.replay.chosen import chosen_of, work_rows
+from perfdoctor.replay.fusing import beside_ns, merged
 from perfdoctor.replay.graph import Graph
-from perfdoctor.replay.ranks import device_rows
+from perfdoctor.replay.in_time import in_time, too_much
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import Frame, Mask
 
-WORK = ("kernels", "copies", "collectives")
-LEVERS = ("host_pace", "waits", *WORK, *IDLE_CAUSES)
+#: Levers that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
+WORK = {
+    "kernels": ("kernels",),
+    "copies": ("copies",),
+    "collectives": ("collectives",),
+    "fused": ("kernels", "copies"),
+}
+LEVERS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
 
 
-def edit_of(lever: str, finding: Finding) -> Edit:
+def edit_of(lever: str, finding: Finding, run: Run | None = None) -> Edit:
     """What pulling this lever by a share does to a graph."""
     if lever == "host_pace":
         return lambda graph, share: edits.with_faster_host(graph, share, _no_issuing(graph.place))
     if lever == "waits":
         return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
+    if lever == "lateness":
+        return _coming_in_time(finding, run)
+    if lever == "fused":
+        return lambda graph, share: merged(
+            graph, work_rows(graph.place, WORK[lever], finding.work), share, _no_asking(graph.place)
+        )
     if lever in WORK:
-        return lambda graph, share: edits.with_shorter_work(graph, work_rows(graph.place, lever, finding), share)
+        return lambda graph, share: edits.with_shorter_work(
+            graph, work_rows(graph.place, WORK[lever], finding.work), share
+        )
     return lambda graph, share: _without_cause(graph, lever, share)
 
 
 def pulled_ns(lever: str, finding: Finding, run: Run) -> int:
     """How much time the lever moves, a step and place, counted as the finding counts its saving."""
+    if finding.counted_ns:
+        return finding.counted_ns
     if lever == "host_pace":
         return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
     if lever == "waits":
         return run.mean(lambda place: place.idle_ns("host_sync"))
+    if lever == "lateness":
+        return finding.saving_ns_per_step.likely
     if lever in WORK:
         moved = run.mean(lambda place: _work_ns(place, lever, finding))
         return int(moved * transfer_share(run)) if lever == "collectives" else moved
     return run.mean(lambda place: place.idle_ns(lever))
+
+
+def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
+    """What a cure may win in each case, in ns a step.
+
+    Shorter work wins no more than it is shorter, and what is not asked for any more the host's part in it as well; of
+    the host's time nobody knows how much hides other waits.
+    """
+    saving = finding.saving_ns_per_step
+    low, likely, high = saving.low, saving.likely, saving.high
+    if lever not in WORK:
+        return high, high, high
+    if lever != "fused":
+        return low, likely, high
+    beside = [
+        beside_ns(graph, work_rows(graph.place, WORK[lever], finding.work), _no_asking(graph.place)) / graph.units
+        for graph in graphs
+    ]
+    parts = shares((low, likely, high), pulled_ns(lever, finding, run))
+    low, likely, high = (
+        ns + int(part * float(np.mean(beside))) for ns, part in zip((low, likely, high), parts, strict=True)
+    )
+    return low, likely, high
 
 
 def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
@@ -59,12 +105,28 @@ def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
     return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
 
 
+def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
+    """The late rank, whose work is the finding's, does no more than the others; these stay as they are."""
+    matched = skew(run) if run else None
+    late = [place for place in run.places if (place.rank, place.device or 0) in finding.work] if run else []
+    if run is None or matched is None or not late:
+        return lambda graph, _: graph
+    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+    parts = too_much(late[0], places, matched)
+    return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
+
+
 def _no_issuing(place: Place) -> Intervals:
     """When the host does something else than issue work: it loads, saves, collects, compiles, or waits for others."""
     other = place.host.profiler | place.idle_causes["input_wait"]
     for stretches in place.host.explicit.values():
         other = other | stretches
     return other
+
+
+def _no_asking(place: Place) -> Intervals:
+    """The same, and work of its own that is no part of an operation."""
+    return _no_issuing(place) | place.idle_causes["host_work"]
 
 
 def _idle_waits(place: Place) -> Mask:
@@ -86,33 +148,13 @@ def _keys(calls: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return calls["thread"] * 1_000_003 + calls.start_ns
 
 
-def _own(place: Place, signal: str) -> Frame:
-    return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
-
-
-def _chosen(place: Place, signal: str, finding: Finding) -> Mask:
-    """One bool a row of the place's frame; all of them where the finding does not choose."""
-    everything: Mask = np.ones(len(_own(place, signal)), dtype=bool)
-    return finding.work.get((place.rank, place.device or 0), np.zeros_like(everything)) if finding.work else everything
-
-
-def _work_ns(place: Place, signal: str, finding: Finding) -> int:
-    frame = _own(place, signal).take(_chosen(place, signal, finding))
-    if signal == "kernels":
-        return int(place.window.overlap_ns(frame.start_ns, frame.end_ns).sum())
-    exposed = place.exposed_copies if signal == "copies" else place.exposed_communication
+def _work_ns(place: Place, lever: str, finding: Finding) -> int:
+    rows = chosen_of(place, WORK[lever], finding.work)
+    if lever in ("kernels", "fused"):
+        return place.alone_ns(rows[: len(place.kernels)])
+    frame = (place.copies if lever == "copies" else place.collectives).take(rows)
+    exposed = place.exposed_copies if lever == "copies" else place.exposed_communication
     return (exposed & Intervals.of(frame.start_ns, frame.end_ns)).total_ns
-
-
-def work_rows(place: Place, signal: str, finding: Finding) -> Mask:
-    """One bool a row of DeviceWork: is the finding about it?"""
-    assert place.device is not None
-    frame = place.timeline[signal].of(rank=place.rank, device=place.device)
-    first, last = place.window.starts[0], place.window.ends[-1]
-    own = np.flatnonzero((frame.end_ns > first) & (frame.start_ns < last))
-    rows = np.zeros(len(place.work), dtype=bool)
-    rows[device_rows(place)[signal][own[_chosen(place, signal, finding)]]] = True
-    return rows
 
 
 def shares(saving_ns: Sequence[int], pulled: int) -> list[float]:

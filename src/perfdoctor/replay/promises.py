@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.findings import Finding, Saving
 from perfdoctor.metrics.loader import loader
 from perfdoctor.metrics.run import Run
 from perfdoctor.replay.graph import Graph
-from perfdoctor.replay.levers import Edit, edit_of, pulled_ns, shares
+from perfdoctor.replay.levers import WORK, Edit, edit_of, pulled_ns, shares
 from perfdoctor.replay.play import play
 from perfdoctor.replay.ranks import graphs_of
 
 
 @dataclass(frozen=True)
 class Cure:
-    """A lever, and how far it goes at least, likely and at most."""
+    """A lever, how far it goes at least, likely and at most, and what it may win then, in ns a step.
+
+    A cure may also win what was not counted as its own: a host that is faster sends gradients sooner, and hides them
+    better. That is not promised: it is seldom as simple. `cause` is the rule whose cure takes this finding along: such
+    findings count the same time.
+    """
 
     rule: str
+    cause: str
     edit: Edit
     shares: tuple[float, float, float]
+    most_ns: tuple[int, int, int]
+
+    def going(self, share: float, most_ns: int) -> Cure:
+        """The same cure, going just so far."""
+        return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,9 @@ class Stage:
     def cure(self, rule: str, lever: str, finding: Finding) -> Cure:
         saving = finding.saving_ns_per_step
         low, likely, high = shares((saving.low, saving.likely, saving.high), pulled_ns(lever, finding, self.run))
-        return Cure(rule, edit_of(lever, finding), (low, likely, high))
+        # Shorter work wins no more than it is shorter; of the host's time nobody knows how much hides other waits.
+        most_ns = (saving.low, saving.likely, saving.high) if lever in WORK else (saving.high,) * 3
+        return Cure(rule, rule, edit_of(lever, finding), (low, likely, high), most_ns)
 
     def played_ns(self, cures: Sequence[Cure], case: int = 1) -> float:
         """The step with these cures together. `case`: 0 at least, 1 likely, 2 at most."""
@@ -54,21 +67,18 @@ class Stage:
             graphs = tuple(cure.edit(graph, cure.shares[case]) for graph in graphs)
         return play(graphs).step_ns
 
-    def step_ns(self, cures: Sequence[Cure]) -> tuple[int, int, int]:
-        """The recorded step with these cures together: at best, likely, at worst; never longer than it was."""
-        recorded = self.run.step_ns
-        won = [max(self.base_ns - self.played_ns(cures, case), 0.0) for case in (0, 1, 2)]
-        low, likely, high = (round(recorded - ns) for ns in won)
-        return min(high, likely), likely, max(low, likely)
+    def step_ns(self, cures: Sequence[Cure], case: int = 1) -> int:
+        """The recorded step with these cures together: never longer than it was, nor shorter than they may make it."""
+        won = round(self.base_ns - self.played_ns(cures, case))
+        most_ns: dict[str, int] = {}
+        for cure in cures:
+            most_ns[cure.cause] = max(most_ns.get(cure.cause, 0), cure.most_ns[case])
+        return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
 
     def saving(self, cure: Cure, most_ns: int) -> Saving:
-        """What one cure wins, in ns a step: not less than nothing, and not more than `most_ns`.
-
-        A cure may also win what was not counted as its own: a host that is faster sends gradients sooner, and hides
-        them better. That is not promised: it is seldom as simple.
-        """
-        won = [min(max(round(self.base_ns - self.played_ns([cure], case)), 0), most_ns) for case in (0, 1, 2)]
-        low, likely, high = won
+        """What one cure wins, in ns a step: not less than nothing, and not more than `most_ns`."""
+        played = {share: self.played_ns([cure], case) for case, share in enumerate(cure.shares)}
+        low, likely, high = (min(max(round(self.base_ns - played[share]), 0), most_ns) for share in cure.shares)
         return Saving(min(low, likely), likely, max(high, likely))
 
 
@@ -77,11 +87,27 @@ _LARGEST_ERROR = 0.05
 
 
 def stage(run: Run) -> Stage | None:
-    """None where the run has no steps or no device, or where its replay is not true to it."""
+    """None where the run cannot be played again; `unplayable` says why."""
+    set_up = _set_up(run)
+    return None if isinstance(set_up, str) else set_up
+
+
+def unplayable(run: Run) -> str:
+    """Why the run cannot be played again, as half a sentence; "" where it can."""
+    set_up = _set_up(run)
+    return set_up if isinstance(set_up, str) else ""
+
+
+def _set_up(run: Run) -> Stage | str:
+    """The stage, or why there is none: no steps or no device, or a replay that is not true to the recording."""
     if not run.per_step:
-        return None
+        return "no steps were found in it"
+    if any(place.device is None for place in run.places):
+        return "it holds no work of a GPU"
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
-        return None
-    set_up = Stage(run, graphs, play(graphs).step_ns)
-    return set_up if abs(set_up.error) <= _LARGEST_ERROR else None
+        return "its steps hold no work of a GPU that could be ordered"
+    ready = Stage(run, graphs, play(graphs).step_ns)
+    if abs(ready.error) > _LARGEST_ERROR:
+        return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
+    return ready

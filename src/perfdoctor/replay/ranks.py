@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
-from perfdoctor.replay.graph import MOST_WORK, WORK, Graph, Numbers, graph_of
+from perfdoctor.replay.build import MOST_WORK, graph_of
+from perfdoctor.replay.graph import WORK, Graph, Numbers
 from perfdoctor.timeline.model import UNKNOWN
 
 #: The frames of which DeviceWork is made, in its order.
@@ -20,12 +21,19 @@ _SIGNALS = ("kernels", "collectives", "copies")
 def graphs_of(run: Run, *, paced: bool = True) -> tuple[Graph, ...]:
     """A graph for each device of a run, joined at the collectives that all ranks recorded; () where one has none."""
     most = max(MOST_WORK // max(len(run.places), 1), 1)
-    graphs = [graph_of(place, most, paced=paced) for place in run.places]
-    known = tuple(graph for graph in graphs if graph is not None)
-    if len(known) < len(graphs):
-        return ()
+    known = _graphs(run, lambda place: graph_of(place, most, paced=paced))
+    units = min((graph.units for graph in known), default=0)
+    if any(graph.units != units for graph in known):  # together they can only play equally many steps
+        known = _graphs(run, lambda place: graph_of(place, most, paced=paced, most_units=units))
     matched = skew(run) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
+
+
+def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ...]:
+    """Of all places, or of none."""
+    found = [graph(place) for place in run.places]
+    known = tuple(each for each in found if each is not None)
+    return known if len(known) == len(found) else ()
 
 
 def device_rows(place: Place) -> Mapping[str, Numbers]:
@@ -41,7 +49,7 @@ def device_rows(place: Place) -> Mapping[str, Numbers]:
 
 def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     """The graphs with their common collectives; as they are where these come in another order on another rank."""
-    if [graph.place.rank for graph in graphs] != list(matched.ranks):
+    if [graph.place.rank for graph in graphs] != list(matched.ranks) or len({graph.units for graph in graphs}) > 1:
         return tuple(graphs)
     everybody = np.flatnonzero(matched.taking_part.all(axis=0))
     nodes = np.stack([_nodes(graph, matched.rows[number, everybody]) for number, graph in enumerate(graphs)])

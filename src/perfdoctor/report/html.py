@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from perfdoctor import __version__
 from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.report import json_report, wording
+from perfdoctor.report import json_report, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
@@ -33,6 +33,7 @@ def render(diagnosis: Diagnosis) -> str:
         data=_embedded(json_report.render(diagnosis)),
         parts=all_parts(diagnosis),
         ranks=_ranks(diagnosis.time),
+        way=outlook.way(diagnosis),
         families=_families(diagnosis.time),
         window_ns=sum(split.window_ns for split in diagnosis.time),
         version=__version__,
@@ -51,6 +52,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         w=wording,
+        outlook=outlook,
         clean=clean,
         clean_name=clean_name,
         blocks=blocks,

@@ -108,6 +108,10 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
         "fixed": list(prediction.fixed),
         "step_ns": _range(prediction.step_ns),
         "speedup": _range(prediction.speedup),
+        "recorded_step_ns": prediction.recorded_ns,
+        "steps": [_fields(step) for step in prediction.steps],
+        "replay_error": prediction.replay_error,
+        "asked": prediction.asked,
     }
 
 

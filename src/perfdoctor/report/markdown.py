@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from perfdoctor.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
-from perfdoctor.report import wording
+from perfdoctor.report import outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts
@@ -28,6 +28,7 @@ def render(diagnosis: Diagnosis) -> str:
         _step(diagnosis),
         *(_finding(diagnosis, number, advice) for number, advice in enumerate(diagnosis.findings[:SHOWN_FINDINGS], 1)),
         _more(diagnosis),
+        _outlook(diagnosis),
         _listed("Not looked at", _not_looked_at(diagnosis)),
         _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
     )
@@ -112,8 +113,17 @@ def _more(diagnosis: Diagnosis) -> Iterator[str]:
     hidden = len(diagnosis.findings) - SHOWN_FINDINGS
     if hidden > 0:
         yield f"{wording.counted(hidden, 'smaller finding')} not shown."
-    if together := wording.together(diagnosis):
-        yield together
+
+
+def _outlook(diagnosis: Diagnosis) -> Iterator[str]:
+    """What the fixes bring together, and how one gets there."""
+    stops = outlook.way(diagnosis)
+    if not stops:
+        return
+    yield f"### {outlook.heading(diagnosis)}\n"
+    rows = ((escaped(stop.name), wording.duration(stop.step_ns), outlook.won(stop)) for stop in stops)
+    yield from _table(("fixed", "step", "won"), (False, True, True), rows)
+    yield f"\n{escaped(outlook.together(diagnosis))}"
 
 
 def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report import wording
+from perfdoctor.report import outlook, wording
 from perfdoctor.report.foreign_text import clean
 from perfdoctor.report.parts import (
     SHOWN_FINDINGS,
@@ -46,6 +46,7 @@ COLOURS = {
 }
 GREY = "#8a8a8a"
 DIM = "bright_black"
+GAIN = "green"
 CONFIDENCE = {"high": "green", "medium": "yellow", "low": DIM}
 # Without colour the parts differ by their characters: work is dark, idle is light.
 SHADES = {"compute": "█", "exposed_communication": "▓", "exposed_copy": "▒"}
@@ -76,6 +77,7 @@ class _Page:
         self.show_all = show_all
         self.width = min(console.width, WIDEST)
         self.shades = _shades(all_parts(diagnosis), console)
+        self.left, self.gone = ("█", "░") if _is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
         sections = (self.step(), self.ranks(), self.findings(), self.outlook(), self.not_looked_at(), self.notes())
@@ -155,10 +157,24 @@ class _Page:
         """What the fixes bring together, and where to read on."""
         if not self.diagnosis.findings:
             return
-        if together := wording.together(self.diagnosis):
-            yield from self.wrapped(Text(together))
+        if together := outlook.together(self.diagnosis):
+            yield from (*self.way(), *self.wrapped(Text(together)))
         command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
         yield from self.wrapped(Text.assemble("Why, and every fix with its code: ", (command, "bold")))
+
+    def way(self) -> Iterator[Text]:
+        """One line a fix: the step behind it and all before it, and as a bar what is left and what it has won."""
+        stops = outlook.way(self.diagnosis)
+        if not stops:
+            return
+        yield Text(outlook.heading(self.diagnosis), "bold")
+        rows = []
+        for stop in stops:
+            left, gone = (round(RANK_BAR * ns / stops[0].step_ns) for ns in (stop.step_ns, stop.before_ns))
+            bar = Text(self.left * left).append(self.gone * (gone - left), GAIN)
+            amounts = Text(wording.duration(stop.step_ns)), Text(outlook.won(stop), GAIN)
+            rows.append((Text(stop.name), *amounts, bar))
+        yield from _columns(rows, left=1)
 
     def not_looked_at(self) -> Iterator[Text]:
         lines = [
@@ -179,9 +195,13 @@ class _Page:
             yield from self.wrapped(Text(line), "    ", "  - ")
 
 
+def _is_unicode(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")
+
+
 def _shades(shown: Sequence[Part], console: Console) -> Shades:
     """Each part's character and style on this console."""
-    unicode = console.encoding.lower().startswith("utf")
+    unicode = _is_unicode(console)
     work = SHADES if unicode else ASCII_SHADES
     if console.color_system is not None and not console.no_color:
         return {part.key: (work["compute"], COLOURS.get(part.key, GREY)) for part in shown}

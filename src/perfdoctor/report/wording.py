@@ -247,16 +247,6 @@ def fix_terms(effort: str, *, changes_numerics: bool) -> str:
     return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics stay'}"
 
 
-def together(diagnosis: Diagnosis) -> str:
-    """What several fixes bring at once; "" where nothing is predicted or the verdict says the same of one."""
-    prediction = diagnosis.prediction
-    if prediction is None or len(prediction.fixed) < 2:
-        return ""
-    low, likely, high = (duration(ns) for ns in prediction.step_ns)
-    fixed = ", ".join(clean(rule) for rule in prediction.fixed)
-    return f"With {fixed} fixed, a step takes about {likely} ({low} to {high}): {speedup(prediction.speedup)}."
-
-
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few short pieces: GPUs, ranks, steps, tools."""
     pieces = [*_machines(diagnosis), _steps(diagnosis)]

@@ -1,0 +1,117 @@
+"""How do nodes that were found one kind after the other become a graph in an order in which it can be played?
+
+While it is drafted, calls come first, then the ends of those that wait, then device work, each kind in its own order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.replay.host_calls import HostCalls
+from perfdoctor.replay.period import Period
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import UNKNOWN, Mask
+
+_NEVER = np.iinfo(np.int64).min
+
+
+class Draft:
+    """The nodes of one period. Works on whole columns; order is made at the end."""
+
+    def __init__(self, place: Place, host: HostCalls, rows: Numbers, period: Period) -> None:
+        self.place, self.host, self.rows, self.period = place, host, rows, period
+        self.hosts, self.waiting, self.works = len(host), int(host.waits.sum()), int(rows.size)
+        self.size = self.hosts + self.waiting + self.works
+        self.depends = [np.full(self.size, NOTHING, np.int64) for _ in range(3)]
+        self.before = [np.zeros(self.size, dtype=bool) for _ in range(3)]
+        self.lag_ns = [np.zeros(self.size, np.int64) for _ in range(3)]
+        self.start, self.end = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
+        self.duration = np.zeros(self.size, np.int64)
+        self.gap_start, self.gap_end = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
+        self.loader_wait = np.zeros(self.size, np.int64)
+        self.awaited = Intervals.empty()
+        self.inferred = 0
+        self.host_nodes = np.arange(self.hosts)
+        self.wait_nodes = self.hosts + np.arange(self.waiting)
+        self.work_nodes = self.hosts + self.waiting + np.arange(self.works)
+        #: The node with which a call is over.
+        self.over = self.host_nodes.copy()
+        self.over[host.waits] = self.wait_nodes
+        #: Which call launched each row of work, and when it ran.
+        self.launch = _launch(place, host, rows)
+        self.work_start, self.work_end = place.work.start_ns[rows], place.work.end_ns[rows]
+        self.streams = place.work.stream[rows]
+
+    def tie(
+        self, which: int, nodes: Numbers, to: Numbers, *, lag_ns: Numbers | int = 0, before: Mask | bool = False
+    ) -> None:
+        """These nodes depend on those, of the repetition before where told so."""
+        self.depends[which][nodes] = to
+        self.lag_ns[which][nodes] = lag_ns
+        self.before[which][nodes] = before
+
+    def explained(self, nodes: Numbers) -> Numbers:
+        """When what is known so far of this repetition would let these nodes start."""
+        latest = np.full(nodes.size, _NEVER)
+        for depends, before, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
+            known = (depends[nodes] >= 0) & ~before[nodes]
+            moment = self.end[np.maximum(depends[nodes], 0)] + lag[nodes]
+            latest = np.where(known, np.maximum(latest, moment), latest)
+        return latest
+
+    def graph(self) -> Graph:
+        order = self._order()
+        place = np.empty(self.size, np.int64)
+        place[order] = np.arange(self.size)
+        depends = [np.where(each >= 0, place[np.maximum(each, 0)], NOTHING)[order] for each in self.depends]
+        before, lag = [each[order] for each in self.before], [each[order] for each in self.lag_ns]
+        call_row, work_row = self._sources()
+        return Graph(
+            place=self.place, kind=self._kind()[order],
+            recorded_start_ns=self.start[order], recorded_end_ns=self.end[order], duration_ns=self.duration[order],
+            extra_ns=self._unexplained()[order],
+            depends=(depends[0], depends[1], depends[2]), before=(before[0], before[1], before[2]),
+            lag_ns=(lag[0], lag[1], lag[2]), work_row=work_row[order], call_row=call_row[order],
+            gap_start_ns=self.gap_start[order], gap_end_ns=self.gap_end[order],
+            loader_wait_ns=self.loader_wait[order], awaited=self.awaited,
+            period_ns=self.period.duration_ns, units=self.period.units, inferred=self.inferred,
+        )  # fmt: skip
+
+    def _kind(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        return np.repeat(np.array([HOST, WAIT_END, WORK], np.int8), [self.hosts, self.waiting, self.works])
+
+    def _order(self) -> Numbers:
+        """By start. At the same moment calls and their ends come in program order, and work after what launched it."""
+        position = np.empty(self.size, np.int64)
+        position[self.host_nodes] = 2 * self.host_nodes
+        position[self.wait_nodes] = 2 * np.flatnonzero(self.host.waits) + 1
+        position[self.work_nodes] = np.arange(self.works)
+        return np.lexsort((position, self._kind() == WORK, self.start))
+
+    def _unexplained(self) -> Numbers:
+        """By how much each node began later than all that it depends on let it."""
+        latest = np.full(self.size, _NEVER)
+        for each, flags, lags in zip(self.depends, self.before, self.lag_ns, strict=True):
+            moment = self.end[np.maximum(each, 0)] - np.where(flags, self.period.duration_ns, 0) + lags
+            latest = np.where(each >= 0, np.maximum(latest, moment), latest)
+        late: Numbers = np.maximum(self.end - self.duration - latest, 0)
+        return late
+
+    def _sources(self) -> tuple[Numbers, Numbers]:
+        """Rows of `timeline.calls`, and of DeviceWork."""
+        call_row, work_row = np.full(self.size, UNKNOWN), np.full(self.size, UNKNOWN)
+        call_row[self.host_nodes] = self.host.rows
+        call_row[self.wait_nodes] = self.host.rows[self.host.waits]
+        work_row[self.work_nodes] = self.rows
+        return call_row, work_row
+
+
+def _launch(place: Place, host: HostCalls, rows: Numbers) -> Numbers:
+    """Which call launched each of these rows of work? NOTHING where unknown, or where clocks contradict it."""
+    launch = host.of_rows(place.work.launch[rows])
+    if not len(host):
+        return launch
+    begun = host.start_ns[np.maximum(launch, 0)] <= place.work.start_ns[rows]
+    return np.where((launch >= 0) & begun, launch, NOTHING)

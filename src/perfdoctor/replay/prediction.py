@@ -1,0 +1,185 @@
+"""How long is a step with several cures together, and how does one get there? Played where it can be, else arithmetic.
+
+Savings of several cures are never added up: they hide each other, or uncover each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.findings import Advice, Finding, Outcome, PredictedStep, Prediction
+from perfdoctor.metrics.run import Run
+from perfdoctor.replay.levers import pulled_ns
+from perfdoctor.replay.promises import Cure, Stage, unplayable
+from perfdoctor.rulebook import Rule
+
+Found = Sequence[tuple[Rule, Finding]]
+
+#: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
+MOST_CURES = 5
+#: How far a cure goes as its finding has it; the place in `Saving`.
+CASES: Mapping[str, int] = {"low": 0, "likely": 1, "high": 2}
+#: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
+PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
+_NO_BF16 = "fp32-before-ampere"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A cure that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
+
+    `share`: how far its lever goes instead, from 0 to 1; then `choice` is that as it was written.
+    """
+
+    rule: str
+    choice: str = ""
+    share: float | None = None
+
+
+def speedup(step_ns: int, saving_ns: int) -> float:
+    """Amdahl: step ÷ (step − saved); 1.0 where there is no step."""
+    left = step_ns - saving_ns
+    return step_ns / left if left > 0 else 1.0
+
+
+# --- without a question ----------------------------------------------------------------------------------------------
+
+
+def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | None) -> Prediction | None:
+    """The step with the causes shown first fixed together; with the first one alone where they cannot be played."""
+    if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
+        return None
+    by_rule = _by_rule(seen)
+    first = by_rule[ranked[0].rule][0]
+    if played is None or not played.can_play(first.lever):
+        return _subtracted(ranked[0], run, None)
+    shown = [by_rule[advice.rule] for advice in ranked[:MOST_CURES] if advice.saving_ns_per_step.likely]
+    cures = [played.cure(rule.id, rule.lever, finding) for rule, finding in shown if played.can_play(rule.lever)]
+    return _played(played, cures) if len(cures) > 1 else _subtracted(ranked[0], run, played.error)
+
+
+def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
+    """The step less the saving of one finding, which was played before if there is an `error`."""
+    saving, recorded_ns = first.saving_ns_per_step, run.step_ns
+    step_ns = (recorded_ns - saving.high, recorded_ns - saving.likely, recorded_ns - saving.low)
+    return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
+
+
+def _played(played: Stage, cures: Sequence[Cure], choices: Mapping[str, str] | None = None) -> Prediction:
+    """All cures together, at least, likely and at most; and on the way there one more with each step."""
+    way: list[PredictedStep] = []
+    step_ns = played.run.step_ns
+    for number, cure in enumerate(cures, start=1):
+        step_ns = min(step_ns, played.step_ns(cures[:number]))
+        way.append(PredictedStep(cure.rule, step_ns, (choices or {}).get(cure.rule, "")))
+    together = min(step_ns, played.step_ns(cures, 2)), step_ns, max(step_ns, played.step_ns(cures, 0))
+    return _prediction(played.run.step_ns, together, way, played.error, asked=choices is not None)
+
+
+def _prediction(
+    recorded_ns: int,
+    step_ns: tuple[int, int, int],
+    way: Sequence[PredictedStep],
+    error: float | None,
+    *,
+    asked: bool = False,
+) -> Prediction:
+    low, likely, high = (speedup(recorded_ns, recorded_ns - ns) for ns in reversed(step_ns))
+    fixed = tuple(step.rule for step in way)
+    return Prediction(fixed, step_ns, (low, likely, high), recorded_ns, tuple(way), error, asked)
+
+
+def _by_rule(seen: Found) -> dict[str, tuple[Rule, Finding]]:
+    """Of each rule the finding that saves most."""
+    ordered = sorted(seen, key=lambda pair: pair[1].saving_ns_per_step.likely)
+    return {rule.id: (rule, finding) for rule, finding in ordered}
+
+
+# --- with one --------------------------------------------------------------------------------------------------------
+
+
+def answered(
+    questions: Sequence[Question],
+    ranked: Sequence[Advice],
+    seen: Found,
+    outcomes: Sequence[Outcome],
+    run: Run,
+    played: Stage | None,
+) -> Prediction:
+    """The step with exactly these cures together, one after the other in this order.
+
+    Raises AskedWronglyError for what was not found here or cannot be played, PerfdoctorError where nothing can.
+    """
+    if played is None:
+        raise PerfdoctorError(
+            f"--what-if: this recording cannot be played again: {unplayable(run)}",
+            do="Leave --what-if out: what each finding saves is told without.",
+        )
+    by_rule = _by_rule(seen)
+    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever)}
+    for question in questions:
+        if question.rule not in can:
+            why = _why_not(question.rule, by_rule, outcomes)
+            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_askable(sorted(can)))
+    causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
+    cures = [
+        replace(_cure(question, *can[question.rule], played), cause=causes.get(question.rule, question.rule))
+        for question in questions
+    ]
+    return _played(played, cures, {question.rule: question.choice for question in questions})
+
+
+def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cure:
+    cure = played.cure(rule.id, rule.lever, finding)
+    choice = question.choice
+    impossible = "bf16" if finding.situation == _NO_BF16 else ""
+    choices = [each for each in (*PRECISIONS.get(rule.id, ()), *CASES) if each != impossible]
+    right = f"Choices of {rule.id} here: {', '.join(choices)}."
+    if choice and choice == impossible:
+        raise AskedWronglyError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
+    if question.share is not None:
+        if rule.lever == "kernels" and not finding.work:
+            why = "of which kernels a share is meant, its finding does not tell"
+            raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
+        return cure.going(question.share, round(question.share * pulled_ns(rule.lever, finding, played.run)))
+    if choice in CASES:
+        return cure.going(cure.shares[CASES[choice]], cure.most_ns[CASES[choice]])
+    return cure
+
+
+def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
+    outcome = next((each for each in outcomes if each.rule == rule), None)
+    if rule in by_rule:
+        return "found, but what its cure brings cannot be played on this recording"
+    if outcome is None:
+        return "not looked for, since --rule or --ignore leave it out"
+    if outcome.status == "skipped":
+        return f"could not look, since the recording lacks {', '.join(outcome.missing)}"
+    return "failed, a bug of perfdoctor" if outcome.status == "failed" else "not found in this recording"
+
+
+def _askable(rules: Sequence[str]) -> str:
+    return f"What can be asked here: {', '.join(rules)}." if rules else "Nothing that was found here can be played."
+
+
+# --- how true it is --------------------------------------------------------------------------------------------------
+
+
+def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iterator[str]:
+    """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
+    if played is not None:
+        yield (
+            "Where a cure can be played, its saving is what the recorded steps win when played again with it. "
+            f"Played again unchanged, {_missed(played.error)}."
+        )
+    elif prediction is not None and run.per_step:
+        yield f"Savings are arithmetic, since this recording cannot be played again: {unplayable(run)}."
+
+
+def _missed(error: float) -> str:
+    percent = f"{100 * abs(error):.1f}"
+    if percent == "0.0":
+        return "the step takes as long as recorded, to less than 0.1 %"
+    return f"the step takes {percent} % {'longer' if error > 0 else 'less'} than recorded"
