@@ -82,12 +82,6 @@ def test_a_fault_costs_what_was_asked_for(rule):
     assert sick.cost[rule] == pytest.approx(0.1, abs=0.01)
 
 
-def test_the_wait_for_a_rank_that_saves_is_no_transfer():
-    """The collective at the window's edge, in which all others stand, is not matched."""
-    for result in faults.judge(faults.Case({"blocking-checkpoint": 0.4}, 8, 4)):
-        assert not result.false
-
-
 @pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if fault.informs])
 def test_what_only_informs_costs_nothing_and_is_found_all_the_same(rule):
     results = faults.judge(faults.Case({rule: 0.01}, 1, 3))

@@ -120,10 +120,9 @@ def _staged(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Stage | None:
 
 def _promised(rule: Rule, finding: Finding, run: Run, played: Stage | None) -> Finding:
     """What a cure brings: the step played again with it, or, where that cannot be, what loader and host leave of it."""
-    if played is None or not played.can_play(rule.lever) or not finding.saving_ns_per_step.likely:
+    if played is None or not played.can_play(rule.lever, finding) or not finding.saving_ns_per_step.likely:
         return _what_remains(rule, finding, run)
-    most_ns = finding.saving_ns_per_step.high
-    return replace(finding, saving_ns_per_step=played.saving(played.cure(rule.id, rule.lever, finding), most_ns))
+    return replace(finding, saving_ns_per_step=played.saving(played.cure(rule.id, rule.lever, finding)))
 
 
 def _what_remains(rule: Rule, finding: Finding, run: Run) -> Finding:

@@ -46,7 +46,7 @@ def test_a_busy_device_behind_a_host_that_is_ahead_is_all_of_it():
 def test_a_host_that_never_waits_is_all_of_it():
     found = path_of(steps(["l" + " " * 39, "o" * 40], kernels="#" * 4 + " " * 36))
     assert found.share["host"] > 0.95
-    assert [piece.name for piece in found.pieces if piece.kind == "host"][0] == "aten::add"
+    assert next(piece.name for piece in found.pieces if piece.kind == "host") == "aten::add"
 
 
 def test_a_loader_of_its_own_pace_is_all_of_it():

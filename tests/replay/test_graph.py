@@ -51,7 +51,9 @@ def test_a_picture_that_repeats_plays_as_it_was_drawn(drawn):
     found = graph_of(places[0])
     assume(found is not None)
     assume(is_possible(places[0]))
-    assert abs(error(found)) <= 1e-3
+    assert error(found) <= 1e-3
+    if (found.kind == WAIT_END).any():  # a host that waits for nothing may get ahead, and the device is faster then
+        assert abs(error(found)) <= 1e-3
 
 
 @FEW

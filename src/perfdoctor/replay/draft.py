@@ -97,6 +97,10 @@ class Draft:
             moment = self.end[np.maximum(each, 0)] - np.where(flags, self.period.duration_ns, 0) + lags
             latest = np.where(each >= 0, np.maximum(latest, moment), latest)
         late: Numbers = np.maximum(self.end - self.duration - latest, 0)
+        if (
+            not self.waiting
+        ):  # a host that waits for nothing got ahead of the device, and is not held up between periods
+            late[self.host_nodes[self.before[0][self.host_nodes]]] = 0
         return late
 
     def _sources(self) -> tuple[Numbers, Numbers]:

@@ -133,7 +133,7 @@ def _idle_waits(place: Place) -> Mask:
     """One bool a row of `timeline.calls`: does the host wait in it, and runs the device dry behind it?"""
     calls = place.timeline.calls
     blocking = blocking_calls(place.host, place.work, calls)
-    idle = place.idle_causes["host_sync"]
+    idle = place.idle_causes["host_sync"] | place.exposed_communication
     dry = idle.overlap_ns(blocking.start_ns, blocking.end_ns + _REFILL_NS) > 0
     keys = _keys(blocking)[dry]
     found: Mask = np.isin(_keys(calls), keys)

@@ -52,11 +52,13 @@ def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | N
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     by_rule = _by_rule(seen)
-    first = by_rule[ranked[0].rule][0]
-    if played is None or not played.can_play(first.lever):
+    rule, finding = by_rule[ranked[0].rule]
+    if played is None or not played.can_play(rule.lever, finding):
         return _subtracted(ranked[0], run, None)
     shown = [by_rule[advice.rule] for advice in ranked[:MOST_CURES] if advice.saving_ns_per_step.likely]
-    cures = [played.cure(rule.id, rule.lever, finding) for rule, finding in shown if played.can_play(rule.lever)]
+    cures = [
+        played.cure(rule.id, rule.lever, finding) for rule, finding in shown if played.can_play(rule.lever, finding)
+    ]
     return _played(played, cures) if len(cures) > 1 else _subtracted(ranked[0], run, played.error)
 
 
@@ -68,14 +70,19 @@ def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
 
 
 def _played(played: Stage, cures: Sequence[Cure], choices: Mapping[str, str] | None = None) -> Prediction:
-    """All cures together, at least, likely and at most; and on the way there one more with each step."""
+    """All cures together, at least, likely and at most; and on the way there one more with each step.
+
+    The range is also as wide as single steps differ from their mean then: a later run may have more of either.
+    """
     way: list[PredictedStep] = []
     step_ns = played.run.step_ns
     for number, cure in enumerate(cures, start=1):
         step_ns = min(step_ns, played.step_ns(cures[:number]))
         way.append(PredictedStep(cure.rule, step_ns, (choices or {}).get(cure.rule, "")))
-    together = min(step_ns, played.step_ns(cures, 2)), step_ns, max(step_ns, played.step_ns(cures, 0))
-    return _prediction(played.run.step_ns, together, way, played.error, asked=choices is not None)
+    shorter, longer = played.spread(cures)
+    best = round(min(step_ns, played.step_ns(cures, 2)) * shorter)
+    worst = min(round(max(step_ns, played.step_ns(cures, 0)) * longer), played.run.step_ns)
+    return _prediction(played.run.step_ns, (best, step_ns, worst), way, played.error, asked=choices is not None)
 
 
 def _prediction(
@@ -118,7 +125,7 @@ def answered(
             do="Leave --what-if out: what each finding saves is told without.",
         )
     by_rule = _by_rule(seen)
-    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever)}
+    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever, pair[1])}
     for question in questions:
         if question.rule not in can:
             why = _why_not(question.rule, by_rule, outcomes)

@@ -9,9 +9,10 @@ from perfdoctor.findings import Finding, Saving
 from perfdoctor.metrics.loader import loader
 from perfdoctor.metrics.run import Run
 from perfdoctor.replay.graph import Graph
-from perfdoctor.replay.levers import WORK, Edit, edit_of, pulled_ns, shares
+from perfdoctor.replay.levers import Edit, edit_of, most_ns, pulled_ns, shares
 from perfdoctor.replay.play import play
 from perfdoctor.replay.ranks import graphs_of
+from perfdoctor.replay.spread import spread
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,36 @@ class Stage:
         recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
         return self.base_ns / recorded - 1
 
-    def can_play(self, lever: str) -> bool:
-        """Of collectives whose other ranks were not recorded nobody knows what their end waited for."""
+    def can_play(self, lever: str, finding: Finding) -> bool:
+        """Of collectives whose other ranks were not recorded nobody knows what their end waited for.
+
+        A rank that is late can come in time where it is one, and where its lateness reaches the others.
+        """
         timeline = self.run.timeline
+        if lever == "lateness":
+            return bool(finding.work) and all(graph.meetings.size for graph in self.graphs)
         return bool(lever) and (lever != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
 
     def cure(self, rule: str, lever: str, finding: Finding) -> Cure:
         saving = finding.saving_ns_per_step
         low, likely, high = shares((saving.low, saving.likely, saving.high), pulled_ns(lever, finding, self.run))
-        # Shorter work wins no more than it is shorter; of the host's time nobody knows how much hides other waits.
-        most_ns = (saving.low, saving.likely, saving.high) if lever in WORK else (saving.high,) * 3
-        return Cure(rule, rule, edit_of(lever, finding), (low, likely, high), most_ns)
+        most = most_ns(lever, finding, self.run, self.graphs)
+        return Cure(rule, rule, edit_of(lever, finding, self.run), (low, likely, high), most)
 
     def played_ns(self, cures: Sequence[Cure], case: int = 1) -> float:
         """The step with these cures together. `case`: 0 at least, 1 likely, 2 at most."""
+        return play(self._with(cures, case)).step_ns
+
+    def spread(self, cures: Sequence[Cure]) -> tuple[float, float]:
+        """How far single steps are from their mean with these cures, as factors (see `spread`)."""
+        graphs = self._with(cures, 1)
+        return spread(graphs, play(graphs))
+
+    def _with(self, cures: Sequence[Cure], case: int) -> tuple[Graph, ...]:
         graphs = self.graphs
         for cure in cures:
             graphs = tuple(cure.edit(graph, cure.shares[case]) for graph in graphs)
-        return play(graphs).step_ns
+        return graphs
 
     def step_ns(self, cures: Sequence[Cure], case: int = 1) -> int:
         """The recorded step with these cures together: never longer than it was, nor shorter than they may make it."""
@@ -75,10 +88,11 @@ class Stage:
             most_ns[cure.cause] = max(most_ns.get(cure.cause, 0), cure.most_ns[case])
         return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
 
-    def saving(self, cure: Cure, most_ns: int) -> Saving:
-        """What one cure wins, in ns a step: not less than nothing, and not more than `most_ns`."""
+    def saving(self, cure: Cure) -> Saving:
+        """What one cure wins, in ns a step: not less than nothing, and not more than it may."""
         played = {share: self.played_ns([cure], case) for case, share in enumerate(cure.shares)}
-        low, likely, high = (min(max(round(self.base_ns - played[share]), 0), most_ns) for share in cure.shares)
+        won = [max(round(self.base_ns - played[share]), 0) for share in cure.shares]
+        low, likely, high = (min(ns, most) for ns, most in zip(won, cure.most_ns, strict=True))
         return Saving(min(low, likely), likely, max(high, likely))
 
 

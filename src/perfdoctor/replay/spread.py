@@ -1,4 +1,4 @@
-"""How much do single steps of a replay differ from their mean? So much may a step that is measured later differ, too."""
+"""How much do single steps of a replay differ from their mean? So much may a step measured later differ, too."""
 
 from __future__ import annotations
 
