@@ -72,10 +72,10 @@ def test_it_stays_silent_where_it_happens_now_and_then():
 
 
 def test_to_pageable_memory_it_hangs_under_pageable_copies():
-    """Also where the batch that is copied to the device, which is exposed-copies', costs more."""
+    """Also where a batch that is copied to the device, which is exposed-copies', takes longer."""
     picture = step(10, "D", copies="h" * 15 + " " * 15 + "D" * 10, kernels=" " * 15 + "#" * 15 + " " * 10)
     found = diagnose(picture, list(load_rules().values())).findings
-    assert found[0].rule == "exposed-copies"
+    assert "exposed-copies" in [each.rule for each in found]
     above = next(each for each in found if each.rule == "pageable-copies")
     assert [each.rule for each in above.symptoms] == ["results-copied-back"]
 

@@ -1,7 +1,7 @@
 """Which work, if it were a little shorter, would make the step shorter? The chain that the step's length hangs on.
 
-From the last work that ends, back to what each node waited for last, over one whole period: host, device and other ranks.
-Together the pieces are as long as the step.
+From the last work that ends, back to what each node waited for last, over one whole period: host, device and other
+ranks. Together the pieces are as long as the step.
 """
 
 from __future__ import annotations
