@@ -24,6 +24,10 @@ BY_HAND = "<!-- by hand -->"
 #: Promised from 5 % of a step upward.
 LEAST = 0.95
 _LISTED = 40
+_LACKS = {
+    "nsys": "Exports of Nsight Systems seldom tell the bytes of collectives, and no Python functions:",
+    "kineto": "Traces of torch.profiler do not tell which pages of managed memory move:",
+}
 
 
 def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
@@ -69,9 +73,10 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
         middle = f"{promise[len(promise) // 2]:.2f}" if promise else "–"
         yield f"| `{rule}` | {' | '.join(found)} | {_share(score.recall_from_5)} | {_share(score.precision)} | {score.false} | {middle} |"
     yield ""
-    only = sorted(rule for rule in faults.known() if len(faults.plant.FAULTS[rule].forms) < len(FORMS))
-    if only:
-        yield f"Exports of Nsight Systems do not tell the bytes of collectives: {_named(only)} can be found in traces only.\n"
+    for form, lacks in _LACKS.items():
+        absent = sorted(rule for rule in faults.known() if form not in faults.plant.FAULTS[rule].forms)
+        if absent:
+            yield f"{lacks} {_named(absent)} cannot be found there.\n"
     absent = sorted(rule for rule, score in scores.items() if not score.planted)
     if absent:
         yield f"No fault is planted for: {_named(absent)}.\n"

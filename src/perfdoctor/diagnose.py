@@ -26,6 +26,8 @@ from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
 from perfdoctor.metrics.run import Run, prepare, step_stats
 from perfdoctor.replay import prediction
+from perfdoctor.replay.critical_path import critical_path
+from perfdoctor.replay.play import play
 from perfdoctor.replay.prediction import Question, speedup
 from perfdoctor.replay.promises import Stage, stage
 from perfdoctor.rulebook import Rule
@@ -34,6 +36,8 @@ from perfdoctor.timeline.model import Timeline
 
 Detector = Callable[[Run, Mapping[str, float]], Iterator[Finding]]
 
+#: Of the critical path; what is further down is too short to be worth shortening.
+MOST_PIECES = 12
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
@@ -73,6 +77,7 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Questi
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
+        critical_path=critical_path(played.graphs, play(played.graphs), MOST_PIECES) if played else None,
     )
 
 

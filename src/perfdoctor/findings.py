@@ -249,11 +249,34 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class PathPiece:
+    """All of one name on the critical path: ns a step, and how often in a step."""
+
+    kind: str
+    name: str
+    ns_per_step: float
+    times_per_step: float
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """What the length of the step hangs on: `share` by kind (they sum to one), and the longest pieces first.
+
+    `step_ns` is the step as it was played.
+    """
+
+    step_ns: float
+    share: Mapping[str, float]
+    pieces: tuple[PathPiece, ...]
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Everything a report may say. `per_step`: savings are per step, else per window looked at.
 
     `findings` are the ranked causes, their symptoms inside them. `time` covers the window looked at, `recording` the
     whole stretch from the first to the last device event, same shape. `base_ns` is what savings are a share of.
+    `critical_path` is None where the run was not played again.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -270,3 +293,4 @@ class Diagnosis:
     base_ns: int = 0
     per_step: bool = True
     titles: Mapping[str, str] = field(default_factory=dict)
+    critical_path: CriticalPath | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import draw
 
+from perfdoctor.findings import CriticalPath
 from perfdoctor.metrics.run import prepare
-from perfdoctor.replay.critical_path import CriticalPath, critical_path
+from perfdoctor.replay.critical_path import critical_path
 from perfdoctor.replay.play import play
 from perfdoctor.replay.ranks import graphs_of
 from perfdoctor.timeline.model import Timeline, merge

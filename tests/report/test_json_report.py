@@ -25,7 +25,7 @@ def test_the_document_has_the_promised_fields():
     document = rendered(INPUT_BOUND)
     assert (document["format"], document["perfdoctor"]) == (1, __version__)
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "notes"}
-    assert set(document) == promised | {"recording", "kernels"}
+    assert set(document) == promised | {"recording", "kernels", "critical_path"}
     assert document["run"] == {
         "sources": [{"kind": "kineto", "file": "rank0.pt.trace.json.gz", "tool_version": "2.8.0", "ranks": [0]}],
         "gpus": [{"rank": 0, "device": 0, "name": "NVIDIA H100 80GB HBM3", "known_peaks": True}],

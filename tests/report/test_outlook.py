@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from report.samples import ASKED, INPUT_BOUND, NOTHING
 
-from perfdoctor.report import outlook
+from perfdoctor.findings import CriticalPath, PathPiece
+from perfdoctor.report import html, json_report, markdown, outlook
 
 
 def predicting(**changes):
@@ -46,3 +48,29 @@ def test_of_one_finding_nobody_asked_for_the_verdict_has_said_all():
 def test_a_heading_says_whether_somebody_asked():
     assert outlook.heading(ASKED) == "What if: fixed one after the other"
     assert outlook.heading(INPUT_BOUND) == "Fixed one after the other"
+
+
+PATH = CriticalPath(
+    10e6,
+    {"compute": 0.62, "host": 0.3, "latency": 0.075, "copies": 0.005},
+    (PathPiece("compute", "<b>gemm</b>", 6.2e6, 12.0), PathPiece("host", "aten::mm\x1b[31m", 3e6, 0.0)),
+)
+
+
+def test_what_the_step_hangs_on_is_said_largest_first_and_without_crumbs():
+    said = outlook.hangs_on(replace(INPUT_BOUND, critical_path=PATH))
+    assert said == (
+        "The length of the step hangs on: compute 62 %, the host's work 30 %, starting work and waking up 8 %."
+    )
+    assert outlook.hangs_on(replace(INPUT_BOUND, critical_path=None)) == ""
+
+
+def test_every_report_has_the_path_and_no_foreign_markup():
+    diagnosis = replace(INPUT_BOUND, critical_path=PATH)
+    page, text = html.render(diagnosis), markdown.render(diagnosis)
+    assert "&lt;b&gt;gemm&lt;/b&gt;" in page
+    assert "<b>gemm" not in page
+    assert "\x1b" not in page
+    assert "hangs on: compute 62 %" in text
+    assert json.loads(json_report.render(diagnosis))["critical_path"]["pieces"][1]["ns_per_step"] == 3e6
+    assert json.loads(json_report.render(replace(diagnosis, critical_path=None)))["critical_path"] is None

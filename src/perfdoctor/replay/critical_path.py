@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.findings import CriticalPath, PathPiece
 from perfdoctor.metrics.behind_idle import culprits, host_rows
 from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
 from perfdoctor.replay.play import Played
@@ -22,25 +23,6 @@ from perfdoctor.timeline.model import Mask
 HOST_CAUSES = ("input_wait", "garbage_collection", "storage", "compilation", "peer_wait", "allocator")
 KINDS = ("compute", "communication", "copies", *HOST_CAUSES, "host", "latency")
 _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "copies"}
-
-
-@dataclass(frozen=True)
-class Piece:
-    """All of one name on the path: ns a step, and how often in a step."""
-
-    kind: str
-    name: str
-    ns_per_step: float
-    times_per_step: float
-
-
-@dataclass(frozen=True)
-class CriticalPath:
-    """`share` of the path by kind (they sum to one), and the longest pieces first. `step_ns` is the played step."""
-
-    step_ns: float
-    share: dict[str, float]
-    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +45,7 @@ def critical_path(graphs: Sequence[Graph], played: Played, most_pieces: int = 20
             spent[kind, name][0] += ns
             spent[kind, name][1] += count
     units = graphs[0].units
-    pieces = [Piece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
+    pieces = [PathPiece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
     pieces.sort(key=lambda piece: (-piece.ns_per_step, piece.name))
     share: dict[str, float] = dict.fromkeys(KINDS, 0.0)
     whole = sum(piece.ns_per_step for piece in pieces)

@@ -16,6 +16,7 @@ from perfdoctor.findings import (
     KERNEL_FAMILIES,
     MATH_PATHS,
     Advice,
+    CriticalPath,
     Diagnosis,
     Evidence,
     Measure,
@@ -50,6 +51,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             _finding(rank, advice, cause) for rank, (advice, cause) in enumerate(_flat(diagnosis.findings), start=1)
         ],
         "prediction": _prediction(diagnosis.prediction),
+        "critical_path": _critical_path(diagnosis.critical_path),
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
         "notes": list(diagnosis.notes),
     }
@@ -99,6 +101,12 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
 def _evidence(evidence: Evidence) -> dict[str, Any]:
     kind = "measure" if isinstance(evidence, Measure) else "rows" if isinstance(evidence, Rows) else "span"
     return {"type": kind, **_fields(evidence)}
+
+
+def _critical_path(path: CriticalPath | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    return {"step_ns": path.step_ns, "share": dict(path.share), "pieces": [_fields(piece) for piece in path.pieces]}
 
 
 def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:

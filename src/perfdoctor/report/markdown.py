@@ -53,6 +53,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     if shown:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
         yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
+    if hangs_on := outlook.hangs_on(diagnosis):
+        yield f"\n{escaped(hangs_on)}"
 
 
 def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:

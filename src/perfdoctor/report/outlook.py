@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perfdoctor.findings import Diagnosis, PredictedStep, Prediction
 
 _NAME_LIMIT = 32
+_KINDS = {"host": "the host's work", "latency": "starting work and waking up", "input_wait": "the next batch"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,18 @@ def way(diagnosis: Diagnosis) -> tuple[Stop, ...]:
     for step in prediction.steps:
         stops.append(Stop(_name(step), step.step_ns, stops[-1].step_ns))
     return tuple(stops)
+
+
+def hangs_on(diagnosis: Diagnosis) -> str:
+    """What the length of the step hangs on, the largest share first; "" where that was not played."""
+    path = diagnosis.critical_path
+    if path is None:
+        return ""
+    shares = sorted(path.share.items(), key=lambda item: -item[1])
+    named = [
+        f"{_KINDS.get(kind, kind.replace('_', ' '))} {wording.share(part)}" for kind, part in shares if part >= 0.01
+    ]
+    return f"The length of the step hangs on: {', '.join(named)}."
 
 
 def heading(diagnosis: Diagnosis) -> str:

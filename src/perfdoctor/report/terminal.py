@@ -102,6 +102,8 @@ class _Page:
         yield Text(wording.bar_heading(self.diagnosis), "bold")
         yield _bar(shown, self.shades, self.width)
         yield from _columns([_legend_row(part, *self.shades[part.key]) for part in shown], left=2)
+        if hangs_on := outlook.hangs_on(self.diagnosis):
+            yield from self.wrapped(Text(hangs_on, DIM))
 
     def ranks(self) -> Iterator[Text]:
         """One line a rank; of many ranks the slowest and the median."""
