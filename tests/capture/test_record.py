@@ -86,7 +86,7 @@ def test_a_torch_pass_names_the_sickness_and_leaves_a_folder_that_any_machine_re
     assert told["files"] == ["torch/rank0.pt.trace.json.gz"]
     assert "perfdoctor" not in ran.output
     timeline = read([ran.folder])
-    assert step_stats(prepare(timeline)).used == 10
+    assert step_stats(prepare(timeline)).count == 10
 
 
 @pytest.mark.torch
@@ -99,7 +99,7 @@ def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) ->
     timeline = read([ran.folder])
     assert {"ranges", "ops", "os_calls"} <= timeline.recorded
     assert [source.kind for source in timeline.sources] == ["nsys", "kineto"]
-    assert step_stats(prepare(timeline)).used == 10
+    assert step_stats(prepare(timeline)).count == 10
     # A range that both recorded counts once, and ops lie inside the ranges of nsys that hold them.
     names = list(timeline.ranges.name)
     assert names.count("backward") == 10

@@ -69,3 +69,9 @@ def test_it_goes_through_the_rank_for_which_the_others_wait():
     # rank 1 computes for 36 units, then 4 units are sent; rank 0's waiting is not on it
     assert found.share["compute"] == pytest.approx(0.9, abs=0.02)
     assert found.share["communication"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_what_reaches_over_the_period_counts_as_far_as_it_lies_in_it():
+    found = path_of(steps(["l" + " " * 39, " " * 4 + "i" * 36, "o"], kernels="#" * 10 + " " * 30))
+    assert sum(piece.ns_per_step for piece in found.pieces) == pytest.approx(found.step_ns, rel=0.01)
+    assert sum(found.share.values()) == pytest.approx(1)

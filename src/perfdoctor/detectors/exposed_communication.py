@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.collectives import bandwidths, transfer_share, waited_for, won_by_all_ns
+from perfdoctor.metrics.collectives import bandwidth_table, bandwidths, transfer_share, waited_for, won_by_all_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 
@@ -74,13 +74,5 @@ def _kinds(place: Place) -> Rows:
 
 def _bandwidth(run: Run, min_bytes: float) -> Iterator[Rows]:
     """How fast large messages moved once every rank had come; nothing where that is not known."""
-    rows = tuple(
-        (each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in bandwidths(run, min_bytes)
-    )
-    if rows:
-        yield Rows(
-            "Large messages once all ranks had come",
-            ("kind", "ranks", "message", "bus bandwidth"),
-            ("text", "count", "bytes", "bytes_per_second"),
-            rows[:6],
-        )
+    if measured := bandwidths(run, min_bytes):
+        yield bandwidth_table(measured)

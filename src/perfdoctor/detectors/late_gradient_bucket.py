@@ -13,7 +13,7 @@ from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in, sizes_c
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.timeline.model import UNKNOWN, Mask
+from perfdoctor.timeline.model import UNKNOWN, Ints, Mask
 
 #: DDP sends a bucket from the hook of the parameter whose gradient was its last.
 _GRADIENT_HOOK = re.compile(r"AccumulateGrad")
@@ -50,7 +50,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     frame = worst.collectives.take(rows)
     took_ns = int(frame.duration_ns.sum())
     hidden_ns = took_ns - exposed_rows_ns(worst, rows)
-    hidden = hidden_ns / max(took_ns, 1)
     # Of gradients that take longer than the backward pass only as much can be hidden: the network is the limit.
     if hidden_ns > at["max_hidden_share"] * min(took_ns, at["backward_share"] * worst.compute.total_ns):
         return
@@ -60,7 +59,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
     backward_ns = int(free_ns * at["backward_share"])
     likely = min(int(exposed_ns * at["won_share_likely"]), backward_ns)
-    size = frame["bytes"]
     yield Finding(
         rule="late-gradient-bucket",
         # Of one rank alone it may be waiting for a late one, which no bucket cures.
@@ -74,14 +72,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),
-            "hidden_percent": percent(hidden),
+            "hidden_percent": percent(hidden_ns / max(took_ns, 1)),
         },
-        evidence=(
-            Measure("exposed all-reduces of gradients", exposed_ns, "ns"),
-            Measure("compute that no collective runs beside", free_ns, "ns"),
-            *([Measure("middle bucket", float(np.median(size)), "bytes")] if (size != UNKNOWN).all() else []),
-        ),
+        evidence=_evidence(exposed_ns, free_ns, frame["bytes"]),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
         work=work_of(run, _gradients),
         counted_ns=exposed_ns,
     )
+
+
+def _evidence(exposed_ns: int, free_ns: int, sizes: Ints) -> tuple[Measure, ...]:
+    always = (
+        Measure("exposed all-reduces of gradients", exposed_ns, "ns"),
+        Measure("compute that no collective runs beside", free_ns, "ns"),
+    )
+    told = bool((sizes != UNKNOWN).all())
+    return (*always, Measure("middle bucket", float(np.median(sizes)), "bytes")) if told else always

@@ -14,6 +14,20 @@ from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.timeline.model import Mask
 
 
+def _small(place: Place, max_bytes: float) -> Mask:
+    size, asked = sizes(place), ~host_memory(place, "managed")
+    rows: Mask = copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= max_bytes)
+    return rows
+
+
+def _saved_ns(place: Place, rows: Mask) -> int:
+    """What they take longer than one copy of all their bytes."""
+    if not rows.any():
+        return 0
+    best = float(rates(place.copies)[rows].max())
+    return max(exposed_ns(place, rows) - round(bytes_of(place, rows) / best * 1e9), 0)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """One copy of all their bytes, at the best rate that any of them reached, is what would be left.
 
@@ -21,19 +35,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """
 
     def small(place: Place) -> Mask:
-        size, asked = sizes(place), ~host_memory(place, "managed")
-        rows: Mask = copies_of(place, "h2d", "d2h") & asked & (size > 0) & (size <= at["max_bytes"])
-        return rows
+        return _small(place, at["max_bytes"])
 
     def small_ns(place: Place) -> int:
         return exposed_ns(place, small(place))
-
-    def saved_ns(place: Place) -> int:
-        rows = small(place)
-        if not rows.any():
-            return 0
-        best = float(rates(place.copies)[rows].max())
-        return max(small_ns(place) - round(bytes_of(place, rows) / best * 1e9), 0)
 
     share = run.share(small_ns)
     if not run.places or share < at["min_share_of_step"]:
@@ -43,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     per_step = int(rows.sum()) / worst.units
     if per_step < at["min_copies_per_step"]:
         return
-    saved = run.mean(saved_ns)
+    saved = run.mean(lambda place: _saved_ns(place, small(place)))
     yield Finding(
         rule="many-small-copies",
         saving_ns_per_step=Saving(saved // 2, saved, max(saved, run.mean(small_ns))),

@@ -30,12 +30,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     units = min(place.units for place in places)
     # The late rank waits for nobody: what the others expose, and the part of it that is waiting. Collectives at the
     # same time are waited for once.
-    others = matched.others
-    exposed = np.mean(
-        [_exposed_ns(place, matched) / place.units for place in places if place.rank != matched.late_rank]
-    )
-    spent_ns = float(matched.spent_ns[others].mean())
-    waiting_ns = int(exposed * float(matched.waiting_ns[others].mean()) / spent_ns)
+    others = [place for place in places if place.rank != matched.late_rank]
+    exposed = np.mean([_exposed_ns(place, matched) / place.units for place in others])
+    spent_ns = float(matched.spent_ns[matched.others].mean())
+    waiting_ns = int(exposed * float(matched.waiting_ns[matched.others].mean()) / spent_ns)
     waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
@@ -61,20 +59,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
             Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
             _table(matched, units),
-            Rows(
-                f"What rank {late.rank} spends more time on than the middle one of the others, a step",
-                ("what", "time"),
-                ("text", "ns"),
-                tuple(
-                    (name.replace("_", " "), ns // units)
-                    for name, ns in sorted(instead.items(), key=lambda row: -row[1])
-                ),
-            ),
+            _instead(late, instead, units),
         ),
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
         # Where no rank is the clear culprit nobody knows what would be if one came in time.
         work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
         counted_ns=likely,
+    )
+
+
+def _instead(late: Place, instead: Mapping[str, int], units: int) -> Rows:
+    rows = sorted(instead.items(), key=lambda row: -row[1])
+    return Rows(
+        f"What rank {late.rank} spends more time on than the middle one of the others, a step",
+        ("what", "time"),
+        ("text", "ns"),
+        tuple((name.replace("_", " "), ns // units) for name, ns in rows),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.findings import Finding, Measure, Rows
+from perfdoctor.findings import Finding, Measure
 from perfdoctor.hardware.links import link_of
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.collectives import bandwidths, transfer_share
+from perfdoctor.metrics.collectives import bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -16,6 +16,12 @@ from perfdoctor.timeline.model import Mask
 
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+def _like(place: Place, kind: str, least_bytes: float) -> Mask:
+    frame = place.collectives
+    rows: Mask = frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
+    return rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -35,11 +41,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     reached = worst.bus_bytes_per_second / expected
     if reached >= at["min_share_of_link"] or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
-
-    def like_them(place: Place) -> Mask:
-        frame = place.collectives
-        rows: Mask = frame.text("kind").equals(worst.kind) & (frame["bytes"] >= at["large_message_bytes"])
-        return rows
 
     yield Finding(
         rule="slow-links",
@@ -61,13 +62,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
             Measure("what two linked GPUs have between them", expected, "bytes_per_second"),
-            Rows(
-                "Large messages once all ranks had come",
-                ("kind", "ranks", "message", "bus bandwidth"),
-                ("text", "count", "bytes", "bytes_per_second"),
-                tuple((each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in measured[:6]),
-            ),
+            bandwidth_table(measured),
         ),
-        work=work_of(run, like_them),
+        work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         counted_ns=exposed_ns,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfdoctor.findings import Rows
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Matrix, Skew, skew
@@ -234,3 +235,13 @@ def in_one_node(places: Sequence[Place]) -> bool:
     devices = {place.device for place in places}
     first = {place.rank - (place.device or 0) for place in places}
     return len(devices) == len(places) and len(first) == 1
+
+
+def bandwidth_table(measured: Sequence[Bandwidth]) -> Rows:
+    """The first six, the most exposed first."""
+    return Rows(
+        "Large messages once all ranks had come",
+        ("kind", "ranks", "message", "bus bandwidth"),
+        ("text", "count", "bytes", "bytes_per_second"),
+        tuple((each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in measured[:6]),
+    )

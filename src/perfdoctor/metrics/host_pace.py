@@ -17,6 +17,7 @@ import numpy as np
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.idle_causes import blocking_calls
 from perfdoctor.metrics.lateness import made_late_by
+from perfdoctor.metrics.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.timeline.intervals import Intervals
@@ -24,10 +25,6 @@ from perfdoctor.timeline.model import UNKNOWN, Frame
 
 #: Causes of idle in which the host works. In the others it waits, or it is not known what it does.
 _BUSY = ("input_wait", "garbage_collection", "storage", "compilation", "allocator")
-
-
-#: A launch takes 5-20 µs, also under a profiler. A far longer one waits until the device's queue has room.
-_LONGEST_LAUNCH_NS = 100_000
 #: A pace is what repeats itself. Over one or two steps a host may have been held up once: another step would show it.
 _FEWEST_STEPS = 3
 
@@ -65,7 +62,7 @@ def _busy(place: Place) -> Intervals:
     """When the host is seen to do something else than wait for the device or for other ranks."""
     host, work, calls = place.host, place.work, place.timeline.calls
     launches = calls.take(work.launch[work.launch != UNKNOWN])
-    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > _LONGEST_LAUNCH_NS)])
+    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > LONGEST_LAUNCH_NS)])
     # Where ops were recorded the thread is in view, and between them runs Python code.
     seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
     busy = seen - Intervals.of(waits.start_ns, waits.end_ns) - host.explicit["peer_wait"]

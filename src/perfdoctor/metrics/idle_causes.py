@@ -26,7 +26,7 @@ from perfdoctor.metrics import host_names
 from perfdoctor.metrics.queued import before_first_call, graphs_in_flight, launch_latency_ns
 from perfdoctor.timeline.intervals import Intervals, Nanoseconds
 from perfdoctor.timeline.links import DeviceWork
-from perfdoctor.timeline.model import UNKNOWN, Frame, Timeline
+from perfdoctor.timeline.model import UNKNOWN, Frame, Mask, Timeline
 from perfdoctor.timeline.steps import PROFILER_STEP, Marks
 
 #: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
@@ -37,6 +37,8 @@ ISSUING_GAP_NS = 1_000_000
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 #: Timestamps of host and device are aligned by the tools to a few microseconds.
 _CLOCK_SLACK_NS = 20_000
+#: Makes one number of a thread and a moment.
+_PRIME = 1_000_003
 #: A thread that issued less than this share of the launches does not drive the device (a loader that copies a batch).
 _DRIVING_SHARE = 0.01
 
@@ -275,6 +277,13 @@ def blocking_calls(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
     """Calls in which the host waits for the device: by name, and copies to pageable memory."""
     rows = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
     return Frame.join([host.blocking, calls.take(rows)]) if rows.size else host.blocking
+
+
+def is_among(calls: Frame, some: Frame) -> Mask:
+    """One bool a row of `calls`: is it one of `some`? A thread begins one call at a moment, or one inside another."""
+    ours, theirs = (frame["thread"] * _PRIME + frame.start_ns for frame in (calls, some))
+    found: Mask = np.isin(ours, theirs)
+    return found
 
 
 def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

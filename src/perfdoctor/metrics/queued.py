@@ -12,6 +12,8 @@ from perfdoctor.timeline.model import UNKNOWN, Frame, Mask
 #: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
 #: seen in the recording is used up to this bound, since in a recording whose queue is always full it is not seen.
 _LATENCY_BOUND_NS = 20_000
+#: A launch takes 5-20 µs, also under a profiler. A far longer one waits until the device's queue has room.
+LONGEST_LAUNCH_NS = 100_000
 
 
 def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:

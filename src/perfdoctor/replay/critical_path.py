@@ -6,8 +6,7 @@ ranks. Together the pieces are as long as the step.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +15,9 @@ from perfdoctor.findings import CriticalPath, PathPiece
 from perfdoctor.metrics.behind_idle import culprits, host_rows
 from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
 from perfdoctor.replay.play import Played
+from perfdoctor.replay.ranks import device_rows
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import Mask
+from perfdoctor.timeline.model import UNKNOWN, Mask
 
 #: In which order host time is shared out to what it was spent on; the rest is issuing work, and Python in between.
 HOST_CAUSES = ("input_wait", "garbage_collection", "storage", "compilation", "peer_wait", "allocator")
@@ -37,23 +37,36 @@ class _Link:
 
 def critical_path(graphs: Sequence[Graph], played: Played, most_pieces: int = 20) -> CriticalPath:
     """The path of the steady step that was played."""
-    links = list(_trace(graphs, played))
-    spent: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for number, graph in enumerate(graphs):
-        own = [link for link in links if link.rank == number]
-        for kind, name, ns, count in _spent(graph, own):
-            spent[kind, name][0] += ns
-            spent[kind, name][1] += count
+    spent = _added_up(graphs, list(_trace(graphs, played)), played.step_ns * graphs[0].units)
     units = graphs[0].units
     pieces = [PathPiece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
     pieces.sort(key=lambda piece: (-piece.ns_per_step, piece.name))
-    share: dict[str, float] = dict.fromkeys(KINDS, 0.0)
     whole = sum(piece.ns_per_step for piece in pieces)
-    for piece in pieces:  # the last node may reach a little further back than one period
+    share: dict[str, float] = dict.fromkeys(KINDS, 0.0)
+    for piece in pieces:
         share[piece.kind] += piece.ns_per_step / whole
     return CriticalPath(
         played.step_ns, {kind: part for kind, part in share.items() if part}, tuple(pieces[:most_pieces])
     )
+
+
+def _added_up(
+    graphs: Sequence[Graph], links: Sequence[_Link], period_ns: float
+) -> Mapping[tuple[str, str], tuple[float, float]]:
+    """Time and number of each kind and name; the last link counts as far as it lies in the period."""
+    most = [
+        each
+        for number, graph in enumerate(graphs)
+        for each in _spent(graph, [x for x in links[:-1] if x.rank == number])
+    ]
+    last = list(_spent(graphs[links[-1].rank], links[-1:]))
+    left, long = period_ns - sum(ns for _, _, ns, _ in most), sum(ns for _, _, ns, _ in last)
+    part = min(max(left / long, 0.0), 1.0) if long > 0 else 0.0
+    spent: dict[tuple[str, str], tuple[float, float]] = {}
+    for kind, name, ns, count in (*most, *((kind, name, ns * part, count * part) for kind, name, ns, count in last)):
+        before, times = spent.get((kind, name), (0.0, 0.0))
+        spent[kind, name] = before + ns, times + count
+    return spent
 
 
 def _trace(graphs: Sequence[Graph], played: Played) -> Iterator[_Link]:
@@ -123,17 +136,16 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 
 def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
-    frames = [place.timeline[signal].of(rank=place.rank, device=place.device or 0) for signal in _OF_SIGNAL]
-    order = np.argsort(np.concatenate([frame.start_ns for frame in frames]), kind="stable")
-    rows, first = order[graph.work_row[works]], 0
-    for signal, frame in zip(_OF_SIGNAL, frames, strict=True):
-        own = (rows >= first) & (rows < first + len(frame))
-        codes = frame.name.codes[rows[own] - first]
-        ns = np.bincount(codes, weights=graph.duration_ns[works[own]], minlength=len(frame.name.values))
-        times = np.bincount(codes, minlength=len(frame.name.values))
+    for signal, rows in device_rows(place).items():
+        name = place.timeline[signal].of(rank=place.rank, device=place.device or 0).name
+        row = np.full(len(place.work), UNKNOWN)
+        row[rows] = np.arange(rows.size)
+        own = works[row[graph.work_row[works]] != UNKNOWN]
+        codes = name.codes[row[graph.work_row[own]]]
+        ns = np.bincount(codes, weights=graph.duration_ns[own], minlength=len(name.values))
+        times = np.bincount(codes, minlength=len(name.values))
         for code in np.flatnonzero(times).tolist():
-            yield _OF_SIGNAL[signal], frame.name.values[code], float(ns[code]), float(times[code])
-        first += len(frame)
+            yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
 
 
 def _of_host(

@@ -8,15 +8,14 @@ import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_names import ALLOCATOR_CALL
-from perfdoctor.metrics.idle_causes import blocking_calls, driving_threads
+from perfdoctor.metrics.idle_causes import blocking_calls, driving_threads, is_among
+from perfdoctor.metrics.queued import LONGEST_LAUNCH_NS
 from perfdoctor.replay.graph import NOTHING, Numbers
 from perfdoctor.replay.period import Period
 from perfdoctor.timeline.model import Frame, Ints, Mask
 
 #: A thread that did nothing for so long, while another one of the program did, was woken by it.
 _WOKEN_NS = 50_000
-#: A launch takes 5-20 µs, also under a profiler. A far longer one waits until the device's queue has room.
-_LONGEST_LAUNCH_NS = 100_000
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -86,13 +85,9 @@ def _waits(place: Place, rows: Numbers) -> Mask:
     blocking = blocking_calls(place.host, work, calls)
     took = calls.end_ns[rows] - calls.start_ns[rows]
     allocates = calls.name.matches(ALLOCATOR_CALL)[rows]
-    full = np.isin(rows, work.launch) & (took > _LONGEST_LAUNCH_NS) & ~allocates
-    waits: Mask = np.isin(_keys(calls)[rows], _keys(blocking)) | full
+    full = np.isin(rows, work.launch) & (took > LONGEST_LAUNCH_NS) & ~allocates
+    waits: Mask = is_among(calls, blocking)[rows] | full
     return waits
-
-
-def _keys(calls: Frame) -> Numbers:
-    return calls["thread"] * 1_000_003 + calls.start_ns
 
 
 def predecessors(host: HostCalls) -> tuple[Numbers, int]:

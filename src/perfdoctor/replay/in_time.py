@@ -11,10 +11,9 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.lateness import excess_ns, parts_ns
 from perfdoctor.metrics.skew import Skew
 from perfdoctor.replay import edits
+from perfdoctor.replay.chosen import work_rows
 from perfdoctor.replay.graph import WORK, Graph
-from perfdoctor.replay.ranks import device_rows
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import Mask
 
 _WORK = {"compute": "kernels", "copies": "copies"}
 
@@ -29,17 +28,11 @@ def in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
     """The rank does so much less of what it does too much of: computing, copying, being idle for one cause or other."""
     for name, part in parts.items():
         if name in _WORK:
-            graph = edits.with_shorter_work(graph, _rows(graph.place, _WORK[name]), share * part)
+            graph = edits.with_shorter_work(graph, work_rows(graph.place, (_WORK[name],), {}), share * part)
         else:
             graph = _without_idle(graph, graph.place.idle_causes[name], share * part)
             graph = edits.without_loader_waits(graph, share * part) if name == "input_wait" else graph
     return graph
-
-
-def _rows(place: Place, signal: str) -> Mask:
-    rows = np.zeros(len(place.work), dtype=bool)
-    rows[device_rows(place)[signal]] = True
-    return rows
 
 
 def _without_idle(graph: Graph, idle: Intervals, share: float) -> Graph:

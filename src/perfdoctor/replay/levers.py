@@ -17,7 +17,7 @@ from perfdoctor.findings import IDLE_CAUSES, Finding
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import transfer_share
 from perfdoctor.metrics.host_pace import paced_waiting_ns
-from perfdoctor.metrics.idle_causes import blocking_calls
+from perfdoctor.metrics.idle_causes import blocking_calls, is_among
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import skew
 from perfdoctor.replay import edits
@@ -26,7 +26,7 @@ from perfdoctor.replay.fusing import beside_ns, merged
 from perfdoctor.replay.graph import Graph
 from perfdoctor.replay.in_time import in_time, too_much
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import Frame, Mask
+from perfdoctor.timeline.model import Mask
 
 #: Levers that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
 WORK = {
@@ -35,6 +35,8 @@ WORK = {
     "collectives": ("collectives",),
     "fused": ("kernels", "copies"),
 }
+#: Behind a wait the device stays dry until the next launch has reached it.
+_REFILL_NS = 50_000
 LEVERS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
@@ -135,17 +137,7 @@ def _idle_waits(place: Place) -> Mask:
     blocking = blocking_calls(place.host, place.work, calls)
     idle = place.idle_causes["host_sync"] | place.exposed_communication
     dry = idle.overlap_ns(blocking.start_ns, blocking.end_ns + _REFILL_NS) > 0
-    keys = _keys(blocking)[dry]
-    found: Mask = np.isin(_keys(calls), keys)
-    return found
-
-
-#: Behind a wait the device stays dry until the next launch has reached it.
-_REFILL_NS = 50_000
-
-
-def _keys(calls: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return calls["thread"] * 1_000_003 + calls.start_ns
+    return is_among(calls, blocking.take(dry))
 
 
 def _work_ns(place: Place, lever: str, finding: Finding) -> int:
