@@ -174,6 +174,17 @@ def test_a_launch_that_takes_long_waits_for_room_in_the_queue():
     assert not (graph(allocating).kind == WAIT_END).any()
 
 
+def test_a_queue_that_is_longer_than_the_period_holds_no_host_up_when_work_gets_shorter():
+    drawn = draw(kernels="########", host="ccccccc ", unit_us=200, host_ahead=8 * 5, repeat=12,
+                 legend={"c": ("calls", "cudaLaunchKernel")})  # fmt: skip
+    of = graph_of(only_place(drawn), most_units=2)
+    assert of is not None
+    assert (of.kind == WAIT_END).sum() == of.units == 2
+    assert abs(error(of)) < 1e-3
+    shorter = replace(of, duration_ns=np.where(of.kind == WORK, of.duration_ns // 2, of.duration_ns))
+    assert play([shorter]).step_ns == pytest.approx(4 * 2 * UNIT)
+
+
 def test_work_behind_an_event_waits_for_the_other_stream():
     of = graph(draw(kernels=["##    ", "  ##  "], host="l w l  "[:6], host_ahead=2, repeat=5))
     other = of.depends[2][of.kind == WORK]

@@ -165,6 +165,8 @@ def _waits(draft: Draft) -> None:
     lag = np.where(held, end - ended, 0)
     draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
     draft.inferred += int(use.sum())
+    # A queue may be longer than the period: a launch that waits for work issued before it comes as soon as others let it.
+    draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 
 def _last_before(draft: Draft, moments: Numbers) -> tuple[Numbers, Mask, Numbers]:

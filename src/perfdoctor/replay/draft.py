@@ -33,6 +33,8 @@ class Draft:
         self.loader_wait = np.zeros(self.size, np.int64)
         self.awaited = Intervals.empty()
         self.inferred = 0
+        #: Nodes that nothing else held up than what they depend on, however late they were recorded.
+        self.free = np.zeros(self.size, dtype=bool)
         self.host_nodes = np.arange(self.hosts)
         self.wait_nodes = self.hosts + np.arange(self.waiting)
         self.work_nodes = self.hosts + self.waiting + np.arange(self.works)
@@ -97,10 +99,9 @@ class Draft:
             moment = self.end[np.maximum(each, 0)] - np.where(flags, self.period.duration_ns, 0) + lags
             latest = np.where(each >= 0, np.maximum(latest, moment), latest)
         late: Numbers = np.maximum(self.end - self.duration - latest, 0)
-        if (
-            not self.waiting
-        ):  # a host that waits for nothing got ahead of the device, and is not held up between periods
+        if not self.waiting:  # the host got ahead of the device, and is not held up between periods
             late[self.host_nodes[self.before[0][self.host_nodes]]] = 0
+        late[self.free] = 0
         return late
 
     def _sources(self) -> tuple[Numbers, Numbers]:

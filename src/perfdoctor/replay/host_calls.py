@@ -28,6 +28,8 @@ class HostCalls:
     end_ns: Numbers
     thread: Numbers
     waits: Mask
+    #: Which of those that wait are launches that wait for room in the device's queue.
+    for_room: Mask
     #: When the next period's first call is made.
     again_ns: int
     #: Every call of these threads, by row, and the row of the outermost call that it is part of.
@@ -51,7 +53,8 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     """None where no launch of the period was recorded."""
     none = np.empty(0, np.int64)
     if not period.issue_begin_ns:
-        return HostCalls(none, none, none, none, none.astype(bool), 0, none, none)
+        nowhere = none.astype(bool)
+        return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
     threads = driving_threads(place.timeline, place.rank, None)
     own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
@@ -60,7 +63,8 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     begin, end = (_call_begun(calls, own, outer, at) for at in (period.issue_begin_ns, period.issue_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
-    return HostCalls(rows, *columns, _waits(place, rows), end, own, outer)
+    for_room = _for_room(place, rows)
+    return HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
 
 
 def _call_begun(calls: Frame, rows: Numbers, outer: Numbers, moment: int) -> int:
@@ -79,14 +83,18 @@ def _outermost(calls: Frame, rows: Numbers) -> Numbers:
     return outer
 
 
-def _waits(place: Place, rows: Numbers) -> Mask:
-    """Which of these calls wait for the device: by name, copies to pageable memory, launches into a full queue."""
-    calls, work = place.timeline.calls, place.work
-    blocking = blocking_calls(place.host, work, calls)
+def _by_name(place: Place, rows: Numbers) -> Mask:
+    """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
+    calls = place.timeline.calls
+    return is_among(calls, blocking_calls(place.host, place.work, calls))[rows]
+
+
+def _for_room(place: Place, rows: Numbers) -> Mask:
+    """Which of these calls are launches that wait until the device's queue has room: far longer than a launch takes."""
+    calls = place.timeline.calls
     took = calls.end_ns[rows] - calls.start_ns[rows]
-    allocates = calls.name.matches(ALLOCATOR_CALL)[rows]
-    full = np.isin(rows, work.launch) & (took > LONGEST_LAUNCH_NS) & ~allocates
-    waits: Mask = is_among(calls, blocking)[rows] | full
+    full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
+    waits: Mask = full & ~calls.name.matches(ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
     return waits
 
 
