@@ -40,6 +40,9 @@ bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/overhead.py
 
+promises: $(BIN)/.made  ## what examples promise on this processor, against their cured twins
+	$(BIN)/python benchmarks/promises.py --rounds $(or $(ROUNDS),5) $(EXAMPLES)
+
 docs: $(BIN)/.made  ## write the generated parts of README.md
 	$(BIN)/python scripts/generate_docs.py
 
@@ -49,5 +52,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test lint truth bench docs wheel clean
+.PHONY: help demo test lint truth accuracy promises bench docs wheel clean
 .DEFAULT_GOAL := help

@@ -1,6 +1,7 @@
-"""How long does a replay take, against reading the same recording? 100,000 kernels, in one process, as ratios.
+"""How long does a replay take and what does it hold, against reading? 100,000 kernels, in one process, as ratios.
 
-Part of `make bench`. A diagnosis builds the graph once and plays it some times for each finding.
+Part of `make bench`. A diagnosis builds the graph once and plays it some times for each finding. Memory is what Python
+and numpy ask for, against the bytes of the timeline's columns.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,9 +17,14 @@ from typing import TypeVar
 from bench import large_trace
 
 from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import prepare
+from perfdoctor.metrics.run import Run, prepare
 from perfdoctor.replay.build import graph_of
+from perfdoctor.replay.edits import with_faster_host
 from perfdoctor.replay.play import play
+from perfdoctor.replay.runs import runs_of
+from perfdoctor.timeline.columns import Text
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import Timeline
 
 KERNELS = 100_000
 _ROUNDS = 5
@@ -40,15 +47,40 @@ def _round(file: Path) -> tuple[float, float, float, int]:
     return reading, building, playing, len(graph)
 
 
+def bytes_of(timeline: Timeline) -> int:
+    """Of all columns; of text its codes alone."""
+    columns = [column for frame in timeline.frames.values() for column in frame.columns.values()]
+    return sum(column.codes.nbytes if isinstance(column, Text) else column.nbytes for column in columns)
+
+
+def replay_peak_bytes(run: Run, most_work: int) -> int:
+    """The most that is held at any moment while the graph is built, and played unchanged and with a faster host."""
+    (place,) = run.places
+    graph_of(place, 1)  # what the accounting of a place works out once is not the replay's
+    tracemalloc.start()
+    try:
+        graph = graph_of(place, most_work)
+        assert graph is not None
+        runs = [runs_of(graph)]
+        play([graph], runs)
+        play([with_faster_host(graph, 0.5, Intervals.empty())], runs)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         file = large_trace(Path(scratch), 3 * KERNELS)
         rounds = [_round(file) for _ in range(_ROUNDS)]
+        run = prepare(read([file]))
     print(f"\nA replay of {KERNELS:,} kernels and their launches, {rounds[0][3]:,} nodes in the steps that are played")
     for index, name in enumerate(("read and prepare", "build the graph", "play it")):
         seconds = statistics.median(each[index] for each in rounds)
         ratio = statistics.median(each[index] / each[0] for each in rounds)
         print(f"  {name:32s} {seconds:7.2f} s   {ratio:5.2f} × reading")
+    held, columns = replay_peak_bytes(run, 2 * KERNELS), bytes_of(run.timeline)
+    print(f"  {'memory':32s} {held / 1e6:7.1f} MB  {held / columns:5.2f} × the timeline's {columns / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

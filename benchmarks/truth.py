@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from perfdoctor.cli.what_if import questions
 from perfdoctor.diagnose import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest.reader import read
-from perfdoctor.replay.prediction import Question
 from perfdoctor.rulebook import load_rules
 
 
@@ -64,10 +64,13 @@ class Promise:
 
 
 def promises(folder: Path) -> Iterator[Promise]:
-    """Every rung of the ladders, predicted from the recording before it; nothing is fitted to any."""
+    """Every rung of the ladders, predicted from the recording before it; nothing is fitted to any.
+
+    `fixed` may also name another size of the run, as `--what-if` does.
+    """
     rules = load_rules()
     for rung in rungs():
-        asked = [Question(rule) for rule in rung["fixed"]]
+        asked = questions(", ".join(rung["fixed"]), rules)
         diagnosis = diagnose(read([folder / rung["path"]]), list(rules.values()), asked)
         assert diagnosis.prediction is not None
         best, likely, worst = (ns / 1e6 for ns in diagnosis.prediction.step_ns)

@@ -40,16 +40,16 @@ OWNERS = {
 }  # fmt: skip
 #: The others: most hang under an owner.
 OTHERS = {
+    "distant-gpus", "distant-nic", "narrow-pcie-link", "nccl-failures", "nccl-slow-path", "nccl-socket-fallback", "shared-gpu",
     "all-to-all-imbalance", "allocator-fragmentation", "broadcast-buffers", "copies-in-compute-stream",
     "cuda-graph-opportunity", "data-parallel", "depthwise-convolutions", "fp64-kernels", "full-precision-gradients",
-    "gpus-differ", "gradient-clipping", "item-syncs", "late-gathers", "late-gradient-bucket", "layout-transposes",
+    "gpus-differ", "gradient-clipping", "item-syncs", "kernels-far-from-roofline", "late-gathers", "late-gradient-bucket", "layout-transposes",
+    "low-occupancy-kernels",
     "managed-memory", "many-small-copies", "memory-bound-kernels", "memset-heavy", "on-device-copies",
-    "optimizer-syncs", "parameter-loops", "peer-copies", "peer-waits", "pipeline-bubbles", "precision-casts", "profiler-overhead", "results-copied-back",
+    "optimizer-syncs", "out-of-memory", "parameter-loops", "peer-copies", "peer-waits", "pipeline-bubbles", "precision-casts", "profiler-overhead", "results-copied-back",
     "slow-host-link", "sorting-backward", "step-drift", "tensor-parallel-exposed", "uneven-gpus",
-    "unfused-cross-entropy", "worker-restarts", "zero-grad-fills",
+    "uncoalesced-access", "unfused-cross-entropy", "worker-restarts", "zero-grad-fills",
 }  # fmt: skip
-#: What is not looked for yet: samples of the device are not read.
-NOT_YET = {"device-throttling"}
 NEEDS = {*SIGNALS, "steps", "places", "ranks"}
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
@@ -67,7 +67,7 @@ MAY_BE_LEFT_OUT = {
 }
 
 #: A fix with a command in it is not all Python.
-SHELL = re.compile(r"^(python|nsys|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
+SHELL = re.compile(r"^(python|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
 
 every_rule = pytest.mark.parametrize("rule_id", sorted(DOCUMENTS))
 
@@ -113,7 +113,8 @@ def values_delivered(rule_id: str) -> list[set[str]]:
 
 def situations_named(rule_id: str) -> set[str]:
     """Strings in the detector, and in the metrics that it asks, that may name a situation."""
-    sources = [module(rule_id), ROOT / "src" / "perfdoctor" / "metrics" / "loader.py"]
+    metrics = ROOT / "src" / "perfdoctor" / "metrics"
+    sources = [module(rule_id), metrics / "loader.py", metrics / "stalls.py"]
     return {
         node.value
         for path in sources
@@ -179,7 +180,7 @@ def test_the_id_is_the_name_of_the_file_and_of_the_findings(rule_id):
 
 
 def test_ids_are_those_that_users_rely_on():
-    assert set(DOCUMENTS) == (OWNERS | OTHERS) - NOT_YET
+    assert set(DOCUMENTS) == OWNERS | OTHERS
 
 
 @every_rule

@@ -298,7 +298,10 @@ def test_a_finding_that_saves_no_time_comes_last_and_predicts_nothing():
     memory = timeline(**growing)["memory"]
     both = several_diseases()
     both = replace(both, frames={**both.frames, "memory": memory}, recorded=both.recorded | {"memory"})
-    assert diagnose(both, RULES).findings[-1].rule == "memory-growth"
+    found = diagnose(both, RULES).findings
+    behind = found[[each.rule for each in found].index("memory-growth") :]
+    assert not any(each.saving_ns_per_step.likely for each in behind)
+    assert all(each.saving_ns_per_step.likely for each in found[: -len(behind)])
     alone = healthy()
     alone = replace(alone, frames={**alone.frames, "memory": memory}, recorded=alone.recorded | {"memory"})
     diagnosis = diagnose(alone, RULES)

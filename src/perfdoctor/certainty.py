@@ -28,7 +28,19 @@ _SIGNALS = {
     "os_calls": "operating-system calls",
     "overheads": "the profiler's own marks",
     "memory": "memory samples",
+    "allocations": "each allocation",
+    "memory_segments": "the allocator's segments",
+    "memory_events": "the allocator's events",
+    "memory_totals": "the allocator's totals",
+    "kernel_profiles": "kernels measured by Nsight Compute",
+    "device_samples": "samples of the GPUs",
+    "links": "the machine's topology",
+    "transports": "NCCL's log",
+    "nccl_facts": "NCCL's log",
+    "link_tests": "measured links",
 }
+#: A rule that looks at these alone tells of moments, and needs no steps.
+_STEPLESS = {"memory_events", "device_samples", "links", "transports", "nccl_facts", "link_tests"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Certainty:
 
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     """At most "medium" where there are no or few steps, or steps of which we are not sure ourselves."""
-    against = list(_against(run))
+    against = [] if set(rule.needs) <= _STEPLESS else list(_against(run))
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
     if finding.confidence != "high" and rule.doubt:
         against.insert(0, rule.doubt)

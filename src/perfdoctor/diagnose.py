@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -20,15 +20,16 @@ from perfdoctor.findings import (
     Saving,
     SourceInfo,
 )
-from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, split, whole_recording
+from perfdoctor.metrics.device_peaks import peaks
+from perfdoctor.metrics.efficiency import efficiency
 from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
+from perfdoctor.metrics.memory_peak import memory_uses
 from perfdoctor.metrics.run import Run, prepare, step_stats
 from perfdoctor.replay import prediction
 from perfdoctor.replay.critical_path import critical_path
-from perfdoctor.replay.play import play
-from perfdoctor.replay.prediction import Question, speedup
+from perfdoctor.replay.prediction import NOTICED, Question, speedup
 from perfdoctor.replay.promises import Stage, stage
 from perfdoctor.rulebook import Rule
 from perfdoctor.timeline import kernel_names
@@ -55,8 +56,10 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Questi
         outcomes.append(outcome)
         seen.extend((rule, finding) for finding in findings)
     played = stage(run) if what_if else _staged(seen, run)
-    found = [(_hanging(rule, finding), _promised(rule, finding, run, played)) for rule, finding in seen]
-    ranked = _ranked(found, run)
+    promised = [_noticed(_promised(rule, finding, run, played), run) for rule, finding in seen]
+    found = [(_hanging(rule, each), each) for (rule, _), each in zip(seen, promised, strict=True)]
+    in_vain = {rule.id for (rule, alone), each in zip(seen, promised, strict=True) if _in_vain(alone, each)}
+    ranked = _ranked(found, run, in_vain)
     with_cures = (
         prediction.answered(what_if, ranked, seen, outcomes, run, played)
         if what_if
@@ -77,7 +80,9 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Questi
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
-        critical_path=critical_path(played.graphs, play(played.graphs), MOST_PIECES) if played else None,
+        memory=memory_uses(timeline),
+        critical_path=critical_path(played.graphs, played.unchanged(), MOST_PIECES) if played else None,
+        efficiency=efficiency(run),
     )
 
 
@@ -140,9 +145,21 @@ def _what_remains(rule: Rule, finding: Finding, run: Run) -> Finding:
     return replace(finding, saving_ns_per_step=Saving(low, likely, full.high))
 
 
-def _ranked(found: Sequence[tuple[Rule, Finding]], run: Run) -> tuple[Advice, ...]:
-    """Largest saving first; a finding that vanishes when another is cured hangs under that one."""
-    order = sorted(found, key=lambda pair: (-pair[1].saving_ns_per_step.likely, pair[0].id))
+def _noticed(finding: Finding, run: Run) -> Finding:
+    """The same, without a saving that nobody could measure: it is said as what was seen, and has no price."""
+    saving, least_ns = finding.saving_ns_per_step, NOTICED * run.step_ns
+    low, likely, high = (ns if ns >= least_ns else 0 for ns in (saving.low, saving.likely, saving.high))
+    return replace(finding, saving_ns_per_step=Saving(low, likely, high))
+
+
+def _in_vain(alone: Finding, promised: Finding) -> bool:
+    """Would the cure take time away, but none off the step?"""
+    return bool(alone.saving_ns_per_step.likely) and not promised.saving_ns_per_step.high
+
+
+def _ranked(found: Sequence[tuple[Rule, Finding]], run: Run, in_vain: Collection[str] = ()) -> tuple[Advice, ...]:
+    """Largest saving first, cures in vain last; a finding that vanishes when another is cured hangs under that one."""
+    order = sorted(found, key=lambda pair: (-pair[1].saving_ns_per_step.likely, pair[0].id in in_vain, pair[0].id))
     present = list(dict.fromkeys(rule.id for rule, _ in order))
     causes = {rule.id: _cause(rule, {rule.id: rule for rule, _ in order}, present) for rule, _ in order}
     ranked, number = [], 0
@@ -202,7 +219,7 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
 
 def _gpus(run: Run) -> tuple[GpuInfo, ...]:
     infos = [(place, place.info) for place in run.places if place.device is not None]
-    return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks_of(info.name) is not None) for p, info in infos)
+    return tuple(GpuInfo(p.rank, p.device or 0, info.name, peaks(p) is not None) for p, info in infos)
 
 
 def _kernel_table(run: Run) -> tuple[KernelRow, ...]:
@@ -233,6 +250,9 @@ def _notes(run: Run) -> Iterator[str]:
     ranks = len(timeline.ranks)
     if timeline.world_size > ranks:
         yield f"{ranks} of {timeline.world_size} ranks were recorded: who waits for whom is only known among these."
+    if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
+        yield "Only memory was recorded: pass a trace of the same run beside it, and both are looked at."
+        return
     if not run.places:
         yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
         return

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfdoctor.timeline.model import Mask
+from perfdoctor.timeline.model import Ints, Mask
 from perfdoctor.timeline.steps import Confidence, FoundBy
+from perfdoctor.work_done import Efficiency
 
 Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
 Status = Literal["found", "clear", "skipped", "failed"]
@@ -42,6 +43,9 @@ KERNEL_FAMILIES = (
     "other",
 )
 MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
+
+#: What `--what-if` can ask beside rules: another size of the run.
+SIZES = ("batch", "ranks", "synthetic-data")
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class Finding:
     `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names. `work`
     tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
     place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which
-    the saving is a share, 0 where all of it counts.
+    the saving is a share, 0 where all of it counts. `thread_time`: on a run without a GPU, by rank, starts and ends of
+    the training thread's time that it is about.
     """
 
     rule: str
@@ -117,6 +122,7 @@ class Finding:
     symptom_of: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
     counted_ns: int = 0
+    thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -223,11 +229,27 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """The step after one more cure, with all before it, in ns. `choice`: how far it goes, if one asked for that."""
+    """The step after one more cure or size, with all before it, in ns. `choice`: how far it goes, or how large.
+
+    `samples`: how many times as many samples as recorded all ranks then work on in a step.
+    """
 
     rule: str
     step_ns: int
     choice: str = ""
+    samples: float = 1.0
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From `recorded` ranks (0: not told) to those `asked` for. `efficiency`: low ≤ likely ≤ high.
+
+    That is the step among the fewer ranks over the step among the more, each rank with the same work.
+    """
+
+    recorded: int
+    asked: int
+    efficiency: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -237,6 +259,8 @@ class Prediction:
     `steps` is the way there from `recorded_ns`, one cure after the other: none longer than the one before, the last
     the likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
     nothing was played and savings were subtracted. `asked`: is it the answer to a question, or what we find worth it?
+    Where the run's size was asked for, a step has `samples` times as many samples and may be longer; `speedup` is that
+    of samples a second over all ranks, and `scaling` what other numbers of ranks make of it.
     """
 
     fixed: tuple[str, ...]
@@ -246,6 +270,8 @@ class Prediction:
     steps: tuple[PredictedStep, ...]
     replay_error: float | None = None
     asked: bool = False
+    samples: float = 1.0
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True)
@@ -271,12 +297,51 @@ class CriticalPath:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Memory that the same lines of code asked for: the innermost own line, it and its callers, what for, how much."""
+
+    line: str
+    stack: str
+    category: str
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What torch's allocator held on one device; -1 where the recording does not tell a number.
+
+    The first four are its state at the end, as torch counts it itself: reserved from the driver, handed out, in use
+    (handed out, or freed and still waited for by another stream), and asked for before rounding. `peak_bytes` is the
+    most that was in use in the window of `events` changes, and at that moment: what was reserved, the free pieces of
+    it, and who held it. `most_reserved_bytes` is the most that was ever reserved in the window.
+    """
+
+    rank: int
+    device: int
+    source: Literal["snapshot", "profiler", "timeline"]
+    events: int
+    reserved_bytes: int
+    allocated_bytes: int
+    active_bytes: int
+    requested_bytes: int
+    peak_bytes: int
+    peak_reserved_bytes: int
+    most_reserved_bytes: int
+    free_bytes: int
+    free_pieces: int
+    largest_free_bytes: int
+    by_category: Mapping[str, int] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Everything a report may say. `per_step`: savings are per step, else per window looked at.
 
     `findings` are the ranked causes, their symptoms inside them. `time` covers the window looked at, `recording` the
     whole stretch from the first to the last device event, same shape. `base_ns` is what savings are a share of.
-    `critical_path` is None where the run was not played again.
+    `critical_path` is None where the run was not played again, `efficiency` where nothing can be said of it.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -294,3 +359,5 @@ class Diagnosis:
     per_step: bool = True
     titles: Mapping[str, str] = field(default_factory=dict)
     critical_path: CriticalPath | None = None
+    efficiency: Efficiency | None = None
+    memory: tuple[MemoryUse, ...] = ()

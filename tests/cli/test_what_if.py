@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from labels import rungs
 
 from perfdoctor.cli import what_if
 from perfdoctor.cli.main import app
@@ -31,6 +35,12 @@ def run(*arguments):
         ("input-wait=low", [Question("input-wait", "low")]),
         ("input-wait = 50 %", [Question("input-wait", "50 %", 0.5)]),
         ("host-syncs=12.5%", [Question("host-syncs", "12.5%", 0.125)]),
+        ("batch=2x", [Question("batch", "2x", amount=2.0)]),
+        ("ranks=64@50GB/s", [Question("ranks", "64@50GB/s", amount=64.0, network_bytes_per_second=50e9)]),
+        ("ranks=64@400Gbit/s", [Question("ranks", "64@400Gbit/s", amount=64.0, network_bytes_per_second=50e9)]),
+        ("ranks=16@800 MB/s", [Question("ranks", "16@800 MB/s", amount=16.0, network_bytes_per_second=0.8e9)]),
+        ("batch = 0.5 x, ranks=64", [Question("batch", "0.5 x", amount=0.5), Question("ranks", "64", amount=64.0)]),
+        ("synthetic-data, input-wait", [Question("synthetic-data"), Question("input-wait")]),
         ("fp32-matmuls=bf16, host-syncs=100%", [Question("fp32-matmuls", "bf16"), Question("host-syncs", "100%", 1.0)]),
     ],
 )
@@ -51,8 +61,20 @@ def test_rules_and_how_far_their_cures_go(text, meant):
         ("input-wait=101%", "--what-if input-wait=101%: there is no such choice", "Choices of input-wait"),
         ("input-wait=bf16", "--what-if input-wait=bf16: there is no such choice", "Choices of input-wait"),
         ("fp32-matmuls=tf32", "--what-if fp32-matmuls=tf32: there is no such choice", "bf16, fp16, low, likely, high"),
-        ("input-wait, input-wait=low", "--what-if names input-wait twice", "Name each rule once."),
-        ("ranks=64", "--what-if ranks=64: ", "Record on so many ranks"),
+        ("input-wait, input-wait=low", "--what-if names input-wait twice", "Name each only once."),
+        ("ranks=8, ranks=64", "--what-if names ranks twice", "Name each only once."),
+        ("ranks", "--what-if ranks: that is no number of ranks", "ranks=8"),
+        ("ranks=8@0GB/s", "--what-if ranks=8@0GB/s: that is no number of ranks", "ranks=64@50GB/s"),
+        ("ranks=8@fast", "--what-if ranks=8@fast: that is no number of ranks", "ranks=64@50GB/s"),
+        ("ranks=0", "--what-if ranks=0: that is no number of ranks", "ranks=8"),
+        ("ranks=8x", "--what-if ranks=8x: that is no number of ranks", "ranks=8"),
+        ("batch", "--what-if batch: that is no factor", "batch=2x"),
+        ("batch=2", "--what-if batch=2: that is no factor", "0.1x to 64x of the recorded batch"),
+        ("batch=65x", "--what-if batch=65x: that is no factor", "0.1x to 64x"),
+        ("batch=0x", "--what-if batch=0x: that is no factor", "0.1x to 64x"),
+        ("synthetic-data=50%", "--what-if synthetic-data=50%: there is nothing to choose", "by itself"),
+        ("sintetic-data", "--what-if 'sintetic-data': there is no such rule", "Did you mean synthetic-data"),
+        ("memory-growth", "--what-if memory-growth: what its cure", "batch=2x"),
     ],
 )
 def test_what_means_nothing_is_said_in_one_line_and_the_right_ones_in_another(text, what, right):
@@ -61,6 +83,11 @@ def test_what_means_nothing_is_said_in_one_line_and_the_right_ones_in_another(te
     assert error.value.what.startswith(what)
     assert right in error.value.do
     assert "\n" not in error.value.what + error.value.do
+
+
+def test_every_rung_of_a_ladder_can_be_asked():
+    asked = [what_if.questions(", ".join(rung["fixed"]), RULES) for rung in rungs()]
+    assert {question.rule for questions in asked for question in questions} >= {"batch", "ranks", "synthetic-data"}
 
 
 def test_a_wrong_question_ends_with_2_before_anything_is_read():
@@ -94,8 +121,42 @@ def test_an_answer_is_in_every_report(tmp_path, monkeypatch):
     assert "input-wait=50%" in Path("answer.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("question", ["batch=2x", "synthetic-data", "input-wait=50%, batch=2x"])
+def test_another_size_of_the_run_is_answered_in_every_report(question, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(RECORDING, "--what-if", question, "--json", "answer.json", "--html", "answer.html")
+    assert result.exit_code == 0, result.output
+    assert "What if: one after the other\nas recorded" in result.stdout
+    prediction = json.loads(Path("answer.json").read_text("utf-8"))["prediction"]
+    samples = 2.0 if "batch" in question else 1.0
+    assert prediction["samples"] == prediction["steps"][-1]["samples"] == samples
+    assert prediction["scaling"] is None
+    recorded, step = prediction["recorded_step_ns"], prediction["step_ns"]["likely"]
+    assert prediction["speedup"]["likely"] == pytest.approx(samples * recorded / step)
+    assert question.split(", ")[-1] in Path("answer.html").read_text("utf-8")
+
+
+def test_ranks_that_the_recording_cannot_tell_end_with_2_and_what_it_can(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(RECORDING, "--what-if", "ranks=8")
+    assert result.exit_code == 2
+    what, do = result.stderr.splitlines()
+    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert "batch=2x, synthetic-data" in do
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_another_size_a_recording_without_a_gpu_tells_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(FIXTURES / "cpu-slow-input" / "torch", "--what-if", "batch=2x")
+    assert result.exit_code == 1
+    assert "without a GPU" in result.stderr.splitlines()[0]
+
+
 def test_a_recording_that_cannot_be_played_again_ends_with_1(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(FIXTURES / "cpu-slow-input" / "torch", "--what-if", "input-wait")
+    alone = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
+    Path("trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [alone]}), "utf-8")
+    result = run("trace.json", "--what-if", "input-wait")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[0].endswith("cannot be played again: it holds no work of a GPU")
+    assert result.stderr.splitlines()[0].endswith("cannot be played again: no steps were found in it")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builders import BASE_NS, findings, only_finding, summary, timeline
+from snapshots import Recording
 
+from perfdoctor.ingest import memory_snapshot
 from perfdoctor.timeline.model import Timeline
 
 MIB = 1 << 20
@@ -57,3 +59,46 @@ def test_it_stays_silent_where_what_is_held_rises_along():
 def test_it_stays_silent_where_no_reserve_was_recorded():
     assert findings("allocator-fragmentation", samples([0, 0, 0, 0])) == []
     assert findings("allocator-fragmentation", samples([2000, 2400, 2800, 3200], kind="heap")) == []
+
+
+# ---- from a snapshot, block by block
+
+
+def cut_up(tmp_path, *, blocks: int = 40, block: int = 16, requests: int = 4, kept: int = 0) -> Timeline:
+    """Every second of many blocks (in MiB) is freed, and then twice as much as a block is asked for."""
+    made = Recording(segment_bytes=(blocks * block + kept) * MIB)
+    if kept:
+        made.alloc(kept * MIB)
+    addresses = [made.alloc(block * MIB) for _ in range(blocks)]
+    made.begin()
+    for address in addresses[::2]:
+        made.free(address)
+    made.segment_bytes = 2 * block * MIB
+    for _ in range(requests):
+        made.alloc(2 * block * MIB, "work/train.py:1 step")
+    return memory_snapshot.read(made.write(tmp_path / "run.pickle"))
+
+
+def test_a_snapshot_proves_that_memory_lay_free_in_pieces(tmp_path):
+    finding = only_finding("allocator-fragmentation", cut_up(tmp_path))
+    assert (finding.situation, finding.confidence) == ("pieces", "high")
+    assert finding.values == {"rises": 4, "grown_mib": 20 * 16, "reserved_mib": 40 * 16, "held_mib": 16}
+    assert "4 times although as much lay free: at worst 320 of 640 MiB reserved, in pieces of 16 MiB" in summary(
+        finding
+    )
+
+
+def test_a_snapshot_with_few_such_requests_or_little_free_is_silent(tmp_path):
+    assert findings("allocator-fragmentation", cut_up(tmp_path, requests=2)) == []
+    assert len(findings("allocator-fragmentation", cut_up(tmp_path, requests=3))) == 1
+    assert findings("allocator-fragmentation", cut_up(tmp_path, blocks=30)) == []  # 240 MiB free
+    assert len(findings("allocator-fragmentation", cut_up(tmp_path, blocks=32))) == 1  # 256 MiB
+    assert findings("allocator-fragmentation", cut_up(tmp_path, kept=2600)) == []  # 320 of 3,240 MiB
+    assert len(findings("allocator-fragmentation", cut_up(tmp_path, kept=2500))) == 1
+
+
+def test_a_snapshot_in_which_the_cache_alone_is_large_is_silent(tmp_path):
+    made = Recording()
+    for address in [made.alloc(100 * MIB) for _ in range(20)]:
+        made.free(address)
+    assert findings("allocator-fragmentation", memory_snapshot.read(made.write(tmp_path / "run.pickle"))) == []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import SGEMM, draw, findings, only_finding, summary, timeline
+
+from perfdoctor.timeline.model import Device
 
 MS = 1_000_000
 BELOW_PEAKS = {"fp32_to_half_speedup_low": 1.25, "fp32_to_half_speedup_likely": 2.0, "fp32_to_half_speedup_high": 4.0}
@@ -30,6 +34,25 @@ def test_it_fires_where_matmuls_read_32_bits():
     assert [saving.low, saving.likely, saving.high] == [4 * MS, 10 * MS, 15 * MS]
     assert finding.situation == "fp32"
     assert "20.0 ms of a 40.0 ms step (50 %)" in summary(finding)
+
+
+def test_a_kernel_at_the_pace_of_its_memory_gets_no_more_than_twice_as_fast():
+    """A thin product streams 4,096² floats, 67.2 MB: 43.2 µs of an A100's 1,555 GB/s, and half of it in 16 bits."""
+    common = {"correlation": 1, "process": 1}
+    shapes = {"input_shapes": "[[8, 4096], [4096, 4096]]", "input_types": '["float", "float"]'}
+    thin = timeline(
+        kernels=[{**common, "name": SGEMM, "start_ns": 1000, "end_ns": 51_000}],
+        calls=[{**common, "name": "cudaLaunchKernel", "start_ns": 100, "end_ns": 200}],
+        ops=[{**shapes, "name": "aten::mm", "process": 1, "start_ns": 50, "end_ns": 300}],
+        devices=[Device(0, 0, "NVIDIA A100-SXM4-40GB")],
+    )
+    saving = only_finding("fp32-matmuls", thin, **BELOW_PEAKS).saving_ns_per_step
+    least_ns = (4096 * 4096 + 2 * 8 * 4096) * 2 / 1555e9 * 1e9
+    assert saving.low == 10_000
+    assert saving.likely == 25_000  # 50 µs at twice the rate: that is above what the bytes take
+    assert saving.high == pytest.approx(50_000 - least_ns, abs=1)
+    without = replace(thin, devices=())
+    assert only_finding("fp32-matmuls", without, **BELOW_PEAKS).saving_ns_per_step.high == 37_500
 
 
 def test_it_fires_on_tf32_with_the_smaller_gain():

@@ -6,9 +6,13 @@ import json
 
 import pytest
 from builders import ELEMENTWISE, GEMM, findings, only_finding, summary, timeline
+from ncu_builders import steps, with_ncu
 
+from perfdoctor.diagnose import missing
 from perfdoctor.metrics.memory_limit import moved_bytes
-from perfdoctor.timeline.model import Device
+from perfdoctor.metrics.run import prepare
+from perfdoctor.rulebook import load_rules
+from perfdoctor.timeline.model import UNKNOWN, Device
 
 MS = 1_000_000
 PEAK = 2039e9  # bytes/s of an A100 with 80 GB
@@ -84,6 +88,26 @@ def test_it_stays_silent_just_below_the_threshold():
 
 def test_it_stays_silent_on_a_gpu_that_nobody_knows():
     assert findings("memory-bound-kernels", recorded(*[add(0.85)] * 20, device=Device(0, 0, "A new one"))) == []
+
+
+def test_what_nsight_compute_measured_of_the_memory_stands_above_shapes():
+    """Sums that seem to run at 85 % do so at 40 %: half of their numbers were in a cache."""
+    sums = recorded(*[add(0.85)] * 20)
+    measured = [{"name": ELEMENTWISE, "dram_share": 0.4, "blocks": UNKNOWN}]
+    assert findings("memory-bound-kernels", with_ncu(sums, measured)) == []
+
+
+def test_without_shapes_it_fires_where_nsight_compute_measured_the_memory_at_its_limit():
+    unknown = recorded(*[add(0.85, shapes=[], types=[])] * 20)
+    measured = [{"name": ELEMENTWISE, "dram_share": 0.9, "dram_bytes": 7e8, "blocks": UNKNOWN}]
+    (finding,) = findings("memory-bound-kernels", with_ncu(unknown, measured))
+    assert finding.values["peak_percent"] == pytest.approx(90)
+    assert finding.evidence[1].value == pytest.approx(20 * 7e8)
+    rule = load_rules()["memory-bound-kernels"]
+    alone = steps({"name": ELEMENTWISE, "ns": MS}, device=A100)
+    assert "ops" in missing(rule, prepare(alone))[-1]
+    assert missing(rule, prepare(with_ncu(alone, measured))) == ()
+    assert len(findings("memory-bound-kernels", with_ncu(alone, measured))) == 1
 
 
 MILLION = [1000, 1000]

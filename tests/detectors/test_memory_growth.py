@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import BASE_NS, findings, only_finding, summary, timeline
+from snapshots import Recording
 
+from perfdoctor.findings import Rows
+from perfdoctor.ingest import memory_snapshot
 from perfdoctor.timeline.model import Device, Timeline
 
 MB = 1_000_000
@@ -116,3 +119,47 @@ def test_of_several_ranks_the_one_that_grows_most_is_told():
 
 def test_it_stays_silent_where_one_moment_is_all():
     assert findings("memory-growth", held(500)) == []
+
+
+# ---- from a snapshot
+
+
+def training(tmp_path, *, leak: int, steps: int = 8) -> Timeline:
+    """Each step makes activations of 20 MB and frees them, and keeps `leak` bytes."""
+    made = Recording()
+    made.alloc(50 * MB, "work/model.py:1 build")
+    made.begin()
+    for _ in range(steps):
+        activation = made.alloc(20 * MB, "work/model.py:4 forward")
+        if leak:
+            made.alloc(leak, "work/train.py:7 keep", "work/train.py:30 main")
+        made.free(activation)
+        made.mark()
+    return memory_snapshot.read(made.write(tmp_path / "run.pickle"))
+
+
+def test_a_snapshot_names_who_holds_what_grows(tmp_path):
+    finding = only_finding("memory-growth", training(tmp_path, leak=2 * MB))
+    (table,) = [each for each in finding.evidence if isinstance(each, Rows)]
+    # The allocator hands out whole 512 bytes; what the first step made lies before the first end of a step.
+    rounded = -(-2 * MB // 512) * 512
+    assert table.rows == (("work/train.py:7 keep < work/train.py:30 main", 7 * rounded, 7),)
+    assert finding.values["growth_mib"] == rounded / 2**20
+
+
+def test_a_snapshot_of_a_steady_training_is_no_growth(tmp_path):
+    assert findings("memory-growth", training(tmp_path, leak=0)) == []
+
+
+def test_a_snapshot_just_below_the_threshold_is_none(tmp_path):
+    assert findings("memory-growth", training(tmp_path, leak=99_000)) == []
+    assert len(findings("memory-growth", training(tmp_path, leak=100_000))) == 1
+
+
+def test_a_forward_pass_that_is_cut_off_is_no_growth(tmp_path):
+    made = Recording()
+    for _ in range(10):
+        gathered = made.alloc(10 * MB)
+        made.alloc(8 * MB, "work/model.py:4 forward")
+        made.free(gathered)
+    assert findings("memory-growth", memory_snapshot.read(made.write(tmp_path / "run.pickle"))) == []

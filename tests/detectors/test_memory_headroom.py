@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 from builders import BASE_NS, draw, findings, frame, only_finding, summary
+from snapshots import Recording
 
 from perfdoctor.diagnose import diagnose
+from perfdoctor.ingest import memory_snapshot, snapshot_ranks
 from perfdoctor.metrics.run import prepare
 from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Device, Timeline, merge
+from perfdoctor.timeline.model import Device, Frame, Timeline, merge
 
 GIB = 1 << 30
 
@@ -86,3 +88,24 @@ def test_the_slowest_host_sets_the_pace_of_a_job():
     finding = only_finding("memory-headroom", both)
     assert finding.values["idle_percent"] == pytest.approx(50, abs=5)
     assert len(prepare(both).places) == 2
+
+
+def test_a_snapshot_or_the_profilers_totals_tell_the_reserve_as_well(tmp_path):
+    drawn = run(20)
+    without = replace(
+        drawn, frames={**drawn.frames, "memory": Frame.empty("memory")}, recorded=drawn.recorded - {"memory"}
+    )
+    made = Recording()
+    made.free(made.alloc(20 * GIB))
+    joined = snapshot_ranks.joined(without, [memory_snapshot.read(made.write(tmp_path / "run.pickle"))])
+    assert only_finding("memory-headroom", joined).values["reserved_mib"] == 20 * 1024
+    totals = frame(
+        "memory_totals",
+        [
+            {"process": 100, "start_ns": BASE_NS + at, "end_ns": BASE_NS + at, "allocated_bytes": GIB,
+             "reserved_bytes": each * GIB, "name": "[memory]"}
+            for at, each in enumerate((5, 30, 10))
+        ],
+    )  # fmt: skip
+    told = replace(without, frames={**without.frames, "memory_totals": totals})
+    assert only_finding("memory-headroom", told).values["reserved_mib"] == 30 * 1024

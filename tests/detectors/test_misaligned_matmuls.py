@@ -63,7 +63,7 @@ def test_it_stays_silent_just_below_the_threshold():
     assert len(findings("misaligned-matmuls", step(2, TF32.format(1), of=40))) == 1
 
 
-def recorded(*ops: tuple[str, str, int], kernel: str = BF16.format(1), capability=(8, 0)):
+def recorded(*ops: tuple[str, str, int], kernel: str = BF16.format(1), capability=(8, 0), gpu: str = ""):
     """Ops one behind the other, each launching one kernel of the given ms; one aligned kernel of 10 ms at the end."""
     kernels, calls, rows, at = [], [], [], 0
     for number, (op, shapes, duration_ms) in enumerate((*ops, ("aten::add", "", 10))):
@@ -82,7 +82,7 @@ def recorded(*ops: tuple[str, str, int], kernel: str = BF16.format(1), capabilit
         )
         rows.append({"start_ns": host, "end_ns": host + 50, "name": op, "input_shapes": shapes, "process": 1})
         at = end
-    device = Device(0, 0, "", compute_capability=capability)
+    device = Device(0, 0, gpu, compute_capability=capability)
     return timeline(kernels=kernels, calls=calls, ops=rows, devices=[device])
 
 
@@ -102,6 +102,18 @@ def test_it_fires_with_the_size_that_costs_most_and_what_to_pad_it_to():
         ("aten::mm", "4096 × 50257 × 768", "4096 × 50264 × 768", 1.0, 20 * MS),
         ("aten::addmm", "64 × 30 × 768", "64 × 32 × 768", 1.0, 10 * MS),
     )
+
+
+def test_no_kernel_is_promised_to_get_faster_than_its_gpu():
+    """2 · 40,960 · 768 · 50,257 FLOP take 10.13 ms of the 312 TFLOP/s of an A100: of 13 ms no more than 2.87 can go."""
+    ops = ("aten::mm", "[[40960, 768], [768, 50257]]", 13)
+    least_ns = 2 * 40960 * 768 * 50257 / 312e12 * 1e9
+    finding = only_finding("misaligned-matmuls", recorded(ops, gpu="NVIDIA A100-SXM4-80GB"), aligned_speedup_likely=1.4)
+    assert finding.saving_ns_per_step.likely == pytest.approx(13 * MS - least_ns, rel=1e-6)
+    assert finding.saving_ns_per_step.high == finding.saving_ns_per_step.likely
+    assert finding.saving_ns_per_step.low < finding.saving_ns_per_step.likely  # that far it can go
+    unknown = only_finding("misaligned-matmuls", recorded(ops), aligned_speedup_likely=1.4)
+    assert unknown.saving_ns_per_step.likely == pytest.approx(13 * MS * (1 - (50264 / 50257) / 1.4), rel=1e-6)
 
 
 FP8 = "cutlass3x_sm90_tensorop_s64x128x32gemm_e4m3_e4m3_f32_bf16_bf16_128x128x128_1x2x1_0_tnt_align{}_warpspecialized"

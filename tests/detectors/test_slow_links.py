@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 from collective_builders import MS, told, under
+from machine_builders import beside
 
 from perfdoctor.hardware.links import link_of
 from perfdoctor.timeline.model import merge
@@ -98,3 +99,40 @@ def test_the_table_knows_only_boards_whose_links_their_name_tells(name, link):
     found = link_of(name)
     assert (found and found.name) == link
     assert found is None or found.pair_bytes_per_second <= found.peak_bytes_per_second
+
+
+# What was measured of the same links
+
+
+def measured(
+    gigabytes: float, *, ranks: int = 2, size: int = 100_000_000, source: str = "nccl-tests", kind: str = "all_reduce"
+):
+    return {
+        "name": kind, "source": source, "ranks": ranks, "bytes": size, "time_ns": 1_000_000,
+        "bus_bytes_per_second": gigabytes * 1e9,
+    }  # fmt: skip
+
+
+def test_it_fires_where_the_links_gave_far_more_when_they_were_measured():
+    """10 GB/s in the training, 80 measured: no name of a GPU is needed."""
+    finding = only_finding("slow-links", beside(job(100_000_000, gpu=""), link_tests=[measured(80)]))
+    assert (finding.situation, finding.values["expected_gb_per_second"]) == ("measured", pytest.approx(80))
+    saving = finding.saving_ns_per_step
+    assert saving.low == pytest.approx(10 * MS * (1 - (10 / 80) / 0.5), rel=1e-6)
+    assert saving.likely == saving.high == pytest.approx(10 * MS * (1 - 10 / 80), rel=1e-6)
+    assert "where nccl-tests measured 80.0 GB/s over the same links" in summary(finding)
+
+
+def test_the_measured_links_count_more_than_the_boards_table():
+    """An SXM board has 100 GB/s between two GPUs; this machine's were measured at 12, and give 10."""
+    assert findings("slow-links", beside(job(100_000_000), link_tests=[measured(12)])) == []
+
+
+def test_it_stays_silent_just_below_half_of_what_was_measured():
+    assert findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=[measured(20)])) == []
+    assert len(findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=[measured(20.1)]))) == 1
+
+
+def test_it_stays_silent_where_other_ranks_kinds_or_sizes_were_measured():
+    for other in (measured(80, ranks=4), measured(80, kind="broadcast"), measured(80, size=1_000_000_000)):
+        assert findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=[other])) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from builders import ELEMENTWISE, draw, findings, only_finding, summary
 
@@ -135,7 +138,7 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
         "mean_us": pytest.approx(10.0),
     }
     saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (23_996_000, 47_992_000, 59_990_000)
+    assert (saving.low, saving.likely, saving.high) == (23_996_000, 53_991_000, 59_990_000)
     assert (finding.confidence, finding.situation) == ("medium", "host")
     assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
 
@@ -150,6 +153,31 @@ def test_on_the_host_it_stays_silent_just_below_either_threshold():
 def test_on_the_host_it_stays_silent_where_the_ops_are_as_long_as_the_limit():
     assert findings("small-kernels", host_step(3_000, unit_us=100)) == []
     assert len(findings("small-kernels", host_step(3_000, unit_us=99))) == 1
+
+
+def preempted(lengths_us: list[int]):
+    """Four steps of 3,000 ops, of which each step's tenth takes so long: the machine took the processor away."""
+    drawn = host_step(3_000)
+    ops = drawn.ops
+    rows = np.flatnonzero(ops.duration_ns == 10_000)[9::3_000]
+    end = ops.end_ns.copy()
+    end[rows] = ops.start_ns[rows] + 1_000 * np.array(lengths_us)
+    return replace(drawn, frames={**drawn.frames, "ops": ops.with_columns(end_ns=end)})
+
+
+def test_an_op_that_the_machine_interrupted_is_as_short_as_it_is_in_other_steps():
+    (once,) = findings("small-kernels", preempted([10, 18, 10, 10]), short_host_op_ns=15_000)
+    assert once.values["small_per_step"] == 3_000
+    (mostly,) = findings("small-kernels", preempted([18, 18, 18, 10]), short_host_op_ns=15_000)
+    assert mostly.values["small_per_step"] == 2_999
+
+
+def test_a_long_pause_between_two_nodes_of_a_backward_pass_is_theirs_as_well():
+    node = {"n": ("ops", "autograd::engine::evaluate_function: MulBackward0"), "b": ("ranges", "backward")}
+    passes = ["b" * 6_200 + " " * 800, "n " * 3_000 + " " * 198 + "n" + "o" * 801]
+    (finding,) = findings("small-kernels", draw(host=passes, legend=node, repeat=4, unit_us=10))
+    # 6,199 units from the first node to the end of the last, with a pause of 1.99 ms before that
+    assert finding.values["small_ms"] == pytest.approx(61.99)
 
 
 def test_on_the_host_it_stays_silent_where_the_optimizer_has_the_short_ops():

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from builders import timeline
+from ncu_files import block, launch, report
+from ncu_tables import wide
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest import nsys, recorded_run
@@ -198,3 +200,40 @@ def test_a_run_without_a_recording_says_why(tmp_path: Path) -> None:
     folder.write()
     with pytest.raises(PerfdoctorError, match="nothing imported torch"):
         read([folder.path])
+
+
+def test_what_nsight_compute_measured_in_its_own_pass_joins_the_first(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text(wide(launches=2))
+    found = read([folder.path])
+    assert [source.kind for source in found.sources] == ["kineto", "ncu"]
+    assert len(found["kernel_profiles"]) == 2
+    assert found.ranks == read([TORCH]).ranks
+
+
+def test_an_ncu_pass_that_cannot_be_read_costs_a_note(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text("==ERROR== no table\n")
+    found = read([folder.path])
+    assert "kernel_profiles" not in found.recorded
+    assert any("The ncu pass cannot be read: train.csv holds no table" in note for note in found.notes)
+
+
+def test_a_run_of_which_only_the_ncu_pass_is_left_is_read(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    (folder.make("ncu") / "train.csv").write_text(wide())
+    found = read([folder.path])
+    assert [source.kind for source in found.sources] == ["ncu"]
+    assert any("there is no timeline beside them" in note for note in found.notes)
+
+
+def test_the_table_stands_in_for_a_report_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text(wide(launches=2))
+    written = folder.path / "ncu" / "train.ncu-rep"
+    written.write_bytes(report(block(["gpu__time_duration.sum"], [launch({0: 5.0})])))
+    assert [source.file for source in read([folder.path]).sources][1:] == ["train.ncu-rep"]
+    written.write_bytes(b"NVR\0")
+    found = read([folder.path])
+    assert [source.file for source in found.sources][1:] == ["train.csv"]
+    assert not any("cannot be read" in note for note in found.notes)

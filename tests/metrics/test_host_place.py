@@ -58,6 +58,41 @@ def test_collectives_of_the_host_are_communication():
     assert parts.compute_ns == 3 * 6 * UNIT_NS
 
 
+def test_a_message_is_on_its_way_from_the_call_to_the_librarys_thread():
+    """The thread asks, stands still until the library's begins, while it sends, and until it goes on."""
+    rows = {"ops": [], "ranges": []}
+    for step in range(4):
+        at = 1_000_000 + 10 * step * UNIT_NS
+        names = {"aten::mm": (0, 4), "c10d::allreduce_": (4, 5), "aten::div_": (9, 10)}
+        rows["ops"] += [
+            {"start_ns": at + begin * UNIT_NS, "end_ns": at + end * UNIT_NS, "name": name}
+            for name, (begin, end) in names.items()
+        ]
+        rows["ranges"].append({"start_ns": at, "end_ns": at + 10 * UNIT_NS, "name": f"ProfilerStep#{step}"})
+        sent = {"start_ns": at + 6 * UNIT_NS, "end_ns": at + 8 * UNIT_NS, "name": "gloo:all_reduce", "thread": 2}
+        rows["ranges"].append(sent)
+    place = only_place(timeline(**rows))
+    assert place.handed_over.total_ns == 4 * 2 * UNIT_NS  # from 5 to 6, and from 8 to 9
+    assert split(place).exposed_communication_ns == 4 * 5 * UNIT_NS  # from 4 to 9
+    assert idle_units(place) == {}
+    assert place.work.stream[place.collective_rows].tolist() == [2] * 4
+    assert len(place.work) == 8  # and the ends of four steps
+    without = only_place(timeline(**{**rows, "ops": rows["ops"][:-2]}))  # a call was not recorded
+    assert without.handed_over.total_ns == 0
+
+
+def test_a_backward_pass_is_unknown_only_where_its_nodes_were_not_seen():
+    backward = {"b": ("ranges", "backward"), "n": ("ops", "autograd::engine::evaluate_function: MulBackward0")}
+    seen = only_place(draw(host=["oo bbbbbb", "   n  n  "], legend=backward, repeat=3))
+    assert idle_units(seen) == {"host_work": 3 * 5}
+    long = only_place(draw(host=["oo bbbbbbbbbbbbbb", "   n  n         n"], legend=backward, repeat=3))
+    assert idle_units(long) == {"host_work": 3 * 12}  # of which 9 units in a row are less than a millisecond
+    long = only_place(draw(host=["oo bbbbbbbbbbbbbbbb", "   n  n          n"], legend=backward, repeat=3))
+    assert idle_units(long) == {"host_work": 3 * 4, "unknown": 3 * 10}
+    unseen = only_place(draw(host=["oo bbbbbb", "         "], legend=backward, repeat=3))
+    assert idle_units(unseen) == {"host_work": 3, "unknown": 3 * 6}
+
+
 def test_without_ops_the_ranges_of_the_thread_are_the_work_and_the_rest_is_unknown():
     place = only_place(draw(host=["rrrr  "], repeat=4))
     assert split(place).compute_ns == 4 * 4 * UNIT_NS

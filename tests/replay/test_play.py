@@ -83,7 +83,20 @@ def test_clocks_that_are_apart_change_nothing():
     there = by_hand(nodes, 140, **meets, clock_ns=5_000)
     there = replace(there, recorded_end_ns=there.recorded_end_ns + 5_000)
     assert play([here, there]).step_ns == 140
-    assert [each.tolist() for each in play([here, there]).end_ns] == [[380, 420], [380, 420]]
+    one, other = (each.tolist() for each in play([here, there]).end_ns)
+    assert one == other
+    assert one[1] - one[0] == 40
+
+
+def test_times_since_1970_are_played_to_the_nanosecond():
+    """As numbers with a point they would have 256 ns between one and the next."""
+    steps = []
+    for begin in (0, 1_700_000_000_000_000_001):
+        graph = kernels(1_000, took=2_303)
+        moved = {name: getattr(graph, name) + begin for name in ("recorded_start_ns", "recorded_end_ns")}
+        steps.append(play([replace(graph, **moved)]).step_ns)
+    assert steps == [4_000_000, 4_000_000], "the host takes 4 µs a kernel"
+    assert play([kernels(1_000, took=5_303)]).step_ns == 5_303_000
 
 
 @FEW
@@ -143,18 +156,8 @@ def test_the_step_is_never_below_the_longest_chain_that_repeats(graph):
     assert play([graph]).step_ns * graph.units >= longest_round(graph) * (1 - 1e-9)
 
 
-class Counted(list):
-    """A list that counts how many of its items are asked for."""
-
-    asked = 0
-
-    def __getitem__(self, key):
-        Counted.asked += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
-        return super().__getitem__(key)
-
-
-def kernels(count: int) -> Graph:
-    """A host that launches `count` kernels a step."""
+def kernels(count: int, took: int = 5_000) -> Graph:
+    """A host that launches `count` kernels a step, in 4 µs each."""
     nodes = np.arange(2 * count)
     host, previous = nodes % 2 == 0, np.where(nodes >= 2, nodes - 2, 2 * count - 2 + nodes)
     launch = np.where(host, NOTHING, nodes - 1)
@@ -163,7 +166,7 @@ def kernels(count: int) -> Graph:
     return Graph(
         place=None, kind=np.where(host, HOST, WORK).astype(np.int8),
         recorded_start_ns=5_000 * (nodes // 2), recorded_end_ns=5_000 * (nodes // 2) + np.where(host, 4_000, 9_000),
-        duration_ns=np.where(host, 4_000, 5_000), extra_ns=zeros, depends=(previous, launch, nothing),
+        duration_ns=np.where(host, 4_000, took), extra_ns=zeros, depends=(previous, launch, nothing),
         before=(nodes < 2, no, no), lag_ns=(zeros, zeros, zeros), work_row=np.where(host, NOTHING, nodes // 2),
         call_row=np.where(host, nodes // 2, NOTHING), gap_start_ns=zeros, gap_end_ns=zeros, loader_wait_ns=zeros,
         period_ns=5_000 * count, units=1,
@@ -171,21 +174,22 @@ def kernels(count: int) -> Graph:
 
 
 @pytest.mark.parametrize("count", [50_000, 100_000])
-def test_each_node_is_looked_at_once_a_repetition(monkeypatch, count):
-    graph = kernels(count)
-    made = playing._Player.__init__
+def test_each_node_is_played_once_a_repetition(monkeypatch, count):
+    graph, played = kernels(count), []
+    until = playing._Player.until
 
-    def counting(self, graph):
-        made(self, graph)
-        self.nodes = Counted(self.nodes)
+    def counting(self, meeting):
+        played.extend(run.end - run.begin for run in self.runs.until[meeting])
+        until(self, meeting)
 
-    monkeypatch.setattr(playing._Player, "__init__", counting)
-    Counted.asked = 0
+    monkeypatch.setattr(playing._Player, "until", counting)
     assert play([graph]).step_ns == 5_000 * count
-    assert Counted.asked == playing.REPETITIONS * len(graph)
+    assert sum(played) == playing.REPETITIONS * len(graph)
+    assert len(played) == playing.REPETITIONS * 2, "all calls at once, then all kernels"
 
 
 def test_the_last_ends_are_those_of_the_last_repetition():
     graph = host_and_device(100, 300, 300)
     (ends,) = play([graph]).end_ns
-    assert ends.tolist() == simulated([graph], playing.REPETITIONS)[-1][0]
+    last = simulated([graph], playing.REPETITIONS)[-1][0]
+    assert (ends - ends[0]).tolist() == [end - last[0] for end in last]

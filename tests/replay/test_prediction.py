@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from perfdoctor.diagnose import diagnose
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.findings import PredictedStep
 from perfdoctor.metrics.run import prepare
-from perfdoctor.replay.prediction import MOST_CURES, Question, notes, predicted
+from perfdoctor.replay.prediction import MOST_CURES, NOTICED, Question, notes, predicted
 from perfdoctor.replay.promises import stage, unplayable
 from perfdoctor.report.parts import SHOWN_FINDINGS
 from perfdoctor.rulebook import load_rules
@@ -54,6 +55,11 @@ def refused(*questions, **how):
     return error.value.what, error.value.do
 
 
+def later(best, likely, worst, recorded=100 * MS):
+    """The range of a later run: 5 % to either side of what is played, and nothing longer than recorded."""
+    return pytest.approx(0.95 * best, rel=0.002), likely, pytest.approx(min(1.05 * worst, recorded), rel=0.002)
+
+
 def stops(prediction):
     return [(step.rule, step.choice, step.step_ns / MS) for step in prediction.steps]
 
@@ -81,14 +87,15 @@ def test_in_another_order_the_way_is_another_and_the_end_the_same():
 def test_a_share_says_how_far_a_cure_goes():
     prediction = asked(Question("input-wait", "50%", 0.5))
     assert stops(prediction) == [("input-wait", "50%", pytest.approx(93))]  # half of the 14 ms in which it stands still
-    assert prediction.step_ns == (prediction.steps[-1].step_ns,) * 3
+    assert prediction.step_ns == later(*(prediction.steps[-1].step_ns,) * 3)
 
 
 @pytest.mark.parametrize(("choice", "place"), [("low", 2), ("likely", 1), ("high", 0)])
 def test_low_likely_and_high_are_the_ends_of_the_findings_own_range(choice, place):
     own = asked(Question("input-wait"), Question("fp32-matmuls"))
     chosen = asked(Question("input-wait", choice), Question("fp32-matmuls", choice))
-    assert chosen.step_ns == (own.step_ns[place],) * 3
+    widened = own.step_ns[place] / (0.95, 1, 1.05)[place]
+    assert chosen.step_ns == later(widened, pytest.approx(widened), widened)
     assert own.step_ns[0] <= own.step_ns[1] <= own.step_ns[2]
 
 
@@ -132,16 +139,16 @@ def test_a_symptom_wins_nothing_beside_its_cause():
     ]
     both = asked(Question("cuda-graph-opportunity"), Question("launch-bound"), drawn=slow_host())
     most_ns = max(cause.saving_ns_per_step.high, symptom.saving_ns_per_step.high)
-    assert both.recorded_ns - both.step_ns[0] <= most_ns
+    assert both.recorded_ns - both.step_ns[1] <= most_ns
+    assert both.step_ns[0] >= 0.95 * (both.recorded_ns - most_ns) - 1
 
 
 def test_shorter_kernels_win_no_more_than_they_are_shorter():
     (found,) = findings("fp32-matmuls", prepare(limited_by_kernels()))
     saving = found.saving_ns_per_step
     prediction = asked(Question("fp32-matmuls"), drawn=limited_by_kernels())
-    assert prediction.step_ns == tuple(
-        pytest.approx(100 * MS - ns, rel=0.002) for ns in (saving.high, saving.likely, saving.low)
-    )
+    best, likely, worst = (100 * MS - ns for ns in (saving.high, saving.likely, saving.low))
+    assert prediction.step_ns == later(best, pytest.approx(likely, rel=0.002), worst)
 
 
 # What is predicted without a question
@@ -151,9 +158,19 @@ def test_without_a_question_the_shown_causes_are_fixed_that_can_be_played():
     diagnosis = diagnose(sick(), RULES)
     playable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and lever(each.rule)]
     assert MOST_CURES == SHOWN_FINDINGS
-    assert diagnosis.prediction.fixed == tuple(playable[:MOST_CURES])
+    assert diagnosis.prediction.fixed[: len(playable)] == tuple(playable[:MOST_CURES])
+    assert set(diagnosis.prediction.fixed) <= {each.rule for each in diagnosis.findings if lever(each.rule)}
+    way = [diagnosis.prediction.recorded_ns, *(step.step_ns for step in diagnosis.prediction.steps)]
+    assert all(before - behind >= NOTICED * way[0] for before, behind in itertools.pairwise(way))
     assert not diagnosis.prediction.asked
     assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.001)
+
+
+def test_a_cure_that_wins_nothing_by_itself_is_predicted_where_another_uncovers_it():
+    diagnosis = diagnose(sick(), RULES)
+    savings = {each.rule: each.saving_ns_per_step.likely for each in diagnosis.findings}
+    assert savings["fp32-matmuls"] == 0  # while the loader is the limit
+    assert diagnosis.prediction.fixed.index("input-wait") < diagnosis.prediction.fixed.index("fp32-matmuls")
 
 
 def lever(rule):
@@ -183,18 +200,18 @@ def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     assert any("Played again unchanged" in note for note in diagnose(sick(), RULES).notes)
 
 
-def test_a_note_says_that_savings_are_arithmetic_and_why():
-    drawn = draw(host=["o" * 20 + " " * 10, " " * 20 + "I" * 10], repeat=6, unit_us=1000, recorded=["ops", "ranges"])
-    diagnosis = diagnose(drawn, RULES)
+def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
+    monkeypatch.setattr("perfdoctor.replay.promises._LARGEST_ERROR", -1.0)
+    diagnosis = diagnose(sick(), RULES)
     assert diagnosis.prediction.replay_error is None
-    assert diagnosis.notes[-1] == (
-        "Savings are arithmetic, since this recording cannot be played again: it holds no work of a GPU."
+    assert diagnosis.notes[-1].startswith(
+        "Savings are arithmetic, since this recording cannot be played again: the replay of its unchanged steps is off by "
     )
 
 
 def test_what_cannot_be_played_again_says_why():
     assert unplayable(prepare(draw(kernels="## ++"))) == "no steps were found in it"
-    assert unplayable(prepare(draw(host="oooo oo", repeat=4))) == "it holds no work of a GPU"
+    assert unplayable(prepare(draw(host="oooo oo", repeat=4))) == ""
     assert unplayable(prepare(sick())) == ""
 
 
@@ -203,9 +220,9 @@ def test_what_cannot_be_played_again_says_why():
 
 def test_a_recording_that_cannot_be_played_answers_no_question():
     with pytest.raises(PerfdoctorError) as error:
-        asked(Question("input-wait"), drawn=draw(host="oooo oo", repeat=4))
+        asked(Question("input-wait"), drawn=draw(kernels="## ++"))
     assert not isinstance(error.value, AskedWronglyError)
-    assert error.value.what.endswith("cannot be played again: it holds no work of a GPU")
+    assert error.value.what.endswith("cannot be played again: no steps were found in it")
 
 
 @pytest.mark.parametrize(
@@ -229,9 +246,9 @@ def test_what_was_ignored_is_asked_wrongly():
     assert refused(Question("input-wait"), rules=rules)[0].endswith("--rule or --ignore leave it out")
 
 
-def test_where_nothing_was_found_nothing_can_be_asked():
+def test_where_nothing_was_found_only_sizes_can_be_asked():
     drawn = draw(kernels="G" * 99 + " ", launched_us_before=50, repeat=8, unit_us=100, recorded=EVERYTHING)
-    assert refused(Question("input-wait"), drawn=drawn)[1] == "Nothing that was found here can be played."
+    assert refused(Question("input-wait"), drawn=drawn)[1] == "What can be asked here: batch=2x, synthetic-data."
 
 
 def test_a_gpu_without_bf16_is_not_asked_for_it():

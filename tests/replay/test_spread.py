@@ -8,7 +8,7 @@ from builders import draw
 from perfdoctor.metrics.run import prepare
 from perfdoctor.replay.play import play
 from perfdoctor.replay.ranks import graphs_of
-from perfdoctor.replay.spread import spread
+from perfdoctor.replay.spread import range_of_later, spread
 
 
 def spread_of(lengths: list[int]) -> tuple[float, float]:
@@ -41,3 +41,9 @@ def test_steps_that_differ_tell_by_how_much():
 
 def test_of_a_few_steps_nothing_is_known():
     assert even(20, 5) == (1.0, 1.0)
+
+
+def test_a_later_run_may_be_five_percent_off_even_where_steps_do_not_differ():
+    run = prepare(draw(kernels="#" * 20, host=["l" + " " * 19], repeat=10, unit_us=100))
+    graphs = graphs_of(run)
+    assert range_of_later(graphs, play(graphs)) == (pytest.approx(0.95), pytest.approx(1.05))

@@ -19,6 +19,7 @@ from perfdoctor.findings import (
     Prediction,
     Rows,
     Saving,
+    Scaling,
     SourceInfo,
     Span,
     StepStats,
@@ -199,6 +200,27 @@ ASKED = replace(
         steps=(PredictedStep("input-wait", 486 * MS, "50%"),),
         replay_error=-0.0004,
         asked=True,
+    ),
+)
+
+
+#: A question of cures and sizes: the step gets longer, and has more samples.
+LARGER = replace(
+    INPUT_BOUND,
+    prediction=Prediction(
+        fixed=("input-wait", "batch", "ranks"),
+        step_ns=(480 * MS, 500 * MS, 560 * MS),
+        speedup=(20.0, 22.4, 23.4),
+        recorded_ns=701 * MS,
+        steps=(
+            PredictedStep("input-wait", 270 * MS),
+            PredictedStep("batch", 450 * MS, "2x", 2.0),
+            PredictedStep("ranks", 500 * MS, "64", 16.0),
+        ),
+        replay_error=0.001,
+        asked=True,
+        samples=16.0,
+        scaling=Scaling(8, 64, (0.82, 0.9, 0.95)),
     ),
 )
 
@@ -404,6 +426,7 @@ POISONED = replace(
 SAMPLES = {
     "input_bound": INPUT_BOUND,
     "asked": ASKED,
+    "larger": LARGER,
     "communication": COMMUNICATION,
     "healthy": HEALTHY,
     "growing": GROWING,

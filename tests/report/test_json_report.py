@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from report.samples import INPUT_BOUND, NO_STEPS, NOTHING, POISONED, SAMPLES
+from report.samples import INPUT_BOUND, LARGER, NO_STEPS, NOTHING, POISONED, SAMPLES
 
 from perfdoctor import __version__
 from perfdoctor.report import json_report
@@ -25,7 +25,7 @@ def test_the_document_has_the_promised_fields():
     document = rendered(INPUT_BOUND)
     assert (document["format"], document["perfdoctor"]) == (1, __version__)
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "notes"}
-    assert set(document) == promised | {"recording", "kernels", "critical_path"}
+    assert set(document) == promised | {"recording", "kernels", "critical_path", "efficiency", "roofline", "memory"}
     assert document["run"] == {
         "sources": [{"kind": "kineto", "file": "rank0.pt.trace.json.gz", "tool_version": "2.8.0", "ranks": [0]}],
         "gpus": [{"rank": 0, "device": 0, "name": "NVIDIA H100 80GB HBM3", "known_peaks": True}],
@@ -108,12 +108,27 @@ def test_a_prediction_has_its_ranges_and_the_way_there():
         "speedup": {"low": 2.0, "likely": 2.8, "high": 2.9},
         "recorded_step_ns": 701_000_000,
         "steps": [
-            {"rule": "input-wait", "step_ns": 270_000_000, "choice": ""},
-            {"rule": "host-syncs", "step_ns": 252_000_000, "choice": ""},
+            {"rule": "input-wait", "step_ns": 270_000_000, "choice": "", "samples": 1.0},
+            {"rule": "host-syncs", "step_ns": 252_000_000, "choice": "", "samples": 1.0},
         ],
         "replay_error": 0.001,
         "asked": False,
+        "samples": 1.0,
+        "scaling": None,
     }
+
+
+def test_a_prediction_of_another_size_has_its_samples_and_how_well_ranks_scale():
+    prediction = rendered(LARGER)["prediction"]
+    assert prediction["samples"] == 16.0
+    assert [step["samples"] for step in prediction["steps"]] == [1.0, 2.0, 16.0]
+    assert prediction["scaling"] == {
+        "recorded_ranks": 8,
+        "asked_ranks": 64,
+        "efficiency": {"low": 0.82, "likely": 0.9, "high": 0.95},
+    }
+    untold = replace(LARGER.prediction, scaling=replace(LARGER.prediction.scaling, recorded=0))
+    assert rendered(replace(LARGER, prediction=untold))["prediction"]["scaling"]["recorded_ranks"] is None
 
 
 @pytest.mark.parametrize("name", SAMPLES)

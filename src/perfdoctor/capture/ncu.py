@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.timeline.base_names import base_name
 from perfdoctor.timeline.columns import Text
 from perfdoctor.timeline.kernel_names import COLLECTIVE
 from perfdoctor.timeline.model import Timeline
@@ -84,53 +85,6 @@ def _answer(ncu: str, question: str) -> str:
 
 def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-
-
-# Brackets that belong to a name and open nothing, and `->`, which closes nothing.
-_PIECE = re.compile(
-    r"(?<!\w)operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|<=?|>=?|->\*?)|\(anonymous namespace\)|decltype\(|->|.", re.DOTALL
-)
-_CLOSED_BY = {">": "<", ")": "(", "]": "[", "}": "{"}
-
-
-def base_name(kernel: str) -> str:
-    """The name by which ncu's `--kernel-name` knows a demangled kernel: without type, namespace, template, parameters.
-
-    `void at::native::copy_kernel<4, F<float>>(int)` → `copy_kernel`. A text that is no such name stays as it is.
-    """
-    signature, called, _ = _without_groups(kernel).partition("(")
-    if re.search(r"(?<!\w)operator\s*$", signature) and called:
-        return "operator()"
-    words = signature.split()
-    # What was inside a lambda or an unnamed namespace has left an empty part.
-    parts = [part for part in words[-1].split("::") if part] if words else []
-    return parts[-1] if parts else kernel.strip()
-
-
-def _without_groups(kernel: str) -> str:
-    """What stands outside of all brackets; of an outermost pair of parentheses its opening one stays."""
-    kept: list[str] = []
-    open_groups: list[str] = []
-    for piece in _PIECE.findall(kernel):
-        opening = piece[-1] if piece[-1] in "<([{" and not piece.startswith("operator") else ""
-        if opening:
-            if not open_groups and piece == "(":
-                kept.append(piece)
-            open_groups.append(opening)
-        elif piece in _CLOSED_BY and open_groups:
-            _close(open_groups, _CLOSED_BY[piece])
-        elif not open_groups:
-            kept.append("" if piece == "(anonymous namespace)" else piece)
-    return "".join(kept)
-
-
-def _close(open_groups: list[str], opening: str) -> None:
-    if open_groups[-1] == opening:
-        open_groups.pop()
-    elif opening != "<" and opening in open_groups:
-        # `(a < b)`: what looked like a bracket was a comparison. A `>` inside parentheses is one as well.
-        while open_groups.pop() != opening:
-            pass
 
 
 def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:

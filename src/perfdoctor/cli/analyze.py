@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import cross_checking, report_files, what_if
+from perfdoctor.cli import cross_checking, report_files, stated, what_if
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from perfdoctor.findings import Advice, Diagnosis
     from perfdoctor.replay.prediction import Question
     from perfdoctor.rulebook import Rule
+    from perfdoctor.timeline.model import Stated
 
 CONDITION_MET = 3
 ANY = "any"
@@ -28,8 +30,9 @@ EXAMPLES = """\b
 Examples:
   perfdoctor analyze rank0.pt.trace.json.gz
   perfdoctor analyze profile.nsys-rep --fail-on input-wait
-  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%"
+  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%, batch=2x"
   perfdoctor analyze traces/ --json - --no-html
+  perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
 """
 
 
@@ -64,10 +67,15 @@ def analyze(
         str | None,
         typer.Option(
             "--what-if",
-            help="Predict the step with just these cured: low, likely, high, or a share of the time (50%).",
+            help="Predict the step with just these cured: low, likely, high, or a share of the time (50%). "
+            "Or of another size: batch=2x, ranks=8, synthetic-data.",
             metavar="RULE[=CHOICE],…",
         ),
     ] = None,
+    gpu: stated.Gpu = None,
+    peak: stated.Peak = None,
+    tokens_per_step: stated.TokensPerStep = None,
+    parameters: stated.Parameters = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
     ] = False,
@@ -82,12 +90,13 @@ def analyze(
     rules = rules_of(rule or [], ignore or [])
     conditions = conditions_of(fail_on or [], rules)
     asked = questions_of(ask)
+    told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis = diagnosed(paths, rules, asked, quiet=quiet, verbose=verbose)
+    diagnosis = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose)
     try:
         page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
@@ -137,7 +146,13 @@ def questions_of(text: str | None) -> tuple[Question, ...]:
 
 
 def diagnosed(
-    paths: Sequence[Path], rules: Sequence[Rule], asked: Sequence[Question] = (), *, quiet: bool, verbose: bool
+    paths: Sequence[Path],
+    rules: Sequence[Rule],
+    asked: Sequence[Question] = (),
+    told: Stated | None = None,
+    *,
+    quiet: bool,
+    verbose: bool,
 ) -> Diagnosis:
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
@@ -146,7 +161,7 @@ def diagnosed(
 
         timeline = read(paths, say)
         say("looking for what costs time")
-        return diagnose(timeline, rules, asked)
+        return diagnose(replace(timeline, stated=told) if told else timeline, rules, asked)
 
 
 @contextmanager

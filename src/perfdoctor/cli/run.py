@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze
+from perfdoctor.cli import analyze, stated
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perfdoctor.capture.record import Session
     from perfdoctor.rulebook import Rule
     from perfdoctor.run_folder import RunFolder
+    from perfdoctor.timeline.model import Stated
 
 RUNS = "perfdoctor-runs"
 EXAMPLES = """\b
@@ -76,6 +77,10 @@ def run(
         list[str] | None,
         typer.Option(help="Exit with 3 if this rule finds something and the program ended with 0.", metavar="RULE|any"),
     ] = None,
+    gpu: stated.Gpu = None,
+    peak: stated.Peak = None,
+    tokens_per_step: stated.TokensPerStep = None,
+    parameters: stated.Parameters = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
@@ -87,6 +92,7 @@ def run(
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
+    told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     say = _saying(quiet=quiet)
     _tell_plan(session, say)
@@ -95,7 +101,7 @@ def run(
         say(f"Ended at once. What was recorded is in {session.folder.path}")
         raise typer.Exit(code)
     _report(
-        session.folder, rules, conditions, code, format_=format_, html=html, no_html=no_html, json=json,
+        session.folder, rules, conditions, told, code, format_=format_, html=html, no_html=no_html, json=json,
         show_all=show_all, quiet=quiet, verbose=verbose,
     )  # fmt: skip
 
@@ -257,13 +263,14 @@ def _store(folder: RunFolder, say: Callable[[str], None]) -> None:
 
 
 def _report(
-    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], code: int, *, format_: Format | None,
-    html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool, verbose: bool,
+    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: Stated | None, code: int, *,
+    format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
+    verbose: bool,
 ) -> None:  # fmt: skip
     """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
     met = False
     try:
-        diagnosis = analyze.diagnosed([folder.path], rules, quiet=quiet, verbose=verbose)
+        diagnosis = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose)
         sys.stdout.flush()
         analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
         page = None if no_html else analyze.write_html(html, [folder.path], diagnosis, text=False)

@@ -1,4 +1,4 @@
-"""What does `--what-if "RULE[=CHOICE], …"` ask?"""
+"""What does `--what-if "RULE[=CHOICE], …"` ask? Cures of what was found, or another size of the run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from perfdoctor.rulebook import Rule
 
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%")
+_FACTOR = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
+_RANKS = re.compile(r"([1-9]\d{0,5})(?:@(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s)?")
+#: Bytes a second of each unit that a network's rate may be told in.
+_RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 1e6 / 8}
+_SIZES_SHOWN = ("batch=2x", "ranks=8", "ranks=64@50GB/s", "synthetic-data")
+#: A batch that much smaller or larger is another training: its kernels are others than those that were recorded.
+_SMALLEST, _LARGEST = 0.1, 64
 
 
 def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
@@ -25,25 +32,24 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
     asked = [_question(each.strip(), known) for each in text.split(",") if each.strip()]
     if not asked:
         raise AskedWronglyError(
-            "--what-if names no rule", do='Ask like this: --what-if "input-wait, launch-bound=50%".'
+            "--what-if names no rule", do='Ask like this: --what-if "input-wait, launch-bound=50%", or "batch=2x".'
         )
     names = [question.rule for question in asked]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise AskedWronglyError(f"--what-if names {twice} twice", do="Name each rule once.")
+        raise AskedWronglyError(f"--what-if names {twice} twice", do="Name each only once.")
     return tuple(asked)
 
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
+    from perfdoctor.findings import SIZES
     from perfdoctor.replay.prediction import CASES, PRECISIONS, Question
 
     name, given, choice = (piece.strip() for piece in text.partition("="))
-    if name == "ranks":
-        raise AskedWronglyError(
-            f"--what-if {text}: of other numbers of ranks a recording tells neither the links nor who comes late",
-            do="Record on so many ranks, or name rules: `perfdoctor rules` lists them.",
-        )
-    can_be_asked = [rule.id for rule in known.values() if rule.lever]
+    if name in SIZES:
+        amount, network = _amount(name, given, choice)
+        return Question(name, choice, amount=amount, network_bytes_per_second=network)
+    can_be_asked = [*(rule.id for rule in known.values() if rule.lever), *_SIZES_SHOWN]
     if name not in known:
         raise AskedWronglyError(f"--what-if {name!r}: there is no such rule", do=_right_ones(name, can_be_asked))
     if name not in can_be_asked:
@@ -59,6 +65,30 @@ def _question(text: str, known: Mapping[str, Rule]) -> Question:
             do=f"Choices of {name}: {', '.join(choices)}, or a share from 1% to 100%.",
         )
     return Question(name, choice, part or None)
+
+
+def _amount(name: str, given: str, choice: str) -> tuple[float, float]:
+    """The factor of a batch, or how many ranks; and what a network gives each, in bytes/s. 0 where nothing is told."""
+    asked = f"--what-if {name}{given}{choice}"
+    if name == "synthetic-data":
+        if given:
+            raise AskedWronglyError(f"{asked}: there is nothing to choose", do="Ask for synthetic-data by itself.")
+        return 0.0, 0.0
+    if name == "ranks":
+        ranks = _RANKS.fullmatch(choice)
+        rate = float(ranks[2]) * _RATES[ranks[3], ranks[4]] if ranks and ranks[2] else 0.0
+        if not ranks or (ranks[2] and not rate):
+            raise AskedWronglyError(
+                f"{asked}: that is no number of ranks",
+                do="Ask for ranks=8, or over a network with what it gives each GPU: ranks=64@50GB/s (or @400Gbit/s).",
+            )
+        return float(ranks[1]), rate
+    factor = _FACTOR.fullmatch(choice)
+    if not factor or not _SMALLEST <= float(factor[1]) <= _LARGEST:
+        raise AskedWronglyError(
+            f"{asked}: that is no factor", do=f"Ask for {_SMALLEST}x to {_LARGEST}x of the recorded batch: batch=2x."
+        )
+    return float(factor[1]), 0.0
 
 
 def _right_ones(name: str, can_be_asked: Sequence[str]) -> str:

@@ -6,12 +6,43 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.memory import Reserve, reserves
+from perfdoctor.metrics.memory_replay import replays
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import mib
 
 
 def _grown(reserve: Reserve) -> int:
     return reserve.peak_bytes - reserve.first_bytes
+
+
+def _in_pieces(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """What a snapshot proves: memory lay free, was asked for, and could not be used because it was cut up."""
+    found = [(replay.refits(), replay.rank) for replay in replays(run.timeline)]
+    proven = [
+        each
+        for each in found
+        if each[0].count >= at["min_rises"]
+        and each[0].free_bytes >= max(at["min_growth_bytes"], at["min_free_share"] * each[0].reserved_bytes)
+    ]
+    if proven:
+        refits, rank = max(proven, key=lambda each: each[0].free_bytes)
+        yield Finding(
+            rule="allocator-fragmentation",
+            saving_ns_per_step=Saving(0, 0, 0),
+            confidence="high",
+            values={
+                "grown_mib": mib(refits.free_bytes),
+                "reserved_mib": mib(refits.reserved_bytes),
+                "held_mib": mib(refits.largest_free_bytes),
+                "rises": refits.count,
+            },
+            evidence=(
+                Measure(f"reserved on rank {rank} when most of it lay free", refits.reserved_bytes, "bytes"),
+                Measure("free at that moment", refits.free_bytes, "bytes"),
+                Measure("largest free piece", refits.largest_free_bytes, "bytes"),
+            ),
+            situation="pieces",
+        )
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -24,6 +55,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         and reserve.held_last_bytes - reserve.held_first_bytes <= at["max_held_share"] * _grown(reserve)
     ]
     if not rising:
+        yield from _in_pieces(run, at)
         return
     most = max(rising, key=_grown)
     yield Finding(

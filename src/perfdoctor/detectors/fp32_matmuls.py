@@ -7,16 +7,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Saving
-from perfdoctor.hardware.peaks import peaks_of
+from perfdoctor.metrics import roofline
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
+from perfdoctor.metrics.device_peaks import peaks
 from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.moved import work_of
+from perfdoctor.metrics.op_work import Floats
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
 from perfdoctor.timeline.intervals import Intervals
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+_NOTHING = np.empty(0)
 
 
 def _rows(place: Place, input_type: str) -> Mask:
@@ -48,20 +51,23 @@ def _summed_ns(place: Place) -> int:
 
 def _limits(place: Place) -> tuple[float, float]:
     """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by the GPU's peaks."""
-    peaks = peaks_of(place.info.name)
-    if peaks is None:
+    known = peaks(place)
+    if known is None or not known.half_flop_per_second:
         return np.inf, np.inf
-    from_tf32 = peaks.half_flop_per_second / peaks.tf32_flop_per_second if peaks.tf32_flop_per_second else np.inf
-    return from_tf32, peaks.half_flop_per_second / peaks.fp32_flop_per_second
+    half, tf32, fp32 = known.half_flop_per_second, known.tf32_flop_per_second, known.fp32_flop_per_second
+    return half / tf32 if tf32 else np.inf, half / fp32 if fp32 else np.inf
 
 
-def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
-    """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow."""
-    tf32 = int(place.kernel_ns[_rows(place, "tf32")].sum())
-    plain = _summed_ns(place) - tf32
+def _saved_ns(place: Place, least_ns: Floats, at: Mapping[str, float], level: str) -> float:
+    """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow.
+
+    Nor does a kernel get faster than its FLOP and its bytes, in 16 bits, allow on this GPU, where they are known.
+    """
     limits = _limits(place)
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
-    return (tf32 * (1 - 1 / gains[0]) + plain * (1 - 1 / gains[1])) * _beside(place)
+    wide = _wide(place)
+    ns, gain = place.kernel_ns[wide], np.where(_rows(place, "tf32")[wide], *gains)
+    return float(np.maximum(ns - np.maximum(ns / gain, least_ns[wide]), 0).sum()) * _beside(place)
 
 
 def _beside(place: Place) -> float:
@@ -76,18 +82,21 @@ def _counted_ns(place: Place) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """By kernel name: what a name does not prove is not counted."""
-    likely = run.mean(lambda place: _saved_ns(place, at, "likely"))
+    least = {
+        id(place): roofline.least_ns(place, in_half=True) if _summed_ns(place) else _NOTHING for place in run.places
+    }
+
+    def saved(level: str) -> int:
+        return run.mean(lambda place: _saved_ns(place, least[id(place)], at, level) if _summed_ns(place) else 0)
+
+    likely = saved("likely")
     if likely < at["min_share_of_step"] * run.step_ns:
         return
     wide_ns, worst = run.mean(_wide_ns), run.worst(_wide_ns)
     tf32_ns = int(worst.kernel_ns[_rows(worst, "tf32")].sum())
     yield Finding(
         rule="fp32-matmuls",
-        saving_ns_per_step=Saving(
-            run.mean(lambda place: _saved_ns(place, at, "low")),
-            likely,
-            run.mean(lambda place: _saved_ns(place, at, "high")),
-        ),
+        saving_ns_per_step=Saving(saved("low"), likely, saved("high")),
         confidence="medium",
         values={
             "matmul_ms": ms(wide_ns),
@@ -106,8 +115,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _situation(place: Place, tf32_ns: int) -> str:
-    """tf32, fp32, or fp32-before-ampere where the GPU is known to have neither TF32 nor bfloat16 units."""
+    """tf32, fp32, or fp32-before-ampere where the GPU is known to take float16, and neither TF32 nor bfloat16."""
     if 2 * tf32_ns > _summed_ns(place):
         return "tf32"
-    peaks = peaks_of(place.info.name)
-    return "fp32-before-ampere" if peaks and not peaks.tf32_flop_per_second else "fp32"
+    known = peaks(place)
+    takes = known.matmul_flop_per_second if known else None
+    return "fp32-before-ampere" if takes and takes("fp16") and not (takes("bf16") or takes("tf32")) else "fp32"

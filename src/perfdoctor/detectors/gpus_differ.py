@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.device_state import sampled
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.same_kernels import SameKernels, same_kernels
 from perfdoctor.metrics.skew import skew
@@ -45,6 +46,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("compute that a device as fast as the others would not need", excess_ns, "ns"),
             Measure("compute in kernels that all ranks run equally often", found.share_of_compute, "share"),
             _table(found),
+            *sampled(run),
         ),
     )
 

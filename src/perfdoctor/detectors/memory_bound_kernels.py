@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.kernel_profiles import measured
 from perfdoctor.metrics.kernel_sets import largest
-from perfdoctor.metrics.memory_limit import rates
+from perfdoctor.metrics.memory_limit import Rates, rates
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.timeline.model import Mask
+
+
+def _told(place: Place) -> tuple[Rates, Mask]:
+    """What shapes and times tell, and in its place what Nsight Compute measured; which kernels it measured."""
+    told, found = rates(place), measured(place)
+    share, moved = found.number("dram_share"), found.number("dram_bytes")
+    known = ~np.isnan(share) & (told.peak_bytes_per_second > 0)
+    moved = np.where(np.isnan(moved), share * told.peak_bytes_per_second * place.kernels.duration_ns / 1e9, moved)
+    both = np.where(known, moved, told.moved_bytes), np.where(known, share, told.share_of_peak)
+    return replace(told, moved_bytes=both[0], share_of_peak=both[1]), known
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Proven by shapes, types and time of single kernels; what a compiler would save is elementwise-chains' to say."""
-    of_place = {id(place): rates(place) for place in run.places}
-    near = {
-        key: found.near(at["min_share_of_peak"], at["faster_than_memory"], at["min_moved_bytes"])
-        for key, found in of_place.items()
-    }
+    """Measured, or proven by shapes, types and time; what a compiler would save is elementwise-chains' to say."""
+    of_place, near = {}, {}
+    for place in run.places:
+        told, known = _told(place)
+        by_shape = told.near(at["min_share_of_peak"], at["faster_than_memory"], at["min_moved_bytes"])
+        # What the memory itself counted came out of no cache.
+        near[id(place)] = np.where(known, told.share_of_peak >= at["min_share_of_peak"], by_shape)
+        of_place[id(place)] = told
 
     def near_ns(place: Place) -> int:
         return place.alone_ns(near[id(place)])
@@ -28,7 +45,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst = run.worst(near_ns)
     rows, found = near[id(worst)], of_place[id(worst)]
     moved = float(found.moved_bytes[rows].sum())
-    rate = moved / (int(worst.kernels.duration_ns[rows].sum()) / 1e9)
+    share = float(np.average(found.share_of_peak[rows], weights=worst.kernels.duration_ns[rows]))
     compute = run.mean(lambda place: place.compute.total_ns)
     yield Finding(
         rule="memory-bound-kernels",
@@ -38,7 +55,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "near_ms": ms(run.mean(near_ns)),
             "step_ms": ms(run.step_ns),
             "compute_percent": percent(run.mean(near_ns) / max(compute, 1)),
-            "peak_percent": percent(rate / found.peak_bytes_per_second),
+            "peak_percent": percent(share),
             "peak_gb_per_second": found.peak_bytes_per_second / 1e9,
         },
         evidence=(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.findings import Finding, Measure, Saving
+from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.memory import Growth, growths
+from perfdoctor.metrics.memory_samples import keepers
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import mib
 
@@ -14,6 +15,15 @@ def _situation(growth: Growth) -> str:
     if growth.kind == "heap":
         return "host"
     return "" if growth.capacity_bytes else "unknown-size"
+
+
+def _kept(run: Run, growth: Growth, least_share: float) -> Iterator[Rows]:
+    """Who holds it, where a snapshot tells."""
+    found = [] if growth.kind == "heap" else list(keepers(run.timeline, growth.rank, least_share))
+    if found:
+        rows = tuple((holder.stack or "no stack", holder.bytes, holder.count) for holder in found[:5])
+        yield Rows("Made in the recorded steps and never freed", ("line and callers", "held", "tensors"),
+                   ("text", "bytes", "count"), rows)  # fmt: skip
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -42,6 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("held at the end of the last", most.last_bytes, "bytes"),
             Measure("steps in which it rose", round(most.rising_share * most.gaps), "count"),
             Measure("steps looked at", most.gaps, "count"),
+            *_kept(run, most, at["min_rising_share"]),
         ),
         situation=_situation(most),
     )

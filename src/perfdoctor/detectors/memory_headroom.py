@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.memory import reserves
+from perfdoctor.metrics.memory import reserved_peaks
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import mib, percent
 
@@ -21,7 +21,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     The slowest host sets the pace of a job. The devices of faster ones wait in collectives, where they are not idle:
     the rank that is launch-bound most tells what launches cost them all.
     """
-    known = [reserve for reserve in reserves(run.timeline) if reserve.capacity_bytes]
+    known = [reserve for reserve in reserved_peaks(run.timeline) if reserve.capacity_bytes]
     if not known or not run.places:
         return
     slowest = run.worst(_idle_ns)

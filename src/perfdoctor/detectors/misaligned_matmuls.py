@@ -11,6 +11,8 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.moved import work_of
+from perfdoctor.metrics.op_work import Floats
+from perfdoctor.metrics.roofline import least_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 
@@ -18,13 +20,17 @@ from perfdoctor.metrics.units import ms, percent
 _TABLE_ROWS = 5
 
 
-def _saved_ns(place: Place, found: Misaligned, gains: tuple[float, float]) -> float:
-    """Kernels get faster by the first gain, those without tensor cores by the second, and compute the padding too."""
+def _saved_ns(place: Place, found: Misaligned, least_ns: Floats, gains: tuple[float, float]) -> float:
+    """Kernels get faster by the first gain, those without tensor cores by the second, and compute the padding too.
+
+    None gets faster than its FLOP and bytes allow on this GPU, where they are known.
+    """
     ns, gain = place.kernel_ns[found.rows], np.where(found.without[found.rows], gains[1], gains[0])
     summed = int(ns.sum())
     if not summed:
         return 0.0
-    saved = float((ns * np.maximum(1 - found.padding[found.rows] / gain, 0)).sum())
+    left = np.maximum(ns * found.padding[found.rows] / gain, least_ns[found.rows])
+    saved = float(np.maximum(ns - left, 0).sum())
     return saved * place.alone_ns(found.rows) / summed
 
 
@@ -32,15 +38,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Proven by the kernel's name; the op's shapes say which size it is."""
     found = {id(place): misaligned_matmuls(place) for place in run.places}
 
-    def saved(level: str) -> int:
-        gains = (at[f"aligned_speedup_{level}"], at[f"tensor_core_speedup_{level}"])
-        return run.mean(lambda place: _saved_ns(place, found[id(place)], gains))
-
     def misaligned_ns(place: Place) -> int:
         return place.alone_ns(found[id(place)].rows)
 
     if not run.places or run.share(misaligned_ns) < at["min_share_of_step"]:
         return
+    floor = {id(place): least_ns(place) for place in run.places}
+
+    def saved(level: str) -> int:
+        gains = (at[f"aligned_speedup_{level}"], at[f"tensor_core_speedup_{level}"])
+        return run.mean(lambda place: _saved_ns(place, found[id(place)], floor[id(place)], gains))
+
     worst = run.worst(misaligned_ns)
     of_worst = found[id(worst)]
     table, odd = _by_size(worst, of_worst, at["min_named_share"])

@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_pace import spare_ns
 from perfdoctor.metrics.lateness import excess_ns
+from perfdoctor.metrics.merged_collectives import evened_ns
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
 from perfdoctor.metrics.units import ms, percent
@@ -35,6 +36,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     spent_ns = float(matched.spent_ns[matched.others].mean())
     waiting_ns = int(exposed * float(matched.waiting_ns[matched.others].mean()) / spent_ns)
     waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
+    if run.host_places:  # what ranks that are late by turns wait for each other goes with the meetings
+        waiting_ns = max(waiting_ns - evened_ns(run, matched), 0)
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
     late = next(place for place in places if place.rank == matched.late_rank)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Saving
-from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.device_peaks import peaks
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.transfers import copies_of, exposed_ns, host_memory, rates, sharing_ns, sizes
 from perfdoctor.metrics.units import ms, percent
@@ -17,8 +17,8 @@ from perfdoctor.timeline.model import Mask
 
 def _peak(place: Place) -> float:
     """Of the host link, in bytes/s; 0 where the GPU is not known."""
-    peaks = peaks_of(place.info.name)
-    return peaks.host_link_bytes_per_second if peaks else 0.0
+    known = peaks(place)
+    return known.host_link_bytes_per_second if known else 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.hardware.links import link_of
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.collectives import bandwidth_table, bandwidths, transfer_share
+from perfdoctor.metrics.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
+from perfdoctor.metrics.link_baseline import baseline
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -18,52 +20,76 @@ from perfdoctor.timeline.model import Mask
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
+_EXPECTED = {"": "what two linked GPUs have between them", "measured": "what the same links were measured to give"}
+
+
 def _like(place: Place, kind: str, least_bytes: float) -> Mask:
     frame = place.collectives
     rows: Mask = frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
     return rows
 
 
+@dataclass(frozen=True)
+class _Reference:
+    """What a bandwidth is held against, in bytes/s: the expected, the least share of it, and the most."""
+
+    link: str
+    expected: float
+    least_share: float
+    most: float
+    situation: str = ""
+
+
+def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
+    """What the same links gave when they were measured; else what the board's have; None where neither is known."""
+    measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes)
+    if measured is not None:
+        speed = measured.bus_bytes_per_second
+        return _Reference(measured.source, speed, at["min_share_of_measured"], speed, "measured")
+    link = link_of(each.gpu) if each.one_node else None
+    if link is None:
+        return None
+    return _Reference(link.name, link.pair_bytes_per_second, at["min_share_of_link"], link.peak_bytes_per_second)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Bus bandwidth of transfers alone, held against what the sparsest board gives between two GPUs."""
+    """Bus bandwidth of transfers alone, held against what was measured, or what the sparsest board gives two GPUs."""
     measured = [
-        each
+        (each, reference)
         for each in bandwidths(run, at["large_message_bytes"])
-        if each.kind in _ON_RINGS and each.one_node and link_of(each.gpu) is not None
+        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
     ]
     if not measured:
         return
-    worst = measured[0]  # the most exposed
-    link = link_of(worst.gpu)
-    assert link is not None
+    worst, against = measured[0]  # the most exposed
     exposed_ns = int(worst.exposed_ns * transfer_share(run))
-    expected = link.pair_bytes_per_second
-    reached = worst.bus_bytes_per_second / expected
-    if reached >= at["min_share_of_link"] or exposed_ns < at["min_share_of_step"] * run.step_ns:
+    reached = worst.bus_bytes_per_second / against.expected
+    if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
 
     yield Finding(
         rule="slow-links",
         saving_ns_per_step=saving(
             exposed_ns,
-            1 - reached / at["min_share_of_link"],
+            1 - reached / against.least_share,
             1 - reached,
-            1 - worst.bus_bytes_per_second / link.peak_bytes_per_second,
+            1 - worst.bus_bytes_per_second / against.most,
         ),
         confidence="high",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
-            "expected_gb_per_second": expected / 1e9,
-            "link": link.name,
+            "expected_gb_per_second": against.expected / 1e9,
+            "link": against.link,
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),
         },
         evidence=(
             Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
-            Measure("what two linked GPUs have between them", expected, "bytes_per_second"),
-            bandwidth_table(measured),
+            Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
+            bandwidth_table([each for each, _ in measured]),
         ),
+        situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         counted_ns=exposed_ns,
     )

@@ -99,4 +99,6 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their own time", ops.total_ns / worst.units, "ns"),
         ),
         situation="host",
+        counted_ns=total_ns,
+        thread_time={rank: (each.time.starts, each.time.ends) for rank, each in found.items()},
     )

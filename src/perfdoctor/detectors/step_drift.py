@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.device_state import sampled
 from perfdoctor.metrics.outliers import OWNERS, drift, own_durations, step_parts
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
@@ -47,5 +48,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("pairs of steps of which the later is longer", whole.rising_share, "share"),
             Measure("first step used", int(durations[0]), "ns"),
             Measure("last step used", int(durations[-1]), "ns"),
+            *sampled(run),
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Rows
+from perfdoctor.metrics.device_state import sampled
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.several_devices import teams
@@ -40,5 +41,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Rows(f"The GPUs of rank {team.rank}, a step", ("device", "compute", "idle"), ("text", "ns", "ns"), rows),
+            *sampled(run),
         ),
     )

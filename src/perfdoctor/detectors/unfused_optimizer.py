@@ -86,4 +86,9 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time, with the Python around them", update_ns, "ns"),
         ),
         situation="host",
+        counted_ns=update_ns,
+        thread_time={
+            place.rank: (found.starts, found.ends)
+            for place, (found, _) in ((each, host_updates(each)) for each in run.host_places)
+        },
     )

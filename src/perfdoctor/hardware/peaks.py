@@ -1,43 +1,142 @@
-"""What are the published peaks of a GPU, going by its name?"""
+"""What can a GPU do at most, going by its name, or by what somebody told?"""
 
 from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
+from types import MappingProxyType
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+#: What a matrix product can read, by the names that reports use. A name of two is the same type in units of its own.
+DATA_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
+_RATES = (*DATA_TYPES, "fp64_matrix", "fp32_matrix")
+#: What `--peak` can set: FLOP/s of a type, and bytes/s of the memory and of the link to the host, one way.
+SETTABLE = (*DATA_TYPES, "memory", "host_link")
+
+_VENDOR = re.compile(r"^(?:(?:NVIDIA|AMD|Tesla|GeForce|Instinct)\s+)+", re.IGNORECASE)
+#: Slices, laptop and virtual GPUs carry the name of a board that they are not.
+_NOT_THE_BOARD = re.compile(r"\bMIG\b|\bLaptop\b|\bMobile\b|^GRID\b|-\d+[CQAB]$", re.IGNORECASE)
+#: In a name that fits several boards: how far its memory may be from the one meant (drivers and ECC keep some).
+_LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
+
 
 @dataclass(frozen=True)
 class Peaks:
-    """Dense peaks of one GPU; 0 where the device has no such units. FLOP/s and bytes/s."""
+    """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or nobody knows; bytes/s.
+
+    `source`: the vendor's document, or who told.
+    """
 
     name: str
-    fp32_flop_per_second: float
-    tf32_flop_per_second: float
-    half_flop_per_second: float
+    flop_per_second: Mapping[str, float]
     memory_bytes_per_second: float
     host_link_bytes_per_second: float
+    source: str = ""
+
+    def matmul_flop_per_second(self, data_type: str) -> float:
+        """Of the fastest units for products of this type (one of DATA_TYPES)."""
+        rates = self.flop_per_second
+        return max(rates.get(data_type, 0.0), rates.get(f"{data_type}_matrix", 0.0))
+
+    @property
+    def fp32_flop_per_second(self) -> float:
+        return self.matmul_flop_per_second("fp32")
+
+    @property
+    def tf32_flop_per_second(self) -> float:
+        return self.matmul_flop_per_second("tf32")
+
+    @property
+    def half_flop_per_second(self) -> float:
+        """fp16 or bfloat16, whichever is faster."""
+        return max(self.matmul_flop_per_second("fp16"), self.matmul_flop_per_second("bf16"))
+
+    def ridge_flop_per_byte(self, data_type: str) -> float:
+        """Peak over memory bandwidth: with less arithmetic a byte, memory is the limit. 0 where either is not known.
+
+        Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
+        """
+        return (
+            self.matmul_flop_per_second(data_type) / self.memory_bytes_per_second
+            if self.memory_bytes_per_second
+            else 0.0
+        )
+
+
+@dataclass(frozen=True)
+class _Board:
+    pattern: re.Pattern[str]
+    sm_count: int
+    memory_gib: float
+    peaks: Peaks
 
 
 @lru_cache(maxsize=1)
-def _table() -> list[tuple[re.Pattern[str], Peaks]]:
+def _boards() -> tuple[_Board, ...]:
     text = (files("perfdoctor.hardware") / "gpus.toml").read_text("utf-8")
-    return [(re.compile(entry["match"], re.IGNORECASE), _peaks(entry)) for entry in tomllib.loads(text)["gpu"]]
+    return tuple(_board(entry) for entry in tomllib.loads(text)["gpu"])
 
 
-def _peaks(entry: dict[str, float | str]) -> Peaks:
-    fp32, tf32, half = (float(entry[kind]) * 1e12 for kind in ("fp32", "tf32", "half"))
-    return Peaks(str(entry["name"]), fp32, tf32, half, float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9)
+def _board(entry: Mapping[str, float | str]) -> _Board:
+    rates = {kind: float(entry[kind]) * 1e12 for kind in _RATES if kind in entry}
+    memory, link = float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9
+    peaks = Peaks(str(entry["name"]), MappingProxyType(rates), memory, link, str(entry["source"]))
+    return _Board(re.compile(str(entry["match"]), re.IGNORECASE), int(entry["sms"]), float(entry["memory_gb"]), peaks)
 
 
 @lru_cache(maxsize=256)
-def peaks_of(gpu_name: str) -> Peaks | None:
-    """None for a GPU that is not in the table, and for a recording that names none."""
-    return next((peaks for pattern, peaks in _table() if pattern.search(gpu_name)), None)
+def peaks_of(gpu_name: str, sm_count: int = 0, memory_bytes: int = 0) -> Peaks | None:
+    """By the name that a driver writes; `sm_count` and `memory_bytes` where the recording tells them (else 0).
+
+    None for a GPU that is not in the table, for a recording that names none, and where several boards fit.
+    """
+    if _NOT_THE_BOARD.search(gpu_name):
+        return None
+    plain = _VENDOR.sub("", gpu_name.strip())
+    fitting = [
+        board
+        for board in _boards()
+        if board.pattern.fullmatch(plain) and not (sm_count and board.sm_count and sm_count != board.sm_count)
+    ]
+    if len(fitting) > 1:
+        fitting = [board for board in fitting if _has(board, memory_bytes)]
+    return fitting[0].peaks if len(fitting) == 1 else None
+
+
+def _has(board: _Board, memory_bytes: int) -> bool:
+    return _LEAST_MEMORY * board.memory_gib <= memory_bytes / 2**30 <= _MOST_MEMORY * board.memory_gib
+
+
+def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
+    """The GPU that somebody names: as a driver does, or as the table does. Else None and the names that come near."""
+    known = [board.peaks for board in _boards()]
+    plain = _VENDOR.sub("", text.strip()).casefold()
+    found = peaks_of(text) or next((each for each in known if _VENDOR.sub("", each.name).casefold() == plain), None)
+    if found:
+        return found, ()
+    words = plain.split()
+    near = [each.name for each in known if words and all(word in each.name.casefold() for word in words)]
+    return None, near or [each.name for each in known]
+
+
+def with_told(peaks: Peaks | None, told: Mapping[str, float]) -> Peaks | None:
+    """The same with what somebody told (keys of SETTABLE, in FLOP/s and bytes/s) in place of what the table says."""
+    if not told:
+        return peaks
+    known = peaks or Peaks("", MappingProxyType({}), 0.0, 0.0)
+    rates = {kind: rate for kind, rate in known.flop_per_second.items() if kind.partition("_")[0] not in told}
+    rates.update({kind: told[kind] for kind in DATA_TYPES if kind in told})
+    return replace(
+        known,
+        flop_per_second=MappingProxyType(rates),
+        memory_bytes_per_second=told.get("memory", known.memory_bytes_per_second),
+        host_link_bytes_per_second=told.get("host_link", known.host_link_bytes_per_second),
+    )

@@ -37,6 +37,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     identity: Any = msgspec.field(default=None, name="External id")
     shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
     collective: Any = msgspec.field(default=None, name="Collective name")
     elements_in: Any = msgspec.field(default=None, name="In msg nelems")
     elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
@@ -44,9 +45,15 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     group_description: Any = msgspec.field(default=None, name="Process Group Description")
     group_size: Any = msgspec.field(default=None, name="Group size")
     members: Any = msgspec.field(default=None, name="Process Group Ranks")
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    reserved: Any = msgspec.field(default=None, name="Total Reserved")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    device_id: Any = msgspec.field(default=None, name="Device Id")
 
 
 _NO_ARGS = Args()
+#: c10::DeviceType::CUDA, which is that of ROCm's builds too.
+_GPU = 1
 
 
 class Event(msgspec.Struct, gc=False):
@@ -147,6 +154,22 @@ def _members(ranks: str) -> str:
     return str(sorted(set(whole))) if whole else ""
 
 
+def _totals(group: Group, _: list[Event], args: list[Args]) -> None:
+    group.put("device", integers([arg.device_id for arg in args]))
+    group.put("allocated_bytes", integers([arg.allocated for arg in args]))
+    group.put("reserved_bytes", integers([arg.reserved for arg in args]))
+
+
+def _tells_totals(event: Event) -> bool:
+    """Is it a change of the memory on a GPU, with the totals behind it? On the host's side torch reserves nothing."""
+    return (
+        event.name == "[memory]"
+        and event.args is not None
+        and event.args.device_type == _GPU
+        and bool(event.args.reserved)
+    )
+
+
 def _call(group: Group, _: list[Event], args: list[Args]) -> None:
     group.put("correlation", integers([arg.correlation for arg in args]))
 
@@ -154,9 +177,17 @@ def _call(group: Group, _: list[Event], args: list[Args]) -> None:
 def _op(group: Group, events: list[Event], args: list[Args]) -> None:
     group.text("input_shapes", map(bytes, [arg.shapes for arg in args]), len(args))
     group.text("input_types", map(bytes, [arg.types for arg in args]), len(args))
+    values = (bytes(arg.values) if _has_settings(event.name) else b"" for event, arg in zip(events, args, strict=True))
+    group.text("input_values", values, len(args))
     group.put("identity", integers([arg.identity for arg in args]))
     annotations = (event.cat == "user_annotation" for event in events)
     group.put("is_annotation", np.fromiter(annotations, np.int64, len(events)))
+
+
+@lru_cache(maxsize=65536)
+def _has_settings(op: str) -> bool:
+    """Do its inputs beside the tensors say how much it computes? Of all other ops they would only fill memory."""
+    return "convolution" in op or "attention" in op or "attn" in op
 
 
 _CATEGORIES = {
@@ -164,7 +195,7 @@ _CATEGORIES = {
     "memcpy": "copies", "gpu_memcpy": "copies", "memset": "copies", "gpu_memset": "copies",
     "runtime": "calls", "cuda_runtime": "calls", "cuda_driver": "calls",
     "operator": "ops", "cpu_op": "ops", "user_annotation": "ops",
-    "python_function": "functions", "overhead": "overheads", "": "metadata",
+    "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
 }  # fmt: skip
 
 
@@ -193,6 +224,7 @@ class Columns:
             "ops": Group(_on_host, _op),
             "functions": Group(_on_host),
             "overheads": Group(_on_host),
+            "totals": Group(_on_host, _totals),
         }
         self.thread_names: dict[tuple[int, int], str] = {}
         self.host_labels: set[int] = set()
@@ -205,9 +237,10 @@ class Columns:
         for event in events:
             put[event.cat](event)
         sorted_events["kernels"], sorted_events["collectives"] = self._apart(sorted_events["kernels"])
+        sorted_events["totals"] = list(filter(_tells_totals, sorted_events["totals"]))
         filled = {name: rows for name in self.groups if (rows := sorted_events[name])}
         try:
-            times = {name: _times(rows) for name, rows in filled.items()}
+            times = {name: _times(rows, instants=name == "totals") for name, rows in filled.items()}
         except InexactError:
             return False
         for name, rows in filled.items():
@@ -236,8 +269,10 @@ class Columns:
                 self.host_labels.add(integer(event.pid))
 
 
-def _times(events: list[Event]) -> tuple[Ints, Ints]:
-    return nanoseconds([event.ts for event in events]), nanoseconds([event.dur for event in events])
+def _times(events: list[Event], *, instants: bool) -> tuple[Ints, Ints]:
+    """Starts and durations; an instant tells no duration, and takes none."""
+    starts = nanoseconds([event.ts for event in events])
+    return starts, np.zeros(len(events), np.int64) if instants else nanoseconds([event.dur for event in events])
 
 
 def add_tips(tips: dict[tuple[int, int, int], int], flows: list[Flow]) -> bool:

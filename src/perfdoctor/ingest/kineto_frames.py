@@ -92,6 +92,8 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
         put("functions", table, **_own_place(table, hosts))
     if table := tables.get("overheads"):
         put("overheads", table, **_own_place(table, hosts))
+    if table := tables.get("totals"):
+        put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
     if table := tables.get("collectives"):
         kinds = kinds_as_launched(frames, told=~table.texts["collective"].equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
@@ -160,4 +162,6 @@ def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
         recorded |= set(_ON_DEVICE)
     if "ops" in frames:
         recorded |= {"ranges"} | ({"ops"} if len(frames["ops"]) else set())
+    if len(frames.get("memory_totals", ())):
+        recorded.add("memory_totals")
     return recorded | (frames.keys() & {"calls", "functions", "overheads"})

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
                 f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
-        return _timeline(Tables(database), ranks or {})
+        return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
     except UNREADABLE as error:
         raise damaged(path, error) from error
     finally:
@@ -72,9 +73,13 @@ def session_start_unix_ns(path: Path) -> int | None:
     """When the export's time 0 was, in ns since 1970; None where it does not tell."""
     database = Database.open(path)
     try:
-        found = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+        return _epoch_ns(database)
     finally:
         database.connection.close()
+
+
+def _epoch_ns(database: Database) -> int | None:
+    found = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     return int(found[0][0]) if found and isinstance(found[0][0], int) else None
 
 

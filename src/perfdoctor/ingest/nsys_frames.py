@@ -226,7 +226,7 @@ def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
     shown, shapes = (Text.of(part[i] if part else "" for part in parts) for i in (0, 1))
     ops = nvtx.with_columns(
         name=Text(shown.codes[names.codes], shown.values), input_shapes=Text(shapes.codes[names.codes], shapes.values),
-        input_types=Text.constant("", len(nvtx)),
+        input_types=Text.constant("", len(nvtx)), input_values=Text.constant("", len(nvtx)),
     )  # fmt: skip
     return nvtx.take(~is_op), ops.take(is_op)
 

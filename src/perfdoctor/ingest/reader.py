@@ -12,7 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import kineto, nsys, nsys_export, recorded_run
+from perfdoctor.ingest import (
+    kineto,
+    memory_snapshot,
+    memory_timeline,
+    ncu,
+    nsys,
+    nsys_export,
+    plain_pickle,
+    recorded_run,
+    side_files,
+    snapshot_ranks,
+)
 from perfdoctor.run_folder import RunFolder
 from perfdoctor.timeline.model import Frame, Timeline, merge
 
@@ -20,23 +31,75 @@ Progress = Callable[[str], None]
 
 #: Enough to tell every format: a Kineto trace of a large job has long metadata in front of its events.
 _HEAD_BYTES = 65_536
-_FORMATS = "Nsight Systems (.nsys-rep, .qdrep, .qdstrm, .sqlite) or torch.profiler (.json, .json.gz)"
+_FORMATS = (
+    "Nsight Systems (.nsys-rep, .qdrep, .qdstrm, .sqlite), torch.profiler (.json, .json.gz), Nsight Compute"
+    " (.ncu-rep, .csv), torch.cuda.memory (.pickle),"
+    " NCCL (logs, tests, flight recorder) and nvidia-smi (samples, topo -m)"
+)
+#: What Nsight Compute writes: its report, and the table that is printed of it.
+_PROFILES = ("ncu-report", "ncu-table")
+#: What torch's allocator writes. Like those, it belongs to whatever else was recorded.
+_SNAPSHOT = "snapshot"
+#: What torch.profiler counts of the memory by purpose.
+_PURPOSES = "memory-timeline"
 
 
 def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
     """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
 
-    Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor knows.
+    What Nsight Compute measured belongs to all of them. Raises PerfdoctorError where a path cannot be read, or holds
+    nothing that perfdoctor knows.
     """
     say = progress or (lambda _: None)
-    if len(paths) == 1 and (run := RunFolder.open(paths[0])):
-        return recorded_run.read(run, say)
-    files = [file for path in paths for file in _files_of(path)]
+    named = [path for path in paths if path.is_file() and _is_profile(path)]
+    others = [path for path in paths if path not in named]
+    if len(others) == 1 and (run := RunFolder.open(others[0])):
+        return _with_profiles(recorded_run.read(run, say), named, [], say)
+    files = [file for path in others for file in _files_of(path)]
+    traces = [file for file in files if not _is_profile(file)]
     timelines = []
-    for number, file in enumerate(files, 1):
-        say(f"Reading {file.name}" + (f" ({number} of {len(files)})" if len(files) > 1 else ""))
+    for number, file in enumerate(traces, 1):
+        say(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
         timelines.append(_read_file(file, say))
-    return merge(_with_own_ranks(timelines))
+    whole = merge(_with_own_ranks(timelines)) if timelines else Timeline.build({}, ())
+    return _with_profiles(whole, named, [file for file in files if file not in traces], say)
+
+
+def _is_profile(file: Path) -> bool:
+    return _kind_beside(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+
+
+def _kind_beside(file: Path) -> str | None:
+    """What a file that was named is; a log of NCCL may be one far below its first bytes."""
+    head = _head(file)
+    return _kind(head) or side_files.kind_of_file(file, head)
+
+
+def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[Path], say: Progress) -> Timeline:
+    """The timeline with what Nsight Compute measured, what torch's allocator held and what the machine told.
+
+    A file that only lies beside it must not cost the rest.
+    """
+    profiles, snapshots, sides, notes = [], [], [], []
+    for file in (*named, *beside):
+        say(f"Reading {file.name}")
+        try:
+            kind = _kind_beside(file)
+            if kind == _SNAPSHOT:
+                snapshots.append(memory_snapshot.read(file))
+            elif kind == _PURPOSES:
+                snapshots.append(memory_timeline.read(file))
+            elif kind in side_files.KINDS:
+                sides.append(side_files.read(file, kind))
+            else:
+                profiles.append(ncu.read(file))
+        except PerfdoctorError as error:
+            if file in named or not timeline.sources:
+                raise
+            notes.append(f"{error.what}: {error.do}".replace("..", "."))
+    timeline = ncu.with_profiles(timeline, profiles) if profiles else timeline
+    timeline = side_files.joined(timeline, sides) if sides else timeline
+    return (snapshot_ranks.joined(timeline, snapshots) if snapshots else timeline).with_notes(*notes)
 
 
 def holds_nsys(paths: Sequence[Path]) -> bool:
@@ -65,8 +128,9 @@ def _files_of(path: Path) -> Iterator[Path]:
         return
     found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind(_head(file)) is not None]
     # A report that lies beside its own export is one recording, not two.
-    exports = {file.with_suffix("") for file in found if _kind(_head(file)) == "nsys"}
-    found = [f for f in found if not (_kind(_head(f)) == "report" and (f.with_suffix("") in exports or f in exports))]
+    for report, exported in (("report", "nsys"), _PROFILES):
+        exports = {file.with_suffix("") for file in found if _kind(_head(file)) == exported}
+        found = [f for f in found if not (_kind(_head(f)) == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
         raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
     yield from found
@@ -91,7 +155,15 @@ def _kind(head: bytes) -> str | None:
         return "nsys"
     if nsys_export.is_report(head):
         return "report"
-    return "kineto" if kineto.looks_like(head) else None
+    if ncu.is_report(head):
+        return "ncu-report"
+    if ncu.is_table(head):
+        return "ncu-table"
+    if memory_snapshot.looks_like(head):
+        return _SNAPSHOT
+    if memory_timeline.looks_like(head):
+        return _PURPOSES
+    return "kineto" if kineto.looks_like(head) else side_files.kind_of(head)
 
 
 def _read_file(file: Path, say: Progress) -> Timeline:
@@ -108,6 +180,12 @@ def _read_file(file: Path, say: Progress) -> Timeline:
     # The Kineto reader tells best what else a JSON or a damaged gzip is.
     if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
         return kineto.read(file)
+    if ncu.is_printed_text(head):
+        raise PerfdoctorError(
+            f"{file.name} is what Nsight Compute printed for people", do="Print it as a table: ncu --csv --page raw …"
+        )
+    if plain_pickle.is_pickle(head):
+        raise PerfdoctorError(f"{file.name} is a pickle, but no memory snapshot", do=f"perfdoctor reads {_FORMATS}.")
     raise PerfdoctorError(f"{file.name} is no recording that perfdoctor knows", do=f"perfdoctor reads {_FORMATS}.")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import kineto, nsys, nsys_export
+from perfdoctor.ingest import kineto, ncu, nsys, nsys_export, side_files
 from perfdoctor.run_folder import ProcessReport, RunFolder
 from perfdoctor.timeline.model import Frame, Ints, Text, Timeline, merge
 from perfdoctor.timeline.steps import PROFILER_STEP, host_marks
@@ -23,6 +23,8 @@ Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
+#: Enough to tell what a file beside a pass is.
+_SIDE_HEAD_BYTES = 65_536
 #: Fewer moments than this do not tell whether memory rises steadily.
 _FEWEST_SAMPLES = 6
 
@@ -42,13 +44,20 @@ def read(run: RunFolder, say: Progress) -> Timeline:
             continue
         if timeline is not None:
             found.append((name, timeline))
+    profiles, sides = list(_ncu_pass(run, say, notes)), list(_sides(run, say, notes))
     said = [*_said(run), *notes]
+    if not found and profiles:
+        found.append(("ncu", Timeline.build({}, ())))
     if not found:
         raise PerfdoctorError(
             f"the run in {run.path.name} holds no recording" + (f": {said[0]}" if said else ""),
             do="Record again; perfdoctor env tells what can be recorded here.",
         )
     (_, first), others = found[0], found[1:]
+    if profiles:
+        first = ncu.with_profiles(first, profiles)
+    if sides:
+        first = side_files.joined(first, sides)
     return first.with_notes(
         *said, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )
@@ -77,8 +86,41 @@ def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
         system = joined(system, each, epoch_ns)
-    system = _whole_steps(run, "nsys", system)
+    system = replace(_whole_steps(run, "nsys", system), epoch_ns=epoch_ns)
     return system if epoch_ns is None else _with_memory(system, run.reports("nsys"), epoch_ns)
+
+
+def _ncu_pass(run: RunFolder, say: Progress, notes: list[str]) -> Iterator[Timeline]:
+    """What Nsight Compute measured in an execution of its own; a note where it cannot be read.
+
+    Its report tells what NVIDIA's rules said as well; its table stands in for a report that is newer than we are.
+    """
+    reports, tables = run.files("ncu", "*.ncu-rep"), run.files("ncu", "*.csv")
+    printed = {table.stem for table in tables}
+    for file in (*reports, *(table for table in tables if table.stem not in {report.stem for report in reports})):
+        say(f"Reading {file.name}")
+        try:
+            yield ncu.read(file)
+        except PerfdoctorError as error:
+            if file in reports and file.stem in printed:
+                yield ncu.read(file.with_suffix(".csv"))
+                continue
+            notes.append(f"The ncu pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
+
+
+def _sides(run: RunFolder, say: Progress, notes: list[str]) -> Iterator[Timeline]:
+    """What was recorded beside the passes: samples of the GPUs and NCCL's logs; a note where one cannot be read."""
+    for file in (*run.files("device", "*"), *run.files("nccl", "*")):
+        try:
+            with file.open("rb") as stream:
+                kind = side_files.kind_of_file(file, stream.read(_SIDE_HEAD_BYTES))
+            if kind is not None:
+                say(f"Reading {file.name}")
+                yield side_files.read(file, kind)
+        except OSError as error:  # noqa: PERF203 one bad file must not cost the others
+            notes.append(f"{file.name} cannot be opened: {error.strerror}.")
+        except PerfdoctorError as error:
+            notes.append(f"{error.what}. {error.do}.".replace("..", "."))
 
 
 def _export(run: RunFolder, say: Progress) -> Path | None:

@@ -83,3 +83,4 @@ OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 UPDATE_FUNCTION = re.compile(r"torch/(amp/grad_scaler|nn/utils/clip_grad|optim/\w+)\.py\(\d+\): ")
 #: A range around a backward pass; autograd's own rows (MulBackward0) are its work and no such range.
 BACKWARD = re.compile(r"^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$", re.IGNORECASE)
+AUTOGRAD_NODE = re.compile(r"^autograd::engine")

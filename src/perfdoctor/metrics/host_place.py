@@ -16,22 +16,25 @@ import numpy as np
 from perfdoctor.findings import IDLE_CAUSES
 from perfdoctor.metrics import host_names
 from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.idle_causes import HostActivity, driving_threads, host_activity
+from perfdoctor.metrics.idle_causes import ISSUING_GAP_NS, HostActivity, driving_threads, host_activity
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.kernel_names import collective_kind
 from perfdoctor.timeline.links import DeviceWork
-from perfdoctor.timeline.model import UNKNOWN, Frame, Text, Timeline
-from perfdoctor.timeline.steps import Marks, host_marks, host_steps
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text, Timeline
+from perfdoctor.timeline.steps import Marks, Steps, host_marks, host_steps
 
 _CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+_NEVER = np.iinfo(np.int64).max
+#: What the training thread calls to start a collective (torch.distributed).
+_ASKS = re.compile(r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE)
 _TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
-_NOTHING = np.empty(0, np.int64)
-_NO_FLAGS = np.empty(0, np.bool_)
-_NO_WORK = DeviceWork(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NO_FLAGS, _NO_FLAGS)
 
 
 class HostPlace(Place):
-    """A Place whose compute is the outermost ops of the training thread."""
+    """A Place whose compute is the outermost ops of the training thread.
+
+    Its `work`, which no call launched: the collectives, and the ends of its steps, which take no time.
+    """
 
     @cached_property
     def _threads(self) -> tuple[int, ...]:
@@ -52,8 +55,7 @@ class HostPlace(Place):
     @cached_property
     def recorded_collectives(self) -> Frame:
         """The library's own ranges, on whatever thread, as rows of collectives; the thread stands for the stream."""
-        ranges = self.timeline.ranges.of(rank=self.rank)
-        rows = ranges.take(ranges.name.matches(_TRANSPORT))
+        rows = _transport(self.timeline, self.rank)
         unknown, no_text = np.full(len(rows), UNKNOWN, np.int64), Text.constant("", len(rows))
         taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
         return Frame({
@@ -62,6 +64,11 @@ class HostPlace(Place):
             "data_type": no_text,
         })  # fmt: skip
 
+    @property
+    def collective_rows(self) -> Ints:
+        """The row in `work` of each row of `recorded_collectives`."""
+        return np.flatnonzero(self.work.stream != UNKNOWN)
+
     @cached_property
     def collectives(self) -> Frame:
         rows = self.recorded_collectives
@@ -69,11 +76,36 @@ class HostPlace(Place):
 
     @cached_property
     def communication(self) -> Intervals:
+        """Also on the way from the training thread to the library's: `handed_over`."""
         rows = self.collectives
-        return (Intervals.of(rows.start_ns, rows.end_ns) & self.window) | self._own_communication
+        sending = Intervals.of(rows.start_ns, rows.end_ns) | self.handed_over
+        return (sending & self.window) | self.own_communication
 
     @cached_property
-    def _own_communication(self) -> Intervals:
+    def asks(self) -> Frame:
+        """The training thread's calls that start the recorded collectives, one each; none where some are missing."""
+        ops, sent = self.rows("ops"), self.recorded_collectives
+        asks = ops.take(ops.name.matches(_ASKS))
+        fit = len(asks) == len(sent) and bool((asks.start_ns <= sent.start_ns).all())
+        return asks if fit else asks.take(np.zeros(len(asks), dtype=bool))
+
+    @cached_property
+    def handed_over(self) -> Intervals:
+        """On the way to the library's thread, from the end of such a call, and back, until the next op.
+
+        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause nobody
+        knows how much is the way.
+        """
+        asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
+        if not len(asks):
+            return Intervals.empty()
+        following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
+        back = (following > sent.end_ns) & (following - sent.end_ns < ISSUING_GAP_NS)
+        there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
+        return there - Intervals.of(sent.start_ns, sent.end_ns)
+
+    @cached_property
+    def own_communication(self) -> Intervals:
         """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
         rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self.rows("ops"), self.rows("ranges"))]
         found = Intervals.empty()
@@ -86,7 +118,7 @@ class HostPlace(Place):
         explained = Intervals.empty()
         for pieces in self.host.explicit.values():
             explained = explained | pieces
-        return self._ops - explained - self._own_communication
+        return self._ops - explained - self.own_communication
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:  # type: ignore[override]
@@ -101,13 +133,26 @@ class HostPlace(Place):
         if not self.host.ops_recorded:
             causes["unknown"] = rest
             return causes
-        # The thread is in view: what it did outside of any op is Python, or whatever Python called. But in a backward
-        # pass it waits for autograd's thread, and where no op is seen there, that thread was not recorded.
-        backward = self.rows("ranges")
-        backward = backward.take(backward.name.matches(host_names.BACKWARD))
-        causes["unknown"] = rest & Intervals.of(backward.start_ns, backward.end_ns)
+        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
+        causes["unknown"] = self._unseen_in_backward(rest)
         causes["host_work"] = rest - causes["unknown"]
         return causes
+
+    def _unseen_in_backward(self, idle: Intervals) -> Intervals:
+        """The part of `idle` in backward passes of which nobody knows what it was.
+
+        A thread that ran no node itself waited for autograd's, which was not recorded. From one node to the next the
+        engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
+        """
+        ops, ranges = self.rows("ops"), self.rows("ranges")
+        nodes = ops.take(ops.name.matches(host_names.AUTOGRAD_NODE))
+        passes = ranges.take(ranges.name.matches(host_names.BACKWARD))
+        own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
+        pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
+        long = pauses.durations_ns >= ISSUING_GAP_NS
+        return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
+            pauses.starts[long], pauses.ends[long]
+        )
 
 
 def outermost(rows: Frame) -> Frame:
@@ -134,4 +179,19 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
         if not len(ops):
             return None
         window = Intervals.single(int(ops.start_ns[0]), int(ops.end_ns.max()))
-    return HostPlace(timeline, rank, None, window, steps, _NO_WORK, host)
+    return HostPlace(timeline, rank, None, window, steps, _work(timeline, rank, steps), host)
+
+
+def _transport(timeline: Timeline, rank: int) -> Frame:
+    ranges = timeline.ranges.of(rank=rank)
+    return ranges.take(ranges.name.matches(_TRANSPORT))
+
+
+def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:
+    rows, edges = _transport(timeline, rank), steps.even_bounds[1:]
+    start = np.concatenate((rows.start_ns, edges))
+    order = np.argsort(start, kind="stable")
+    unknown, no = np.full(order.size, UNKNOWN, np.int64), np.zeros(order.size, dtype=bool)
+    stream = np.concatenate((rows["thread"], np.full(edges.size, UNKNOWN, np.int64)))
+    end = np.concatenate((rows.end_ns, edges))
+    return DeviceWork(start[order], end[order], stream[order], unknown, no, no)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.memory_peak import memory_uses
+from perfdoctor.metrics.memory_samples import samples
 from perfdoctor.timeline.model import Frame, Timeline
 
 #: What torch.profiler keeps in the process itself until the recording ends, one row each.
@@ -34,7 +36,7 @@ class Growth:
 
 def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Growth]:
     """One a process and device. On a heap that torch.profiler shares, what it keeps itself is taken off first."""
-    frame = timeline["memory"]
+    frame = samples(timeline)
     holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
     for rank, process, device in sorted(set(holders)):
         rows = frame.of(rank=rank, process=process, device=device)
@@ -84,7 +86,7 @@ class Reserve:
 
 def reserves(timeline: Timeline) -> Iterator[Reserve]:
     """One a process and device of which at least two samples tell the reserve."""
-    frame = timeline["memory"]
+    frame = samples(timeline)
     frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
     holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
     for rank, process, device in sorted(set(holders)):
@@ -103,3 +105,22 @@ def reserves(timeline: Timeline) -> Iterator[Reserve]:
             int(held[-1]),
             timeline.device_of(rank, device).memory_bytes,
         )
+
+
+@dataclass(frozen=True)
+class ReservedPeak:
+    """The most that torch ever reserved on one device, and the memory that the device has (0 if not known)."""
+
+    rank: int
+    peak_bytes: int
+    capacity_bytes: int
+
+
+def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
+    """One a device of which samples, a snapshot or running totals tell the reserve: a device may have several."""
+    told = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
+    told += [
+        (use.rank, use.device, use.most_reserved_bytes) for use in memory_uses(timeline) if use.most_reserved_bytes >= 0
+    ]
+    for rank, device, peak_bytes in told:
+        yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)

@@ -15,10 +15,12 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.hardware.peaks import peaks_of
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.device_peaks import peaks
 from perfdoctor.metrics.kernel_sets import launching_rows
 from perfdoctor.timeline.model import UNKNOWN, Mask
+
+Floats = npt.NDArray[np.float64]
 
 _FAMILIES = ("elementwise", "normalization", "reduction")
 #: How many tensors an op reads; its result has the size of the largest. One more in a recording is `out=`.
@@ -52,8 +54,8 @@ class Rates:
     0 where it is not known.
     """
 
-    moved_bytes: npt.NDArray[np.float64]
-    share_of_peak: npt.NDArray[np.float64]
+    moved_bytes: Floats
+    share_of_peak: Floats
     peak_bytes_per_second: float
 
     def near(self, at_least: float, at_most: float, at_least_bytes: float) -> Mask:
@@ -64,11 +66,21 @@ class Rates:
 
 def rates(place: Place) -> Rates:
     """Of kernels that are the only one of their op."""
+    limits = peaks(place)
+    if limits is None or not limits.memory_bytes_per_second:
+        nothing = np.zeros(len(place.kernels))
+        return Rates(nothing, nothing.copy(), 0.0)
+    moved = moved_by_kernel(place)
+    seconds = np.maximum(place.kernels.duration_ns, 1) / 1e9
+    return Rates(moved, moved / seconds / limits.memory_bytes_per_second, limits.memory_bytes_per_second)
+
+
+def moved_by_kernel(place: Place) -> Floats:
+    """Bytes that each of `place.kernels` moves at the least; 0 where they are not known."""
     kernels = place.kernels
-    peaks = peaks_of(place.info.name)
     moved = np.zeros(len(kernels))
-    if peaks is None or not peaks.memory_bytes_per_second or not len(kernels):
-        return Rates(moved, np.zeros(len(kernels)), 0.0)
+    if not len(kernels):
+        return moved
     ops = place.timeline.ops.of(rank=place.rank)
     op, outer = launching_rows(place, ops.take(ops.name.where(_is_told)))
     of_op = np.bincount(op[op != UNKNOWN], minlength=len(outer))
@@ -82,8 +94,7 @@ def rates(place: Place) -> Rates:
         for name, shape, kind in different.tolist()
     ]
     moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]
-    seconds = np.maximum(kernels.duration_ns, 1) / 1e9
-    return Rates(moved, moved / seconds / peaks.memory_bytes_per_second, peaks.memory_bytes_per_second)
+    return moved
 
 
 def _is_told(name: str) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class Run:
 
     timeline: Timeline
     places: tuple[Place, ...]
+    #: What layers above work out of a run once, each under its own name; another run's begins empty.
+    kept: dict[str, object] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def per_step(self) -> bool:

@@ -31,12 +31,12 @@ _UNEXPLAINED_NS = 2_000
 LEAST_LOADER_WAIT = 0.03
 #: Enough for a hundred steps of a small model, and played in a tenth of a second.
 MOST_WORK = 10_000
-_ALL_UNITS = 1 << 30
+ALL_UNITS = 1 << 30
 _NEVER = np.iinfo(np.int64).min
 
 
 def graph_of(
-    place: Place, most_work: int = MOST_WORK, *, paced: bool = True, most_units: int = _ALL_UNITS
+    place: Place, most_work: int = MOST_WORK, *, paced: bool = True, most_units: int = ALL_UNITS
 ) -> Graph | None:
     """The graph of a place's steps; None where the recording has no steps or no device work in them.
 
@@ -165,7 +165,7 @@ def _waits(draft: Draft) -> None:
     lag = np.where(held, end - ended, 0)
     draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
     draft.inferred += int(use.sum())
-    # A queue may be longer than the period: a launch that waits for work issued before it comes as soon as others let it.
+    # A queue may be longer than the period: a launch that waits for work issued before it is as soon as others let it.
     draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 

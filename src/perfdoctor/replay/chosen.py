@@ -13,7 +13,7 @@ import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.replay.graph import Numbers
-from perfdoctor.replay.ranks import device_rows
+from perfdoctor.replay.ranks import device_rows, recorded
 from perfdoctor.timeline.model import Frame, Mask
 
 
@@ -22,7 +22,7 @@ def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int
     rows = np.zeros(len(place.work), dtype=bool)
     chosen, at = chosen_of(place, signals, work), 0
     for signal in signals:
-        frame = place.timeline[signal].of(rank=place.rank, device=place.device or 0)
+        frame = recorded(place, signal)
         own = np.flatnonzero((frame.end_ns > place.window.starts[0]) & (frame.start_ns < place.window.ends[-1]))
         rows[device_rows(place)[signal][_everywhere(place, frame, own, chosen[at : at + own.size])]] = True
         at += own.size
@@ -49,8 +49,8 @@ def _everywhere(place: Place, frame: Frame, inside: Numbers, chosen: Mask) -> Ma
     if chosen.all() or not chosen.any():
         return np.full(len(frame), bool(chosen.size and chosen.all()))
     step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
-    _, part = np.unique(_part_of_step(frame, step), return_inverse=True, axis=0)
-    part = part.ravel()
+    name, number = part_of_step(frame, step).T
+    _, part = np.unique(name * len(frame) + number, return_inverse=True)
     known = np.zeros(len(frame), dtype=bool)
     known[inside] = True
     whole = known & (step > 0) & (step < place.steps.even_bounds.size)
@@ -59,7 +59,7 @@ def _everywhere(place: Place, frame: Frame, inside: Numbers, chosen: Mask) -> Ma
     return np.where(known, rows, alike)
 
 
-def _part_of_step(frame: Frame, step: Numbers) -> Numbers:
+def part_of_step(frame: Frame, step: Numbers) -> Numbers:
     """For each row its name, and how many of that name came before it in its step."""
     name = frame.name.codes.astype(np.int64)
     order = np.lexsort((frame.start_ns, name, step))

@@ -15,7 +15,7 @@ from perfdoctor.findings import CriticalPath, PathPiece
 from perfdoctor.metrics.behind_idle import culprits, host_rows
 from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
 from perfdoctor.replay.play import Played
-from perfdoctor.replay.ranks import device_rows
+from perfdoctor.replay.ranks import device_rows, recorded
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Mask
 
@@ -137,7 +137,7 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
     for signal, rows in device_rows(place).items():
-        name = place.timeline[signal].of(rank=place.rank, device=place.device or 0).name
+        name = recorded(place, signal).name
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]
@@ -163,8 +163,11 @@ def _of_host(
         rest = rest - part
     ops = host_rows(place, ("ops",))
     between = rest - Intervals.of(ops.start_ns, ops.end_ns)  # a range around the backward pass waits for its thread
-    named = [*culprits(rest, ops), *culprits(between, host_rows(place, ("ranges", "functions")))]
-    for each in named:
+    computing, asking = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
+    for each in computing:  # without a GPU, ops of the thread are no asking for work, but the work itself
+        yield "host" if place.device is not None else "compute", each.name, float(each.idle_ns), float(each.count)
+    for each in asking:
         yield "host", each.name, float(each.idle_ns), float(each.count)
+    named = [*computing, *asking]
     left = rest.total_ns - sum(each.idle_ns for each in named) - early_ns
     yield "host", "Python and launches" + " between ops" * bool(named), left, 0.0

@@ -5,7 +5,10 @@ While it is drafted, calls come first, then the ends of those that wait, then de
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
@@ -15,6 +18,7 @@ from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Mask
 
 _NEVER = np.iinfo(np.int64).min
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 class Draft:
@@ -24,7 +28,7 @@ class Draft:
         self.place, self.host, self.rows, self.period = place, host, rows, period
         self.hosts, self.waiting, self.works = len(host), int(host.waits.sum()), int(rows.size)
         self.size = self.hosts + self.waiting + self.works
-        self.depends = [np.full(self.size, NOTHING, np.int64) for _ in range(3)]
+        self.depends = [np.full(self.size, NOTHING, np.int32) for _ in range(3)]
         self.before = [np.zeros(self.size, dtype=bool) for _ in range(3)]
         self.lag_ns = [np.zeros(self.size, np.int64) for _ in range(3)]
         self.start, self.end = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
@@ -64,20 +68,27 @@ class Draft:
         return latest
 
     def graph(self) -> Graph:
-        order = self._order()
+        """The draft is used up by it: each column goes as soon as it is in order, for there may be many nodes."""
+        del self.over, self.launch, self.work_start, self.work_end, self.streams
+        order, extra = self._order(), self._unexplained()
         place = np.empty(self.size, np.int64)
         place[order] = np.arange(self.size)
-        depends = [np.where(each >= 0, place[np.maximum(each, 0)], NOTHING)[order] for each in self.depends]
-        before, lag = [each[order] for each in self.before], [each[order] for each in self.lag_ns]
-        call_row, work_row = self._sources()
+        depends = [_all_alike(np.where(each >= 0, place[np.maximum(each, 0)], NOTHING)[order]) for each in self.depends]
+        del place, self.depends
+        for columns in (self.before, self.lag_ns):
+            for which in range(3):
+                columns[which] = _all_alike(columns[which][order])
+        for name in ("start", "end", "duration", "gap_start", "gap_end", "loader_wait"):
+            setattr(self, name, getattr(self, name)[order])
+        call_row, work_row = (rows[order] for rows in self._sources())
         return Graph(
             place=self.place, kind=self._kind()[order],
-            recorded_start_ns=self.start[order], recorded_end_ns=self.end[order], duration_ns=self.duration[order],
-            extra_ns=self._unexplained()[order],
-            depends=(depends[0], depends[1], depends[2]), before=(before[0], before[1], before[2]),
-            lag_ns=(lag[0], lag[1], lag[2]), work_row=work_row[order], call_row=call_row[order],
-            gap_start_ns=self.gap_start[order], gap_end_ns=self.gap_end[order],
-            loader_wait_ns=self.loader_wait[order], awaited=self.awaited,
+            recorded_start_ns=self.start, recorded_end_ns=self.end, duration_ns=self.duration, extra_ns=extra[order],
+            depends=(depends[0], depends[1], depends[2]),
+            before=(self.before[0], self.before[1], self.before[2]),
+            lag_ns=(self.lag_ns[0], self.lag_ns[1], self.lag_ns[2]), work_row=work_row, call_row=call_row,
+            gap_start_ns=self.gap_start, gap_end_ns=self.gap_end,
+            loader_wait_ns=_all_alike(self.loader_wait), awaited=self.awaited,
             period_ns=self.period.duration_ns, units=self.period.units, inferred=self.inferred,
         )  # fmt: skip
 
@@ -96,8 +107,11 @@ class Draft:
         """By how much each node began later than all that it depends on let it."""
         latest = np.full(self.size, _NEVER)
         for each, flags, lags in zip(self.depends, self.before, self.lag_ns, strict=True):
-            moment = self.end[np.maximum(each, 0)] - np.where(flags, self.period.duration_ns, 0) + lags
-            latest = np.where(each >= 0, np.maximum(latest, moment), latest)
+            moment = self.end[np.maximum(each, 0)]
+            moment += lags
+            moment[flags] -= self.period.duration_ns
+            moment[each < 0] = _NEVER
+            np.maximum(latest, moment, out=latest)
         late: Numbers = np.maximum(self.end - self.duration - latest, 0)
         if not self.waiting:  # the host got ahead of the device, and is not held up between periods
             late[self.host_nodes[self.before[0][self.host_nodes]]] = 0
@@ -111,6 +125,12 @@ class Draft:
         call_row[self.wait_nodes] = self.host.rows[self.host.waits]
         work_row[self.work_nodes] = self.rows
         return call_row, work_row
+
+
+def _all_alike(column: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """The same column; where one number is all there is, it stands in memory once."""
+    alike = column.size and bool((column == column[0]).all())
+    return np.broadcast_to(column[:1].copy(), column.shape) if alike else column
 
 
 def _launch(place: Place, host: HostCalls, rows: Numbers) -> Numbers:

@@ -22,7 +22,7 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
     Waits for a loader that has a pace of its own stay as they are: see `without_loader_waits`.
     """
     gap, own = np.zeros(len(graph)), np.zeros(len(graph))
-    for piece, part in _still_there(graph, stretches, share):
+    for piece, part in still_there(graph, stretches, share):
         own += part * _inside(graph, piece, graph.recorded_start_ns, graph.recorded_end_ns)
         between = _inside(graph, piece, graph.gap_start_ns, graph.gap_end_ns)
         beside_loader = _inside(graph, piece - graph.awaited, graph.gap_start_ns, graph.gap_end_ns)
@@ -32,7 +32,7 @@ def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph
     return replace(shorter, lag_ns=(lag, *shorter.lag_ns[1:]), gone=(*graph.gone, (stretches, share)))
 
 
-def _still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
+def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
     """What of these stretches can still be taken out, and which share of it."""
     for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
         yield stretches & earlier, max(share - gone, 0.0)
@@ -42,8 +42,10 @@ def _still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[t
 
 def _inside(graph: Graph, stretches: Intervals, begin: Numbers, end: Numbers) -> Numbers:
     """How much of these stretches lies between these moments of each HOST node; 0 for the others."""
-    host = graph.kind == HOST
-    return stretches.overlap_ns(np.where(host, begin, 0), np.where(host, end, 0))
+    host = np.flatnonzero(graph.kind == HOST)
+    inside = np.zeros(len(graph), np.int64)
+    inside[host] = stretches.overlap_ns(begin[host], end[host])
+    return inside
 
 
 def without_loader_waits(graph: Graph, share: float) -> Graph:

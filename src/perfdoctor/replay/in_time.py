@@ -27,7 +27,9 @@ def too_much(late: Place, places: Sequence[Place], matched: Skew) -> Mapping[str
 def in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
     """The rank does so much less of what it does too much of: computing, copying, being idle for one cause or other."""
     for name, part in parts.items():
-        if name in _WORK:
+        if name == "compute" and graph.place.device is None:  # without a GPU it is the thread that computes
+            graph = edits.without_host_time(graph, graph.place.compute, share * part)
+        elif name in _WORK:
             graph = edits.with_shorter_work(graph, work_rows(graph.place, (_WORK[name],), {}), share * part)
         else:
             graph = _without_idle(graph, graph.place.idle_causes[name], share * part)

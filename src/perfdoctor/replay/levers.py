@@ -10,6 +10,7 @@ that it wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from perfdoctor.findings import IDLE_CAUSES, Finding
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import transfer_share
 from perfdoctor.metrics.host_pace import paced_waiting_ns
+from perfdoctor.metrics.host_place import HostPlace
 from perfdoctor.metrics.idle_causes import blocking_calls, is_among
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import skew
@@ -25,6 +27,7 @@ from perfdoctor.replay.chosen import chosen_of, work_rows
 from perfdoctor.replay.fusing import beside_ns, merged
 from perfdoctor.replay.graph import Graph
 from perfdoctor.replay.in_time import in_time, too_much
+from perfdoctor.replay.on_cpu import with_fewer_meetings
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import Mask
 
@@ -40,25 +43,43 @@ _REFILL_NS = 50_000
 LEVERS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
+_Result = TypeVar("_Result")
 
 
 def edit_of(lever: str, finding: Finding, run: Run | None = None) -> Edit:
-    """What pulling this lever by a share does to a graph."""
+    """What pulling this lever by a share does to a graph. What of a place it takes is looked up once for all shares."""
+    if finding.thread_time:
+        return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
     if lever == "host_pace":
-        return lambda graph, share: edits.with_faster_host(graph, share, _no_issuing(graph.place))
+        but = _once(_no_issuing)
+        return lambda graph, share: edits.with_faster_host(graph, share, but(graph.place))
     if lever == "waits":
-        return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
+        calls = _once(_idle_waits)
+        return lambda graph, share: edits.without_waits(graph, calls(graph.place), share)
     if lever == "lateness":
         return _coming_in_time(finding, run)
-    if lever == "fused":
-        return lambda graph, share: merged(
-            graph, work_rows(graph.place, WORK[lever], finding.work), share, _no_asking(graph.place)
-        )
     if lever in WORK:
-        return lambda graph, share: edits.with_shorter_work(
-            graph, work_rows(graph.place, WORK[lever], finding.work), share
-        )
-    return lambda graph, share: _without_cause(graph, lever, share)
+        rows = _once(lambda place: work_rows(place, WORK[lever], finding.work))
+        if lever == "fused":
+            asking = _once(_no_asking)
+            return lambda graph, share: merged(graph, rows(graph.place), share, asking(graph.place))
+        if lever == "collectives":
+            return lambda graph, share: _without_talk(graph, rows(graph.place), share)
+        return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
+    stretches = _once(lambda place: _of_cause(place, lever))
+    return lambda graph, share: _without_cause(graph, lever, stretches(graph.place), share)
+
+
+def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
+    """The same, computed once for each place."""
+    known: dict[int, tuple[Place, _Result]] = {}  # with the place, so that its number is not given to another one
+
+    def found(place: Place) -> _Result:
+        if id(place) not in known:
+            known[id(place)] = place, of_place(place)
+        return known[id(place)][1]
+
+    return found
 
 
 def pulled_ns(lever: str, finding: Finding, run: Run) -> int:
@@ -85,6 +106,8 @@ def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> 
     """
     saving = finding.saving_ns_per_step
     low, likely, high = saving.low, saving.likely, saving.high
+    if finding.thread_time:
+        return low, likely, high
     if lever not in WORK:
         return high, high, high
     if lever != "fused":
@@ -100,9 +123,25 @@ def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> 
     return low, likely, high
 
 
-def _without_cause(graph: Graph, cause: str, share: float) -> Graph:
-    place = graph.place
-    stretches = place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
+def _without_talk(graph: Graph, rows: Mask, share: float) -> Graph:
+    """Shorter collectives; and fewer where threads of the host send, each message at a price of its own."""
+    shorter = edits.with_shorter_work(graph, rows, share)
+    if not isinstance(graph.place, HostPlace):
+        return shorter
+    return with_fewer_meetings(edits.without_host_time(shorter, graph.place.own_communication, share), share)
+
+
+def _thread_time(place: Place, finding: Finding) -> Intervals:
+    """The time of this place's training thread that the finding is about."""
+    starts, ends = finding.thread_time.get(place.rank, ((), ()))
+    return Intervals.of(starts, ends)
+
+
+def _of_cause(place: Place, cause: str) -> Intervals:
+    return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
+
+
+def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float) -> Graph:
     shorter = edits.without_host_time(graph, stretches, share)
     return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
 

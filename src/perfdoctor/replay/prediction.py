@@ -9,16 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
-from perfdoctor.findings import Advice, Finding, Outcome, PredictedStep, Prediction
+from perfdoctor.findings import SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
 from perfdoctor.metrics.run import Run
 from perfdoctor.replay.levers import pulled_ns
+from perfdoctor.replay.more_ranks import askable
 from perfdoctor.replay.promises import Cure, Stage, unplayable
+from perfdoctor.replay.sizes import cure_stop, size_stop, why_not
+from perfdoctor.replay.sizes import played as played_sizes
 from perfdoctor.rulebook import Rule
 
 Found = Sequence[tuple[Rule, Finding]]
 
 #: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
 MOST_CURES = 5
+#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
+#: less is noise, and no saving.
+NOTICED = 0.001
 #: How far a cure goes as its finding has it; the place in `Saving`.
 CASES: Mapping[str, int] = {"low": 0, "likely": 1, "high": 2}
 #: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
@@ -30,12 +36,16 @@ _NO_BF16 = "fp32-before-ampere"
 class Question:
     """A cure that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
 
-    `share`: how far its lever goes instead, from 0 to 1; then `choice` is that as it was written.
+    `share`: how far its lever goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
+    size of the run (`findings.SIZES`), `amount` is the factor, or the number of ranks; and then
+    `network_bytes_per_second` what a network gives each of them one way, where that is told (0: it is not).
     """
 
     rule: str
     choice: str = ""
     share: float | None = None
+    amount: float = 0.0
+    network_bytes_per_second: float = 0.0
 
 
 def speedup(step_ns: int, saving_ns: int) -> float:
@@ -48,18 +58,37 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 
 
 def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | None) -> Prediction | None:
-    """The step with the causes shown first fixed together; with the first one alone where they cannot be played."""
+    """The step with the causes shown first fixed together; with the first one alone where they cannot be played.
+
+    A cure that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
+    """
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     by_rule = _by_rule(seen)
     rule, finding = by_rule[ranked[0].rule]
     if played is None or not played.can_play(rule.lever, finding):
         return _subtracted(ranked[0], run, None)
-    shown = [by_rule[advice.rule] for advice in ranked[:MOST_CURES] if advice.saving_ns_per_step.likely]
-    cures = [
-        played.cure(rule.id, rule.lever, finding) for rule, finding in shown if played.can_play(rule.lever, finding)
-    ]
+    shown = [by_rule[advice.rule] for advice in ranked]
+    cures = _uncovered(
+        [
+            played.cure(rule.id, rule.lever, finding)
+            for rule, finding in shown
+            if finding.saving_ns_per_step.likely and played.can_play(rule.lever, finding)
+        ],
+        played,
+    )
     return _played(played, cures) if len(cures) > 1 else _subtracted(ranked[0], run, played.error)
+
+
+def _uncovered(cures: Sequence[Cure], played: Stage) -> list[Cure]:
+    """The first of these cures that each win something more behind those before them."""
+    kept: list[Cure] = []
+    step_ns = played.run.step_ns
+    for cure in cures[: 2 * MOST_CURES]:
+        behind_ns = played.step_ns([*kept, cure])
+        if step_ns - behind_ns >= NOTICED * played.run.step_ns and len(kept) < MOST_CURES:
+            kept, step_ns = [*kept, cure], behind_ns
+    return kept
 
 
 def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
@@ -126,16 +155,27 @@ def answered(
         )
     by_rule = _by_rule(seen)
     can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever, pair[1])}
-    for question in questions:
-        if question.rule not in can:
-            why = _why_not(question.rule, by_rule, outcomes)
-            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_askable(sorted(can)))
     causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
-    cures = [
-        replace(_cure(question, *can[question.rule], played), cause=causes.get(question.rule, question.rule))
-        for question in questions
+    cures: dict[str, Cure] = {}
+    for question in questions:
+        if question.rule in can:
+            cure = _cure(question, *can[question.rule], played)
+            cures[question.rule] = replace(cure, cause=causes.get(question.rule, question.rule))
+        elif question.rule not in SIZES:
+            why = _why_not(question.rule, by_rule, outcomes)
+            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
+        elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
+            asked = f"{question.rule}={question.choice}"
+            raise AskedWronglyError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
+    if len(cures) == len(questions):
+        return _played(played, list(cures.values()), {question.rule: question.choice for question in questions})
+    stops = [
+        cure_stop(cures[each.rule], each.choice)
+        if each.rule in cures
+        else size_stop(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
+        for each in questions
     ]
-    return _played(played, cures, {question.rule: question.choice for question in questions})
+    return played_sizes(stops, run)
 
 
 def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cure:
@@ -167,8 +207,12 @@ def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcom
     return "failed, a bug of perfdoctor" if outcome.status == "failed" else "not found in this recording"
 
 
-def _askable(rules: Sequence[str]) -> str:
-    return f"What can be asked here: {', '.join(rules)}." if rules else "Nothing that was found here can be played."
+def _can_be_asked(rules: Sequence[str], run: Run) -> str:
+    """What was found here and can be played, and the sizes that the run can have."""
+    ranks = askable(run).what
+    sizes = [] if run.host_places else ["batch=2x", "synthetic-data", *([ranks] if ranks else [])]
+    known = ", ".join([*rules, *sizes])
+    return f"What can be asked here: {known}." if known else "Nothing that was found here can be played."
 
 
 # --- how true it is --------------------------------------------------------------------------------------------------
@@ -182,7 +226,26 @@ def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iter
             f"Played again unchanged, {_missed(played.error)}."
         )
     elif prediction is not None and run.per_step:
-        yield f"Savings are arithmetic, since this recording cannot be played again: {unplayable(run)}."
+        why = unplayable(run)
+        reason = (
+            f"since this recording cannot be played again: {why}" if why else "since none of these cures can be played"
+        )
+        yield f"Savings are arithmetic, {reason}."
+    if prediction is not None and prediction.asked:
+        yield from _assumed(prediction)
+
+
+def _assumed(prediction: Prediction) -> Iterator[str]:
+    """What no recording tells of a run of another size."""
+    if any(step.rule == "batch" for step in prediction.steps) and prediction.samples > 1:
+        yield "Not told by the recording: does memory hold such a batch, and does a loader that keeps up now still do?"
+    scaling = prediction.scaling
+    if scaling is not None and scaling.asked > max(scaling.recorded, 1):
+        told = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
+        yield (
+            f"Among {scaling.asked} ranks links are taken to be as fast as between the {scaling.recorded} recorded"
+            + (", but for the bandwidth you told." if told else ".")
+        )
 
 
 def _missed(error: float) -> str:

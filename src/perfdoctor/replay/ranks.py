@@ -8,25 +8,33 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.host_place import HostPlace
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
-from perfdoctor.replay.build import MOST_WORK, graph_of
+from perfdoctor.replay.build import ALL_UNITS, MOST_WORK, graph_of
 from perfdoctor.replay.graph import WORK, Graph, Numbers
-from perfdoctor.timeline.model import UNKNOWN
+from perfdoctor.replay.on_cpu import host_graph
+from perfdoctor.timeline.model import UNKNOWN, Frame
 
 #: The frames of which DeviceWork is made, in its order.
 _SIGNALS = ("kernels", "collectives", "copies")
 
 
-def graphs_of(run: Run, *, paced: bool = True) -> tuple[Graph, ...]:
-    """A graph for each device of a run, joined at the collectives that all ranks recorded; () where one has none."""
-    most = max(MOST_WORK // max(len(run.places), 1), 1)
-    known = _graphs(run, lambda place: graph_of(place, most, paced=paced))
+def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tuple[Graph, ...]:
+    """A graph for each place of a run, joined at the collectives that all ranks recorded; () where one has none."""
+    most = max(most_work // max(len(run.places), 1), 1)
+    known = _graphs(run, lambda place: _graph(place, most, paced=paced))
     units = min((graph.units for graph in known), default=0)
     if any(graph.units != units for graph in known):  # together they can only play equally many steps
-        known = _graphs(run, lambda place: graph_of(place, most, paced=paced, most_units=units))
+        known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
     matched = skew(run) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
+
+
+def _graph(place: Place, most_work: int, *, paced: bool, most_units: int = ALL_UNITS) -> Graph | None:
+    if isinstance(place, HostPlace):
+        return host_graph(place, paced=paced, most_units=most_units)
+    return graph_of(place, most_work, paced=paced, most_units=most_units)
 
 
 def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ...]:
@@ -36,8 +44,17 @@ def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ..
     return known if len(known) == len(found) else ()
 
 
+def recorded(place: Place, signal: str) -> Frame:
+    """A place's rows of one signal of which DeviceWork is made, in the whole recording."""
+    if signal == "collectives":
+        return place.recorded_collectives
+    return place.timeline[signal].of(rank=place.rank, device=place.device or 0)
+
+
 def device_rows(place: Place) -> Mapping[str, Numbers]:
     """For each row of a signal's frame of this device, its row in DeviceWork."""
+    if isinstance(place, HostPlace):
+        return {"collectives": place.collective_rows}
     assert place.device is not None
     frames = [place.timeline[signal].of(rank=place.rank, device=place.device) for signal in _SIGNALS]
     order = np.argsort(np.concatenate([frame.start_ns for frame in frames]), kind="stable")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from perfdoctor import __version__
 from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.report import json_report, outlook, wording
+from perfdoctor.report import json_report, memory, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
@@ -53,6 +53,7 @@ def _environment() -> Environment:
     environment.globals.update(
         w=wording,
         outlook=outlook,
+        memory=memory,
         clean=clean,
         clean_name=clean_name,
         blocks=blocks,

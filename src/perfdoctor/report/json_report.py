@@ -20,10 +20,13 @@ from perfdoctor.findings import (
     Diagnosis,
     Evidence,
     Measure,
+    MemoryUse,
     Prediction,
     Rows,
+    Scaling,
     TimeSplit,
 )
+from perfdoctor.work_done import Efficiency
 
 FORMAT = 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -52,9 +55,16 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "prediction": _prediction(diagnosis.prediction),
         "critical_path": _critical_path(diagnosis.critical_path),
+        "efficiency": _efficiency(diagnosis.efficiency),
+        "roofline": _roofline(diagnosis.efficiency),
+        "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
         "notes": list(diagnosis.notes),
     }
+
+
+def _memory(use: MemoryUse) -> dict[str, Any]:
+    return {**_fields(use), "holders": [_fields(holder) for holder in use.holders]}
 
 
 def _time(split: TimeSplit) -> dict[str, Any]:
@@ -120,6 +130,37 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
         "steps": [_fields(step) for step in prediction.steps],
         "replay_error": prediction.replay_error,
         "asked": prediction.asked,
+        "samples": prediction.samples,
+        "scaling": _scaling(prediction.scaling),
+    }
+
+
+def _scaling(scaling: Scaling | None) -> dict[str, Any] | None:
+    if scaling is None:
+        return None
+    return {
+        "recorded_ranks": scaling.recorded or None,
+        "asked_ranks": scaling.asked,
+        "efficiency": _range(scaling.efficiency),
+    }
+
+
+def _efficiency(efficiency: Efficiency | None) -> dict[str, Any] | None:
+    """See `work_done.Efficiency`."""
+    if efficiency is None:
+        return None
+    return {name: value for name, value in _fields(efficiency).items() if name != "roofline"}
+
+
+def _roofline(efficiency: Efficiency | None) -> dict[str, Any] | None:
+    """See `work_done.Roofline`."""
+    if efficiency is None or efficiency.roofline is None:
+        return None
+    roofline = efficiency.roofline
+    return {
+        **_fields(roofline),
+        "ceilings": [_fields(ceiling) for ceiling in roofline.ceilings],
+        "rows": [_fields(row) for row in roofline.rows],
     }
 
 

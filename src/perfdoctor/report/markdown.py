@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from perfdoctor.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
-from perfdoctor.report import outlook, wording
+from perfdoctor.report import efficiency, memory, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts
@@ -29,6 +29,7 @@ def render(diagnosis: Diagnosis) -> str:
         *(_finding(diagnosis, number, advice) for number, advice in enumerate(diagnosis.findings[:SHOWN_FINDINGS], 1)),
         _more(diagnosis),
         _outlook(diagnosis),
+        _memory(diagnosis),
         _listed("Not looked at", _not_looked_at(diagnosis)),
         _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
     )
@@ -55,6 +56,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
         yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
     if hangs_on := outlook.hangs_on(diagnosis):
         yield f"\n{escaped(hangs_on)}"
+    if use := efficiency.line(diagnosis):
+        yield f"\n{escaped(use)}"
 
 
 def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:
@@ -126,6 +129,19 @@ def _outlook(diagnosis: Diagnosis) -> Iterator[str]:
     rows = ((escaped(stop.name), wording.duration(stop.step_ns), outlook.won(stop)) for stop in stops)
     yield from _table(("fixed", "step", "won"), (False, True, True), rows)
     yield f"\n{escaped(outlook.together(diagnosis))}"
+
+
+def _memory(diagnosis: Diagnosis) -> Iterator[str]:
+    """Each device's peak, and who held it."""
+    if diagnosis.memory:
+        yield f"### {memory.heading(diagnosis)}"
+    for use in memory.shown(diagnosis):
+        yield f"\n{escaped(memory.peak(use))} {escaped(memory.now(use))}\n"
+        for what, lines in (("for", memory.categories(use)), ("line and callers", memory.holders(use))):
+            if lines:
+                rows = ((escaped(line.what), line.size, line.share) for line in lines)
+                yield from _table((what, "held", "of the peak"), (False, True, True), rows)
+                yield ""
 
 
 def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:

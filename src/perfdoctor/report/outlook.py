@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.findings import SIZES
 from perfdoctor.report import wording
 from perfdoctor.report.foreign_text import clean
 
 if TYPE_CHECKING:
-    from perfdoctor.findings import Diagnosis, PredictedStep, Prediction
+    from perfdoctor.findings import Diagnosis, PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
 _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "input_wait": "the next batch"}
@@ -17,11 +18,15 @@ _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "
 
 @dataclass(frozen=True)
 class Stop:
-    """One line of the way: what was fixed, and the step behind it and before it, in ns."""
+    """One line of the way: what was fixed, and the step behind it and before it, in ns.
+
+    `more`: how many times as many samples the step has as the one before it.
+    """
 
     name: str
     step_ns: int
     before_ns: int
+    more: float = 1.0
 
 
 def together(diagnosis: Diagnosis) -> str:
@@ -31,8 +36,11 @@ def together(diagnosis: Diagnosis) -> str:
         return ""
     low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
     about = likely if low == high else f"{likely} ({low} to {high})"
-    fixed = ", ".join(_name(step) for step in prediction.steps)
     took, times = wording.duration(prediction.recorded_ns), wording.speedup(prediction.speedup)
+    if any(step.rule in SIZES for step in prediction.steps):
+        takes = f"the step{' of each rank' * (prediction.scaling is not None)} takes about {about} instead of {took}"
+        return f"Played again with {_what(prediction)}, {takes}: {_pace(prediction)}"
+    fixed = ", ".join(_name(step) for step in prediction.steps)
     if prediction.replay_error is None:
         return f"With {fixed} fixed, the step takes about {about} instead of {took}: {times}."
     return f"Played again with {fixed} fixed, the step takes about {about} instead of {took}: {times}."
@@ -43,10 +51,16 @@ def way(diagnosis: Diagnosis) -> tuple[Stop, ...]:
     prediction = _worth_showing(diagnosis)
     if prediction is None:
         return ()
-    stops = [Stop("as recorded", prediction.recorded_ns, prediction.recorded_ns)]
+    stops, samples = [Stop("as recorded", prediction.recorded_ns, prediction.recorded_ns)], 1.0
     for step in prediction.steps:
-        stops.append(Stop(_name(step), step.step_ns, stops[-1].step_ns))
+        stops.append(Stop(_name(step), step.step_ns, stops[-1].step_ns, step.samples / samples))
+        samples = step.samples
     return tuple(stops)
+
+
+def widest_ns(stops: tuple[Stop, ...]) -> int:
+    """The longest of all steps on the way: with a larger batch that is not the recorded one."""
+    return max((stop.step_ns for stop in stops), default=0)
 
 
 def hangs_on(diagnosis: Diagnosis) -> str:
@@ -62,13 +76,50 @@ def hangs_on(diagnosis: Diagnosis) -> str:
 
 
 def heading(diagnosis: Diagnosis) -> str:
-    asked = diagnosis.prediction is not None and diagnosis.prediction.asked
-    return "What if: fixed one after the other" if asked else "Fixed one after the other"
+    prediction = diagnosis.prediction
+    if prediction is not None and any(step.rule in SIZES for step in prediction.steps):
+        return "What if: one after the other"
+    return "What if: fixed one after the other" if prediction and prediction.asked else "Fixed one after the other"
 
 
 def won(stop: Stop) -> str:
-    """`−107 ms`; "" where nothing is won."""
-    return f"−{wording.duration(stop.before_ns - stop.step_ns)}" if stop.step_ns < stop.before_ns else ""
+    """`−107 ms`, or `1.3× the samples/s` where the step has more or fewer of them; "" where nothing changes."""
+    if stop.more != 1:
+        return f"{wording.factor(stop.more * stop.before_ns / max(stop.step_ns, 1))}× the samples/s"
+    change_ns = stop.step_ns - stop.before_ns
+    return f"{'+' if change_ns > 0 else '−'}{wording.duration(abs(change_ns))}" if change_ns else ""
+
+
+def _what(prediction: Prediction) -> str:
+    """`input-wait fixed, and ranks=64`"""
+    cures = ", ".join(_name(step) for step in prediction.steps if step.rule not in SIZES)
+    sizes = ", ".join(_name(step) for step in prediction.steps if step.rule in SIZES)
+    return f"{cures} fixed, and {sizes}" if cures else sizes
+
+
+def _pace(prediction: Prediction) -> str:
+    """What it means for samples: how many more a second, what as many as recorded take, and how well ranks scale."""
+    times, said = wording.speedup(prediction.speedup), []
+    if prediction.samples != 1:
+        said.append(f"{times} the samples a second.")
+        of_rank = next((step for step in prediction.steps if step.rule == "batch"), None)
+        if of_rank is not None and prediction.scaling is None:
+            as_many_ns = prediction.step_ns[1] / prediction.samples
+            said.append(f"As many samples as recorded take {wording.duration(as_many_ns)}.")
+    else:
+        said.append(f"{times}.")
+    if prediction.scaling is not None and prediction.scaling.recorded != prediction.scaling.asked:
+        said.append(_efficiency(prediction.scaling))
+    return " ".join(said)
+
+
+def _efficiency(scaling: Scaling) -> str:
+    fewer, more = sorted((scaling.recorded, scaling.asked))
+    low, likely, high = (wording.share(part) for part in scaling.efficiency)
+    about = likely if low == high else f"{likely} ({low} to {high})"
+    if not scaling.recorded:
+        return f"Scaling efficiency from one rank to as many as there were: {about}."
+    return f"Scaling efficiency from {fewer} to {more} ranks: {about}."
 
 
 def _worth_showing(diagnosis: Diagnosis) -> Prediction | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report import outlook, wording
+from perfdoctor.report import efficiency, memory, outlook, wording
 from perfdoctor.report.foreign_text import clean
 from perfdoctor.report.parts import (
     SHOWN_FINDINGS,
@@ -80,7 +80,15 @@ class _Page:
         self.left, self.gone = ("█", "░") if _is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
-        sections = (self.step(), self.ranks(), self.findings(), self.outlook(), self.not_looked_at(), self.notes())
+        sections = (
+            self.step(),
+            self.ranks(),
+            self.findings(),
+            self.outlook(),
+            self.memory(),
+            self.not_looked_at(),
+            self.notes(),
+        )
         lines = [*self.wrapped(Text(wording.verdict(self.diagnosis), "bold")), *self.recorded()]
         for section in sections:
             if content := list(section):
@@ -104,6 +112,8 @@ class _Page:
         yield from _columns([_legend_row(part, *self.shades[part.key]) for part in shown], left=2)
         if hangs_on := outlook.hangs_on(self.diagnosis):
             yield from self.wrapped(Text(hangs_on, DIM))
+        if use := efficiency.line(self.diagnosis):
+            yield from self.wrapped(Text(use, DIM))
 
     def ranks(self) -> Iterator[Text]:
         """One line a rank; of many ranks the slowest and the median."""
@@ -157,10 +167,10 @@ class _Page:
 
     def outlook(self) -> Iterator[Text]:
         """What the fixes bring together, and where to read on."""
-        if not self.diagnosis.findings:
-            return
         if together := outlook.together(self.diagnosis):
             yield from (*self.way(), *self.wrapped(Text(together)))
+        if not self.diagnosis.findings:
+            return
         command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
         yield from self.wrapped(Text.assemble("Why, and every fix with its code: ", (command, "bold")))
 
@@ -172,11 +182,23 @@ class _Page:
         yield Text(outlook.heading(self.diagnosis), "bold")
         rows = []
         for stop in stops:
-            left, gone = (round(RANK_BAR * ns / stops[0].step_ns) for ns in (stop.step_ns, stop.before_ns))
-            bar = Text(self.left * left).append(self.gone * (gone - left), GAIN)
+            widest_ns = outlook.widest_ns(stops)
+            left, gone = (round(RANK_BAR * ns / widest_ns) for ns in (stop.step_ns, stop.before_ns))
+            bar = Text(self.left * left).append(self.gone * max(gone - left, 0), GAIN)
             amounts = Text(wording.duration(stop.step_ns)), Text(outlook.won(stop), GAIN)
             rows.append((Text(stop.name), *amounts, bar))
         yield from _columns(rows, left=1)
+
+    def memory(self) -> Iterator[Text]:
+        """Each device's peak: how much, for what, and who held most of it."""
+        if self.diagnosis.memory:
+            yield Text(memory.heading(self.diagnosis), "bold")
+        for use in memory.shown(self.diagnosis):
+            yield from self.wrapped(Text(f"{memory.peak(use)} {memory.now(use)}"))
+            for lines in (memory.categories(use), memory.holders(use)):
+                rows = [tuple(map(Text, (each.size, each.share, each.count, each.what))) for each in lines]
+                for row in _columns(rows, left=0, words_last=True) if rows else ():
+                    yield from self.wrapped(row, " " * 4, "  ")
 
     def not_looked_at(self) -> Iterator[Text]:
         lines = [
@@ -220,14 +242,14 @@ def _bar(shown: Sequence[Part], shades: Shades, width: int) -> Text:
     return bar
 
 
-def _columns(rows: Sequence[Sequence[Text]], *, left: int) -> Iterator[Text]:
+def _columns(rows: Sequence[Sequence[Text]], *, left: int, words_last: bool = False) -> Iterator[Text]:
     """Aligned columns, two spaces apart: the first `left` and the last are flush left where they hold words."""
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         line = Text()
         for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
             gap = " " * (width - cell.cell_len)
-            bar = place == len(row) - 1 and width == RANK_BAR
+            bar = place == len(row) - 1 and (width == RANK_BAR or words_last)
             line += cell + Text(gap + "  ") if place < left or bar else Text(gap) + cell + Text("  ")
         yield line
 

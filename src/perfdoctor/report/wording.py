@@ -49,6 +49,17 @@ NEEDS = {
     "functions": "Python stacks",
     "samples": "device samples",
     "memory": "memory at the ends of steps",
+    "allocations": "a memory snapshot",
+    "memory_segments": "a memory snapshot",
+    "memory_events": "the events of a memory snapshot",
+    "memory_totals": "the allocator's totals",
+    "time": "any record of time",
+    "kernel_profiles": "kernels measured by Nsight Compute",
+    "device_samples": "samples of the GPUs",
+    "links": "the machine's topology",
+    "transports": "NCCL's log",
+    "nccl_facts": "NCCL's log",
+    "link_tests": "measured links",
 }
 #: What to record so that a rule gets what it needs.
 WAKING = {
@@ -64,8 +75,18 @@ WAKING = {
     "functions": "record with torch.profiler and with_stack=True",
     "overheads": "record with torch.profiler",
     "memory": "record with `perfdoctor run`",
+    "memory_events": "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()",
+    "time": "record the training itself: `perfdoctor run -- python train.py`",
+    "kernel_profiles": "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep beside the timeline",
     "places": "record the training itself: `perfdoctor run -- python train.py`",
+    "device_samples": "record with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace",
+    "links": "analyse what `nvidia-smi topo -m` prints beside the trace",
+    "transports": "analyse a log written with NCCL_DEBUG=INFO beside the trace",
+    "nccl_facts": "analyse a log written with NCCL_DEBUG=INFO beside the trace",
+    "link_tests": "analyse the output of nccl-tests beside the trace",
 }
+#: Sources that tell of the machine and of no time.
+_OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
 
@@ -103,6 +124,13 @@ def share(fraction: float) -> str:
     return ">99 %" if 0.99 < fraction < 1 else f"{fraction * 100:.0f} %"
 
 
+def fine_share(fraction: float) -> str:
+    """With a decimal where it is small: `0.4 %`, `41 %`."""
+    if not 0.0005 <= fraction < 0.0995:
+        return "<0.1 %" if 0 < fraction < 0.0005 else share(fraction)
+    return f"{fraction * 100:.1f} %"
+
+
 def share_of(part: float, whole: float) -> str:
     return share(part / whole) if whole else NO_NUMBER
 
@@ -117,6 +145,15 @@ def size(number: float) -> str:
 def rate(bytes_per_second: float) -> str:
     """Bytes a second in powers of 1000, as links and memories are sold."""
     return _scaled(bytes_per_second, [(1, "B/s"), *((1000**p, f"{letter}B/s") for p, letter in enumerate("kMGTP", 1))])
+
+
+def flop(number: float) -> str:
+    """FLOP in powers of 1000."""
+    return _scaled(number, [(1, "FLOP"), *((1000**p, f"{letter}FLOP") for p, letter in enumerate("kMGTPEZ", 1))])
+
+
+def flop_rate(flop_per_second: float) -> str:
+    return f"{flop(flop_per_second)}/s"
 
 
 def count(number: float) -> str:
@@ -169,6 +206,16 @@ def verdict(diagnosis: Diagnosis) -> str:
         return _worst(diagnosis, worth_fixing[0])
     blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
     rules = counted(len(diagnosis.outcomes), "rule")
+    if not diagnosis.time and any(source.kind == "ncu" for source in diagnosis.sources):
+        return "Single kernels were measured, and no step was recorded: what they are of one is not known."
+    if not diagnosis.time and diagnosis.memory:
+        fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
+        reserved = f" of {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
+        return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}; of time nothing was recorded."
+    if not diagnosis.time and diagnosis.findings:
+        return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
+    if not diagnosis.time and any(source.kind in _OF_THE_MACHINE for source in diagnosis.sources):
+        return "Nothing was found wrong in what the machine told of itself; of time nothing was recorded."
     if not diagnosis.time:
         return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
     if blind == len(diagnosis.outcomes):
@@ -183,7 +230,7 @@ def verdict(diagnosis: Diagnosis) -> str:
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
     if costs_no_time(advice):
-        return clean(advice.summary)
+        return clean(advice.summary).replace("`", "")
     if not saving or not base:
         return f"{title}; how much time a fix brings is not known."
     if advice.confidence == "low":
@@ -257,15 +304,18 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
 def _machines(diagnosis: Diagnosis) -> tuple[str, str]:
     names = Counter(clean_name(gpu.name, 48) or "unnamed GPU" for gpu in diagnosis.gpus)
     gpus = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
-    ranks = len({split.rank for split in diagnosis.time} | {gpu.rank for gpu in diagnosis.gpus})
+    told = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}
+    ranks = len({split.rank for split in diagnosis.time} | told)
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
+    if diagnosis.memory and not gpus and not diagnosis.time:
+        gpus = counted(len(diagnosis.memory), "GPU")
     return gpus or "no GPU", f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
 
 
 def _steps(diagnosis: Diagnosis) -> str:
     steps = diagnosis.steps
     if not steps.count:
-        return "no steps found"
+        return "no steps found" if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
     found = FOUND_BY.get(steps.found_by, steps.found_by)
     return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
@@ -276,7 +326,9 @@ def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]
     groups: dict[tuple[str, ...], list[str]] = {}
     for outcome in diagnosis.outcomes:
         if outcome.status == "skipped":
-            groups.setdefault(outcome.missing, []).append(clean(outcome.rule))
+            # Of memory alone no rule about time is to be told apart from the others.
+            missing = outcome.missing if diagnosis.time or not diagnosis.memory else ("time",)
+            groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
 

@@ -1,0 +1,200 @@
+"""Does a cure bring what was promised? Every sick example on this machine's processor, held against its cured twin.
+
+`make promises [EXAMPLES="slow_input tiny_kernels"] [ROUNDS=5]`. Each round records the sick example, which promises; runs
+it unrecorded; and does the same with its cured twin, one right behind the other, since a machine has good minutes and
+bad ones. What is promised is a share of the step, and is held against the cured step as a share of the sick one, both
+recorded and both unrecorded: a recorder lengthens ops, and both steps. Told are medians over the rounds, and how far a
+program is from itself in another round: what is nearer to each other than that cannot be told apart.
+
+An example whose sickness a processor cannot show promises nothing: then its twins are measured all the same, to see
+whether that is true.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[1]
+_EXAMPLES = _ROOT / "examples"
+_STEPS, _SKIP, _ALONE = 10, 5, 25
+_MEDIAN = re.compile(r"^median step ([\d.]+) ms$", re.MULTILINE)
+#: A promise that misses by more is not kept.
+_KEPT = 0.10
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+#: The rule that speaks of each example's sickness, and why a processor shows nothing of it where it cannot.
+RULES = {
+    "slow_input": "input-wait",
+    "tiny_kernels": "small-kernels",
+    "unfused_optimizer": "unfused-optimizer",
+    "blocking_checkpoints": "blocking-checkpoint",
+    "exposed_communication": "exposed-communication",
+    "memory_growth": "memory-growth",
+    "host_syncs": "host-syncs",
+    "fp32_matmuls": "fp32-matmuls",
+    "misaligned_matmuls": "misaligned-matmuls",
+}
+CANNOT_SHOW = {
+    "memory_growth": "it costs memory, no time, until there is none left",
+    "host_syncs": "there is no queue that a wait could empty: an op's result is there when the op returns",
+    "fp32_matmuls": "no tensor cores; bfloat16 may even be emulated",
+    "misaligned_matmuls": "no tiles of tensor cores that odd sizes could miss",
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round with one example and its twin. Times in ms a step; the promise as shares of the recorded step."""
+
+    recorded: float
+    alone: float
+    cured_recorded: float
+    cured_alone: float
+    #: What is left of the step at most, likely and at least; None where the rule found nothing.
+    left: tuple[float, float, float] | None
+
+
+def _python() -> str | None:
+    for python in (os.environ.get("PERFDOCTOR_TORCH_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", "import torch"], check=False, capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def _training(python: str, example: str) -> list[str]:
+    launcher = _TORCHRUN if example.startswith("exposed_communication") else ()
+    return [python, *launcher, str(_EXAMPLES / f"{example}.py"), "--steps", str(_ALONE)]
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode:
+        sys.exit(f"promises: {' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _alone_ms(python: str, example: str) -> float:
+    found = _MEDIAN.search(_run(_training(python, example), dict(os.environ)))
+    assert found, f"{example} printed no median step"
+    return float(found[1])
+
+
+def _perfdoctor(command: str, *arguments: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(_ROOT / 'src')!r}); from perfdoctor.cli.main import main; main()"
+    _run([sys.executable, "-c", code, command, "--quiet", "--no-html", *arguments], dict(os.environ))
+
+
+def _diagnosed(python: str, example: str, folder: Path) -> dict[str, Any]:
+    """The diagnosis of one recorded run."""
+    file = folder.with_suffix(".json")
+    window = ["--passes", "torch", "--steps", str(_STEPS), "--skip-steps", str(_SKIP)]
+    _perfdoctor("run", *window, "-o", str(folder), "--json", str(file), "--", *_training(python, example))
+    return _read(file)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    diagnosis: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return diagnosis
+
+
+def _step_ns(diagnosis: dict[str, Any]) -> float:
+    return statistics.mean(each["step_ns"] for each in diagnosis["time"])
+
+
+def _left(diagnosis: dict[str, Any], rule: str, folder: Path) -> tuple[float, float, float] | None:
+    """What the cure of this rule alone leaves of the recorded step, as `--what-if` answers: at least, likely, at most."""
+    findings = [each for cause in diagnosis["findings"] for each in (cause, *cause["symptoms"])]
+    if not any(each["rule"] == rule and each["saving_ns_per_step"]["likely"] for each in findings):
+        return None
+    file = folder.with_suffix(".what-if.json")
+    _perfdoctor("analyze", str(folder), "--what-if", rule, "--json", str(file))
+    step_ns = _read(file)["prediction"]["step_ns"]
+    least, likely, most = (step_ns[case] / _step_ns(diagnosis) for case in ("low", "likely", "high"))
+    return least, likely, most
+
+
+def _round(python: str, example: str, scratch: Path) -> Round:
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        sick = _diagnosed(python, example, Path(folder) / "sick")
+        left = _left(sick, RULES[example], Path(folder) / "sick")
+        alone, cured_alone = _alone_ms(python, example), _alone_ms(python, f"{example}_cured")
+        cured = _diagnosed(python, f"{example}_cured", Path(folder) / "cured")
+    return Round(_step_ns(sick) / 1e6, alone, _step_ns(cured) / 1e6, cured_alone, left)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """How far a program is from itself: half the way between its quickest and slowest round, as a share."""
+    return (max(values) - min(values)) / 2 / statistics.median(values)
+
+
+def _tell(example: str, rounds: Sequence[Round]) -> bool | None:
+    """Print what was promised and what came of it. Was the promise kept, unrecorded? None where there was none."""
+    recorded, cured_recorded = [each.recorded for each in rounds], [each.cured_recorded for each in rounds]
+    alone, cured_alone = [each.alone for each in rounds], [each.cured_alone for each in rounds]
+    print(f"\n{example}: {RULES[example]}")
+    for name, sick, cured in (("recorded", recorded, cured_recorded), ("unrecorded", alone, cured_alone)):
+        print(
+            f"  {name:10s} {statistics.median(sick):8.2f} ms (± {100 * _spread(sick):2.0f} % against itself), "
+            f"cured {statistics.median(cured):8.2f} ms (± {100 * _spread(cured):2.0f} %)"
+        )
+    promises = [each.left for each in rounds if each.left is not None]
+    if not promises:
+        left = statistics.median(cured / sick for sick, cured in zip(alone, cured_alone, strict=True))
+        why = f": {CANNOT_SHOW[example]}" if example in CANNOT_SHOW else ""
+        print(f"  promises nothing{why}; unrecorded {left:.3f} of the step is left", flush=True)
+        return None
+    promise = [statistics.median(each[case] for each in promises) for case in range(3)]
+    least, likely, most = promise
+    print(
+        f"  promised in {len(promises)} of {len(rounds)} rounds: {likely:.3f} of the step ({least:.3f} to {most:.3f})"
+    )
+    _compared("recorded", promise, recorded, cured_recorded)
+    return _compared("unrecorded", promise, alone, cured_alone)
+
+
+def _compared(name: str, promise: Sequence[float], sick: Sequence[float], cured: Sequence[float]) -> bool:
+    least, likely, most = promise
+    measured = statistics.median(after / before for before, after in zip(sick, cured, strict=True))
+    error = likely / measured - 1
+    inside, kept = least <= measured <= most, abs(error) <= _KEPT
+    print(
+        f"  left of it, {name:10s} {measured:.3f}, {'inside' if inside else 'outside'}: "
+        f"{100 * error:+5.1f} %, {'kept' if kept else 'missed'}",
+        flush=True,
+    )
+    return kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="of the folder examples/ (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each example (default: 5)")
+    given = parser.parse_args()
+    if unknown := set(given.examples) - set(RULES):
+        parser.error(f"no such example: {', '.join(sorted(unknown))}")
+    python = _python()
+    if python is None:
+        print("promises: no Python with torch (PERFDOCTOR_TORCH_PYTHON): left out.")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        told = [
+            _tell(example, [_round(python, example, Path(scratch)) for _ in range(given.rounds)])
+            for example in given.examples or RULES
+        ]
+    promised = [kept for kept in told if kept is not None]
+    print(f"\n{sum(promised)} of {len(promised)} promises kept to {100 * _KEPT:.0f} %, unrecorded")
+
+
+if __name__ == "__main__":
+    main()

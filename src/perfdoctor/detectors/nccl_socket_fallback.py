@@ -1,0 +1,42 @@
+"""Between machines NCCL goes over sockets, though a faster network was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.findings import Finding, Measure, Saving
+from perfdoctor.metrics.nccl import Told
+from perfdoctor.metrics.run import Run
+
+#: Facts that tell a faster network that was looked for and not had, the surest first → the words for it.
+_WHY = {
+    "plugin_failed": "its network plugin could not be loaded",
+    "no_infiniband": "it found no InfiniBand device",
+    "no_verbs": "libibverbs could not be opened",
+}
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Ranks on several machines, ways over NET/Socket, and a sign that something better was to be had."""
+    told = Told.of(run.timeline)
+    over_sockets = told.pairs("NET/Socket")
+    if not over_sockets or told.machines < at["min_machines"]:
+        return
+    disabled = told.setting("NCCL_IB_DISABLE", "NCCL_NET")
+    is_disabled = disabled in ("NCCL_IB_DISABLE=1", "NCCL_NET=Socket")
+    why = next((fact for fact in _WHY if told.has(fact)), "")
+    if not why and not is_disabled:
+        return
+    exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
+    yield Finding(
+        rule="nccl-socket-fallback",
+        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        confidence="high" if is_disabled or why == "plugin_failed" else "medium",
+        values={
+            "pairs": over_sockets,
+            "machines": told.machines,
+            "why": f"{disabled} is set" if is_disabled else _WHY[why],
+        },
+        evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), told.table()),
+        situation="disabled" if is_disabled else "plugin" if why == "plugin_failed" else "",
+    )

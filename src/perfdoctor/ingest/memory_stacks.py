@@ -1,0 +1,155 @@
+"""Who allocated, and for what? The stack of one allocation as a line of somebody's own code, and as a category.
+
+A category is told by the frames alone, and only where they prove it; all else is `unknown`. The rules, in this order:
+
+* `workspace`: a C++ frame that asks for the workspace of cuBLAS, cuBLASLt or cuDNN.
+* `gradients`: the C++ node AccumulateGrad, which makes each parameter's `.grad`.
+* `optimizer_state`: `_init_group` (torch) or `init_state` (others) in a file below a folder `optim`.
+* `optimizer_work`: any other frame of a file below `optim`: temporaries of an update.
+* `communication`: library code of torch.distributed or DistributedDataParallel between the allocation and the
+  innermost line that is not torch's: gathered parameters, buckets.
+* `backward`: the autograd engine (C++ `Engine::`, or Python's `_engine_run_backward`).
+* `parameters`: making or moving a module: `__init__`, `reset_parameters`, `_apply` of torch/nn/modules, torch/nn/init.
+* `activations`: inside a module's `forward`, or an op of torch/nn/functional.
+* `no_stack`: recorded without any frame: a thread without Python, which most often is that of the backward pass.
+* `before_recording`: it was there when the recording began.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+CATEGORIES = (
+    "parameters", "gradients", "optimizer_state", "activations", "backward", "optimizer_work", "communication",
+    "workspace", "no_stack", "before_recording", "unknown",
+)  # fmt: skip
+
+_SHOWN_FRAMES = 4
+_TEXT_LIMIT = 120
+_PYTHON = re.compile(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
+_TORCH = re.compile(
+    r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"
+    r"|/torch/(?:functional|_tensor|_ops|_compile)\.py$|^<(?!stdin|ipython)"
+)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
+_COMMUNICATION = re.compile(
+    r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
+)
+_OPTIMIZER = re.compile(r"/optim(?:izers?)?/")
+_MODULE_MAKING = {"__init__", "reset_parameters", "_apply", "convert", "to_empty", "_reset_parameters"}
+_WORKSPACE = re.compile(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
+
+_IS_WORKSPACE, _IS_ACCUMULATE, _IS_STATE, _IS_OPTIMIZER, _IS_BACKWARD, _IS_MODULE, _IS_FORWARD = (
+    1 << bit for bit in range(7)
+)
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """`whose`: own, library, torch or cpp. `marks`: what it proves, wherever in the stack it stands."""
+
+    text: str
+    whose: str
+    marks: int
+    communicates: bool
+
+
+@dataclass(frozen=True)
+class Stack:
+    """`line`: the innermost one of own code, else of a library, else of torch, else C++; "" without frames."""
+
+    line: str
+    stack: str
+    category: str
+
+
+NO_STACK = Stack("", "", "no_stack")
+BEFORE = Stack("", "", "before_recording")
+
+
+def stack_of(frames: Sequence[StackFrame]) -> Stack:
+    """Frames innermost first."""
+    if not frames:
+        return NO_STACK
+    python = [frame for frame in frames if frame.whose != "cpp"]
+    for whose in ("own", "library", "torch"):
+        shown = [frame for frame in python if frame.whose == whose]
+        if shown:
+            break
+    else:
+        shown = [frame for frame in frames if "unwind" not in frame.text and "Traceback" not in frame.text]
+    texts = list(dict.fromkeys(frame.text for frame in shown))[:_SHOWN_FRAMES]
+    return Stack(texts[0] if texts else "", " < ".join(texts), _category(frames, python))
+
+
+def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str:
+    marks, communicates = 0, False
+    for frame in frames:
+        marks |= frame.marks
+    called, is_called = 0, True
+    for frame in python:
+        # What own code called, and not what called it: a closure runs forward and backward inside of optimizer.step.
+        if frame.whose == "own":
+            break
+        called |= frame.marks
+        is_called = is_called and (frame.whose == "torch" or frame.communicates)
+        communicates = communicates or (is_called and frame.communicates)
+    rules = (
+        ("workspace", marks & _IS_WORKSPACE), ("gradients", marks & _IS_ACCUMULATE),
+        ("optimizer_state", called & _IS_STATE), ("optimizer_work", called & _IS_OPTIMIZER),
+        ("communication", communicates), ("backward", marks & _IS_BACKWARD), ("parameters", called & _IS_MODULE),
+        ("activations", marks & _IS_FORWARD),
+    )  # fmt: skip
+    return next((category for category, holds in rules if holds), "unknown")
+
+
+@lru_cache(maxsize=65536)
+def frame_of(file: str, line: int, function: str) -> StackFrame:
+    """One frame as the snapshot writes it. Folders are left out: they tell who trained, and where."""
+    path = file.replace("\\", "/")
+    if not _PYTHON.search(path):
+        return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
+    whose = "torch" if _TORCH.search(path) else "library" if _LIBRARY.search(path) else "own"
+    short = "/".join(path.rsplit("/", 2)[-2:]) if whose != "own" or path.count("/") > 1 else path
+    text = f"{short}:{line} {function}"[:_TEXT_LIMIT]
+    return StackFrame(text, whose, _python_marks(path, function), _COMMUNICATION.search(path) is not None)
+
+
+def _cpp_marks(function: str) -> int:
+    marks = 0
+    if "AccumulateGrad" in function:
+        marks |= _IS_ACCUMULATE
+    if "autograd::Engine" in function:
+        marks |= _IS_BACKWARD
+    if _WORKSPACE.search(function):
+        marks |= _IS_WORKSPACE
+    return marks
+
+
+def _python_marks(path: str, function: str) -> int:
+    marks = 0
+    if _OPTIMIZER.search(path) and (_TORCH.search(path) or _LIBRARY.search(path)):
+        marks |= _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
+    if function == "_engine_run_backward":
+        marks |= _IS_BACKWARD
+    is_making = "torch/nn/modules/" in path and function in _MODULE_MAKING
+    if is_making or path.endswith("torch/nn/init.py"):
+        marks |= _IS_MODULE
+    if function == "forward" or path.endswith("torch/nn/functional.py"):
+        marks |= _IS_FORWARD
+    return marks
+
+
+def frame_of_row(row: object) -> StackFrame:
+    """The same for a frame in whatever shape: what is none becomes a frame that proves nothing."""
+    if not isinstance(row, Mapping):
+        return frame_of("", 0, "?")
+    file, line, function = row.get("filename"), row.get("line"), row.get("name")
+    return frame_of(
+        file if isinstance(file, str) else "",
+        line if isinstance(line, int) else 0,
+        function if isinstance(function, str) else "?",
+    )

@@ -1,0 +1,76 @@
+"""How does the installed ncu print a report of Nsight Compute as tables?
+
+Twice: the page `raw` has every metric in base units, the page `details` what NVIDIA's rules said.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.ingest import ncu_csv
+from perfdoctor.ingest.ncu_metrics import Launch
+
+#: A few hundred launches are printed in seconds; a report that takes longer than this would not be looked at either.
+TIMEOUT_S = 600
+#: What ncu needs to run. Nothing else of the user's environment reaches it; numbers are written as in the C locale.
+_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
+_LOCALE = {"LC_ALL": "C"}
+
+
+def find_ncu() -> str | None:
+    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
+    return os.environ.get("PERFDOCTOR_NCU") or shutil.which("ncu")
+
+
+def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
+    """All launches of a report, in its order. PerfdoctorError where ncu cannot read it."""
+    measured = ncu_csv.parse(_page(ncu, report, "raw", "--print-units", "base"), report.name).launches
+    try:
+        told = ncu_csv.parse(_page(ncu, report, "details"), report.name).launches
+    except PerfdoctorError:  # an old ncu prints no results of rules: the metrics stand for themselves
+        return measured
+    if [each.name for each in told] != [each.name for each in measured]:
+        return measured
+    return tuple(replace(one, advice=other.advice) for one, other in zip(measured, told, strict=True))
+
+
+def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
+    """What ncu prints. Itself a script that starts another program: both are ended where it takes too long."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _LOCALE
+    try:
+        process = subprocess.Popen(
+            [ncu, "--import", str(report), "--csv", "--page", page, *options], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{ncu} cannot be started: {error.strerror or error}", do="Set PERFDOCTOR_NCU to the ncu program."
+        ) from error
+    with process:
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise PerfdoctorError(
+                f"ncu did not print `{report.name}` within {TIMEOUT_S} seconds", do="Measure fewer kernels."
+            ) from error
+    if process.returncode or not ncu_csv.looks_like(output):
+        raise _failed(report, output + errors)
+    return output
+
+
+def _failed(report: Path, said: bytes) -> PerfdoctorError:
+    lines = [line.strip() for line in said.decode("utf-8", errors="replace").splitlines() if line.strip()]
+    why = lines[-1][:200] if lines else "it said nothing"
+    return PerfdoctorError(
+        f"ncu could not print `{report.name}`: {why}",
+        do="An old ncu cannot read a new one's report: update it, or pip install 'perfdoctor[ncu]'.",
+    )

@@ -1,0 +1,98 @@
+"""What plain data does a pickle hold? Containers, text, numbers and None; a pickle that asks for more is refused.
+
+A pickle is a program for a small machine, and nobody knows who wrote it. This machine has no classes and no functions
+to offer, so nothing can be called. What remains is memory: a few bytes may ask for a table of gigabytes (the memo), so
+the process may not grow beyond what an honest file of that size needs, where the system can be told so.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from perfdoctor.errors import PerfdoctorError
+
+#: Plain data takes some ten times the bytes of its pickle (an event of 60 bytes is a dict of 350 with 4 numbers).
+_GROWTH = 32
+_SLACK_BYTES = 512 << 20
+_PROTOCOLS = (2, 3, 4, 5)
+
+
+class _ForbiddenError(Exception):
+    """The pickle asks for something that is not plain data."""
+
+
+class _Plain(pickle.Unpickler):
+    """The interpreter's own unpickler, written in C, with nothing to build from."""
+
+    def find_class(self, module_name: str, global_name: str) -> NoReturn:
+        raise _ForbiddenError(f"{module_name}.{global_name}")
+
+    def persistent_load(self, _: object) -> NoReturn:
+        raise _ForbiddenError("an object outside of the file")
+
+
+def is_pickle(head: bytes) -> bool:
+    """Do these first bytes begin a binary pickle? Protocols 0 and 1 have no mark, and nobody writes them any more."""
+    return len(head) > 2 and head[0] == 0x80 and head[1] in _PROTOCOLS
+
+
+def load(path: Path) -> object:
+    """What the file holds. PerfdoctorError if it is damaged, asks for more than plain data or for too much memory."""
+    try:
+        with path.open("rb") as stream, _bounded_memory(_GROWTH * path.stat().st_size + _SLACK_BYTES), no_collection():
+            return _loaded(stream)
+    except _ForbiddenError as error:
+        raise PerfdoctorError(
+            f"`{path.name}` is a pickle that wants to build `{str(error)[:80]}`: it was not opened",
+            do="A memory snapshot holds plain data only: write it with torch.cuda.memory._dump_snapshot()",
+        ) from error
+    except MemoryError as error:
+        raise PerfdoctorError(
+            f"`{path.name}` asks for far more memory than its size explains", do="Make sure that the file is whole"
+        ) from error
+    except Exception as error:  # a damaged pickle raises whatever its next byte happens to mean
+        raise PerfdoctorError(
+            f"`{path.name}` is a pickle that breaks off or is damaged: {type(error).__name__}",
+            do="Write it again with torch.cuda.memory._dump_snapshot(), and let the program finish writing",
+        ) from error
+
+
+def _loaded(stream: BinaryIO) -> object:
+    return _Plain(stream).load()
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Millions of dicts that all stay: the collector would walk through them again and again and find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def _bounded_memory(more_bytes: int) -> Iterator[None]:
+    """This process may grow by so much and no more; no limit where the system has none (Windows) or ignores it."""
+    try:
+        import resource  # noqa: PLC0415 not on Windows
+
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        limit = pages * resource.getpagesize() + more_bytes
+        limit = min([limit, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)])
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

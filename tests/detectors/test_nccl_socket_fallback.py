@@ -1,0 +1,52 @@
+"""nccl-socket-fallback: between machines over sockets, though something faster was meant."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+from machine_builders import beside, fact, way
+
+OVER_SOCKETS = [way("NET/Socket/0", 0, 4), way("NET/Socket/0", 4, 0, host=1, process=9)]
+TWO = fact("machines", "8", 2.0)
+
+
+def told(*facts, ways=OVER_SOCKETS):
+    return beside(nccl_facts=[TWO, *facts], transports=ways)
+
+
+@pytest.mark.parametrize(
+    ("reason", "situation", "confidence"),
+    [("plugin_failed", "plugin", "high"), ("no_infiniband", "", "medium"), ("no_verbs", "", "medium")],
+)
+def test_it_fires_and_tells_why(reason, situation, confidence):
+    finding = only_finding("nccl-socket-fallback", told(fact(reason)))
+    assert (finding.situation, finding.confidence) == (situation, confidence)
+    assert summary(finding).startswith("2 connections between 2 machines go over sockets")
+
+
+def test_it_fires_where_it_was_switched_off():
+    finding = only_finding("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=1")))
+    assert "NCCL_IB_DISABLE=1 is set" in summary(finding)
+
+
+def test_beside_a_recording_it_bounds_the_time():
+    drawn = draw(kernels="####    ", nccl="    ====", launched_us_before=50, repeat=6)
+    both = beside(drawn, nccl_facts=[TWO, fact("no_verbs")], transports=OVER_SOCKETS)
+    saving = only_finding("nccl-socket-fallback", both).saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (0, 0, 400_000)
+
+
+def test_it_stays_silent_on_plain_ethernet():
+    """Nothing says that there was anything better."""
+    assert findings("nccl-socket-fallback", told()) == []
+
+
+def test_it_stays_silent_just_below_two_machines():
+    """On one machine the library of InfiniBand is missing, too, and nothing goes over the network."""
+    one = beside(nccl_facts=[fact("machines", "8", 1.0), fact("no_verbs")], transports=[way("NET/Socket/0", 0, 4)])
+    assert findings("nccl-socket-fallback", one) == []
+
+
+def test_it_stays_silent_where_the_ways_go_over_infiniband():
+    ways = [way("NET/IB/0/GDRDMA", 0, 4), way("P2P/CUMEM/read", 0, 1)]
+    assert findings("nccl-socket-fallback", told(fact("plugin_failed"), ways=ways)) == []

@@ -1,0 +1,53 @@
+"""Timelines with what a machine told beside them: samples of GPUs, links, NCCL's log, measured links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from perfdoctor.ingest import text_rows
+from perfdoctor.timeline.model import Frame, Timeline
+
+SECOND_NS = 1_000_000_000
+HEAT, BRAKE, HARDWARE, POWER, SET = 0x20, 0x80, 0x8, 0x4, 0x2
+NOTHING_RECORDED = Timeline.build({}, ())
+
+
+def beside(drawn: Timeline = NOTHING_RECORDED, **signals: Iterable[Mapping[str, object]]) -> Timeline:
+    """The timeline with literal rows of these signals; what a row leaves out is not told."""
+    frames = {signal: text_rows.frame(signal, rows) for signal, rows in signals.items()}
+    return replace(
+        drawn,
+        frames={**drawn.frames, **{signal: Frame.join([drawn[signal], rows]) for signal, rows in frames.items()}},
+        recorded=drawn.recorded | set(signals),
+    )
+
+
+def samples(
+    count: int, *, device: int = 0, start_ns: int = 0, every_ns: int = SECOND_NS, on_clock: bool = False, **told: object
+) -> list[dict[str, object]]:
+    """Equal samples of one GPU, at work unless told otherwise; a list gives one value a sample."""
+    usual: dict[str, object] = {"utilization_share": 1.0, "reasons": 0, "name": "samples.csv", "is_on_clock": on_clock}
+    rows = []
+    for number in range(count):
+        own = {key: value[number] if isinstance(value, list) else value for key, value in told.items()}
+        at = start_ns + number * every_ns
+        rows.append({**usual, "device": device, "start_ns": at, "end_ns": at, **own})
+    return rows
+
+
+def fact(name: str, value: str = "", amount: float = float("nan"), **more: object) -> dict[str, object]:
+    return {"name": name, "value": value, "amount": amount, "host": 0, "process": 1, "device": 0, "count": 1, **more}
+
+
+def way(name: str, member: int, peer: int, **more: object) -> dict[str, object]:
+    return {"name": name, "member": member, "peer": peer, "host": 0, "process": 1, "device": 0, "channels": 2, **more}
+
+
+def links(*pairs: tuple[int, int, str]) -> list[dict[str, object]]:
+    """Both directions of each pair of GPUs."""
+    return [
+        {"source": f"GPU{a}", "target": f"GPU{b}", "name": link}
+        for one, other, link in pairs
+        for a, b in ((one, other), (other, one))
+    ]

@@ -1,0 +1,33 @@
+"""What would ranks win that met once a step, instead of many times?"""
+
+from __future__ import annotations
+
+import pytest
+from talking import DISPATCH_NS, UNIT_NS, talking
+
+from perfdoctor.metrics.merged_collectives import evened_ns, messages_ns
+from perfdoctor.metrics.run import prepare
+from perfdoctor.metrics.skew import skew
+
+
+@pytest.mark.parametrize("computing", [[[5, 8], [8, 5]], [[5, 9], [8, 5]], [[4, 8, 6], [8, 5, 6], [6, 6, 9]]])
+def test_waiting_by_turns_goes_and_waiting_for_the_rank_that_has_more_to_do_stays(computing):
+    """In plain Python: by how much the step is longer with a meeting behind each part than with one behind all."""
+    parts = len(computing[0])
+    by_parts = sum(max(own[part] for own in computing) for part in range(parts))
+    at_once = max(sum(own) for own in computing)
+    run = prepare(talking(computing, 3, parts=parts)[0])
+    assert evened_ns(run, skew(run)) == (by_parts - at_once) * UNIT_NS
+
+
+def test_of_a_rank_that_is_always_late_nothing_is_evened():
+    run = prepare(talking([5, 8], 3, parts=4)[0])
+    assert evened_ns(run, skew(run)) == 0
+
+
+def test_what_the_quickest_take_every_message_costs():
+    run = prepare(talking([5, 5], [1, 9, 1, 9], parts=4)[0])
+    quick_ns = UNIT_NS - DISPATCH_NS
+    assert messages_ns(run, skew(run), 0.25) == 3 * quick_ns  # of four one is left
+    run = prepare(talking([5, 5], 9)[0])
+    assert messages_ns(run, skew(run), 0.25) == 0

@@ -1,0 +1,53 @@
+"""A job without a GPU, drawn: ranks compute, and stand still in all-reduces that a thread of their library sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builders import timeline
+
+from perfdoctor.timeline.model import Timeline
+
+UNIT_NS = 100_000
+#: The call takes a microsecond, and the library's thread begins this much after the training thread asked.
+ASKING_NS, DISPATCH_NS = 1_000, 20_000
+_BEGIN_NS = 1_000_000
+_LIBRARY = 2
+
+
+def talking(
+    computing: Sequence[int | Sequence[int]], sending: int | Sequence[int], *, steps: int = 6, parts: int = 1
+) -> tuple[Timeline, int]:
+    """Ranks that compute so many units in front of each of `parts` all-reduces a step, and stand still in it.
+
+    `computing` is by rank: units, or units of each part; `sending` units, or those of each part. Returns the timeline
+    and the step in units: until the last rank has come, and then `sending`, part by part.
+    """
+    each = [[own] * parts if isinstance(own, int) else list(own) for own in computing]
+    sent = [sending] * parts if isinstance(sending, int) else list(sending)
+    rows: dict[str, list[dict[str, object]]] = {"ops": [], "ranges": []}
+    at = _BEGIN_NS
+    for step in range(steps):
+        begun = at
+        for part in range(parts):
+            over = at + (max(own[part] for own in each) + sent[part]) * UNIT_NS
+            for rank, own in enumerate(each):
+                _add(rows, rank, at, at + own[part] * UNIT_NS, over)
+            at = over
+        for rank in range(len(each)):
+            mark = {"start_ns": begun, "end_ns": at, "name": f"ProfilerStep#{step}"}
+            rows["ranges"].append({**mark, **_of(rank)})
+    return timeline(**rows, world_size=len(each)), (at - _BEGIN_NS) // UNIT_NS // steps
+
+
+def _add(rows: dict[str, list[dict[str, object]]], rank: int, begin: int, asked: int, over: int) -> None:
+    rows["ops"] += [
+        {"start_ns": begin, "end_ns": asked, "name": "aten::mm", **_of(rank)},
+        {"start_ns": asked, "end_ns": asked + ASKING_NS, "name": "c10d::allreduce_", **_of(rank)},
+    ]
+    sent = {"start_ns": asked + DISPATCH_NS, "end_ns": over, "name": "gloo:all_reduce", "thread": _LIBRARY}
+    rows["ranges"].append({**sent, **_of(rank)})
+
+
+def _of(rank: int) -> dict[str, int]:
+    return {"rank": rank, "process": 100 + rank}
