@@ -296,7 +296,15 @@ def test_a_header_alone_is_said(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello, world\n", '{"traceEvents": []}', "name,age\nA,5\n", "epoch,step,loss\n1,2,3\n", "a, b, c\n0, 1, 2\n"],
+    [
+        "",
+        "hello, world\n",
+        '{"traceEvents": []}',
+        "name,age\nA,5\n",
+        "epoch,step,loss\n1,2,3\n",
+        "a, b, c\n0, 1, 2\n",
+        "# gpu pid type sm mem\n0 12 C 5 5\n",
+    ],
 )
 def test_other_files_are_not_taken_for_samples(text):
     assert not device_samples.looks_like(text.encode())

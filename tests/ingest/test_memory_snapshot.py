@@ -92,7 +92,7 @@ def test_what_ended_outside_of_the_recording_is_said_and_not_alive(tmp_path):
     lost = made.alloc(MIB, TRAIN)
     del made.blocks[lost]
     timeline = memory_snapshot.read(made.write(tmp_path / "run.pickle"))
-    assert timeline.notes == ("1 allocations of `run.pickle` ended outside of its recording",)
+    assert timeline.notes == ("1 allocation of `run.pickle` ended outside of its recording",)
     assert (timeline["allocations"]["freed_at"] == UNKNOWN).sum() == 2
 
 
@@ -262,17 +262,45 @@ def test_a_list_that_repeats_itself_is_no_work_for_hours(tmp_path):
         memory_snapshot.read(written(tmp_path, [segment] * 3000))
 
 
+def bomb() -> list[object]:
+    nested: list[object] = []
+    for _ in range(200):
+        nested = [nested, nested]
+    return nested
+
+
 def test_stacks_that_nest_without_end_are_not_followed(tmp_path):
-    made = small()
-    whole = made.snapshot()
-
-    def bomb():
-        nested = []
-        for _ in range(200):
-            nested = [nested, nested]
-        return nested
-
+    whole = small().snapshot()
     for event in whole["device_traces"][0]:
         event["frames"] = [{"filename": bomb(), "line": 1, "name": "x"}] * 3
     timeline = memory_snapshot.read(written(tmp_path, whole))
     assert len(timeline["allocations"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [("segment", "segment_type"), ("segment", "device"), ("segment", "is_expandable"), ("block", "state"), ("block", "size"),
+     ("event", "action"), ("event", "addr"), ("mark", "name"), ("mark", "stage"), ("mark", "time_us")],
+)  # fmt: skip
+def test_values_that_nest_without_end_are_not_written_out(tmp_path, part, key):
+    made = small()
+    made.mark()
+    whole = made.snapshot()
+    segment = whole["segments"][0]
+    {
+        "segment": segment,
+        "block": segment["blocks"][0],
+        "event": whole["device_traces"][0][0],
+        "mark": whole["external_annotations"][0],
+    }[part][key] = bomb()
+    try:
+        memory_snapshot.read(written(tmp_path, whole))
+    except PerfdoctorError as error:
+        assert "perfdoctor understands" in error.what
+
+
+def test_more_devices_than_a_machine_has_are_refused(tmp_path):
+    segment = small().written_segments()[0]
+    whole = [{**segment, "device": number} for number in range(300)]
+    with pytest.raises(PerfdoctorError, match="no memory snapshot that perfdoctor understands"):
+        memory_snapshot.read(written(tmp_path, whole))

@@ -29,7 +29,9 @@ import plant
 MS = 1_000_000
 RULES = load_rules()
 WITH_WORK = sorted(
-    rule.id for rule in RULES.values() if rule.lever in levers.WORK and rule.id != "exposed-communication"
+    rule.id
+    for rule in RULES.values()
+    if rule.lever in levers.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
 )
 
 

@@ -12,7 +12,7 @@ from perfdoctor.metrics.topology import better, gpus, is_nvlink, of_job, pairs
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Only where it is known which GPUs the job has, and only if a better choice of as many is there."""
     links = pairs(run.timeline)
-    every, chosen = gpus(links), of_job(run)
+    every, (chosen, is_certain) = gpus(links), of_job(run)
     if len(chosen) < at["min_gpus"] or not set(chosen) <= set(every):
         return
     instead = better(links, chosen)
@@ -29,7 +29,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="distant-gpus",
         # How much of the exposed time the links cost is slow-links' to measure: here it is only bounded.
         saving_ns_per_step=Saving(0, 0, exposed_ns),
-        confidence="high",
+        confidence="high" if is_certain else "medium",
         values={
             "count": len(chosen),
             "chosen": ", ".join(map(str, chosen)),

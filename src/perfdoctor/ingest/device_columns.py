@@ -51,6 +51,8 @@ BITS = {
     "display.clock.setting": 0x100,
 }  # fmt: skip
 
+#: No clock, power, memory or rate is as large: a number beyond it is damage.
+_ABSURD = 1e18
 #: Bits above these have no meaning yet.
 _KNOWN_BITS = 0xFFFF
 
@@ -169,7 +171,8 @@ def number_of(meaning: Meaning) -> Callable[[str], float]:
         if not found:
             return float("nan")
         own = _factor(meaning.column, found.group(2).lower()) if found.group(2) else None
-        return float(found.group(1)) * (meaning.factor if own is None else own)
+        value = float(found.group(1)) * (meaning.factor if own is None else own)
+        return value if abs(value) < _ABSURD else float("nan")
 
     return number
 

@@ -17,7 +17,7 @@ from perfdoctor.ingest.device_times import times_of
 from perfdoctor.timeline.model import SAMPLE_NUMBERS
 
 #: Words beside each other, or with --format=csv commas between them.
-_DMON_HEADER = re.compile(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)", re.IGNORECASE)
+_DMON_HEADER = re.compile(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)(?!.*\bpid\b)", re.IGNORECASE)
 _BETWEEN = re.compile(r"[,\s]+")
 _DCGM_HEADER = re.compile(r"#\s*Entity\b")
 _ENTITY = re.compile(r"GPU\s+(\d+)\s")
@@ -115,7 +115,12 @@ def _words(line: str) -> list[str]:
 
 def _tells_device(table: Table, cells: Sequence[str]) -> bool:
     place = next(at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE)
-    return cells[place].isascii() and cells[place].isdigit() and len(cells[place]) < 5
+    return _is_index(cells[place])
+
+
+def _is_index(cell: str) -> bool:
+    """Is it a GPU's number? No machine has ten thousand."""
+    return re.fullmatch(r"\s*[0-9]{1,4}\s*", cell) is not None
 
 
 def _csv_header(line: str) -> list[Meaning | None] | None:
@@ -152,7 +157,7 @@ def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Cal
         if delimiter != ",":  # where a comma does not part columns, it parts decimals
             cells = [cell.replace(",", ".") for cell in cells]
         known = [cell for cell, meaning in zip(cells, meanings, strict=True) if meaning and meaning.column == DEVICE]
-        if known and not known[0].strip().isdigit():
+        if known and not _is_index(known[0]):
             return False
         table.rows.append(cells)
         return True
@@ -174,11 +179,11 @@ def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
     masks = [place for place, cell in enumerate(cells) if _MASK.fullmatch(cell)]
     held = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_BITS_THAT_HOLD]
     meanings: list[Meaning | None] = [None] * len(cells)
-    if cells[0].isdigit():
+    if _is_index(cells[0]):
         meanings[0] = Meaning(DEVICE)
     elif times_of([cells[0]]) is not None:
         meanings[0] = Meaning(TIME)
-        if cells[1].isdigit():
+        if _is_index(cells[1]):
             meanings[1] = Meaning(DEVICE)
     if len(held) == 1:
         meanings[held[0]] = Meaning(REASONS)
@@ -188,7 +193,10 @@ def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
 
     def take(line: str, _: Tables) -> bool:
         row = line.split(",")
-        if len(row) != len(cells):
+        if len(row) != len(cells) or any(
+            meaning and meaning.column == DEVICE and not _is_index(cell)
+            for meaning, cell in zip(meanings, row, strict=True)
+        ):
             return False
         table.rows.append(row)
         return True

@@ -20,12 +20,15 @@ _DAY_NS = 86_400 * SECOND_NS
 USUAL_INTERVAL_NS = SECOND_NS
 #: From here on a number is nanoseconds since 1970 of this century, and no time of a day.
 EPOCH_NS = 10**18
+#: The year 2200: a later time is damage, and would not fit beside others.
+_LATEST_NS = 7_258_118_400 * SECOND_NS
 
 _DATE_TIME = re.compile(
-    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|[+-]\d\d:?\d\d)?$"
+    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|[+-]\d\d:?\d\d)?$",
+    re.ASCII,
 )
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$")
-_UNIX = re.compile(r"\d{9,20}(\.\d{1,9})?$")
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$", re.ASCII)
+_UNIX = re.compile(r"\d{9,19}(\.\d{1,9})?$", re.ASCII)
 
 
 def parsed(text: str) -> tuple[int, bool] | None:
@@ -35,7 +38,7 @@ def parsed(text: str) -> tuple[int, bool] | None:
     """
     text = text.strip()
     if _UNIX.match(text):
-        return _unix(text), True
+        return (_unix(text), True) if _unix(text) < _LATEST_NS else None
     if found := _DATE_TIME.match(text):
         *numbers, fraction, zone = found.groups()
         try:
@@ -43,7 +46,8 @@ def parsed(text: str) -> tuple[int, bool] | None:
             whole = int(datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp())
         except ValueError:
             return None
-        return (whole - _offset_s(zone)) * SECOND_NS + _fraction_ns(fraction), zone is not None
+        at = (whole - _offset_s(zone)) * SECOND_NS + _fraction_ns(fraction)
+        return (at, zone is not None) if 0 <= at < _LATEST_NS else None
     if found := _TIME.match(text):
         hours, minutes, seconds, fraction = found.groups()
         return (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * SECOND_NS + _fraction_ns(fraction), False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from perfdoctor.ingest.memory_stacks import Stack, StackFrame, frame_of_row, sta
 from perfdoctor.timeline.model import UNKNOWN, Ints, Mask, Text
 
 Row = Mapping[str, Any]
+
+_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 
 #: No device has as much; a larger number is damage.
 MOST_BYTES = 1 << 50
@@ -23,7 +26,7 @@ class Events:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self.actions = [str(row.get("action")) for row in rows]
+        self.actions = [text_of(row.get("action")) for row in rows]
         self._codes = Text.of(self.actions)
         self.address, self.size = column(rows, "addr", 0), column(rows, "size", 0)
         self.stream = column(rows, "stream", 0)
@@ -80,7 +83,7 @@ class Blocks:
             address = int(segment.get("address", 0))
             for row in rows:
                 size = int(row["size"])
-                if str(row["state"]).startswith("active"):
+                if text_of(row["state"]).startswith("active"):
                     frames, requested = _frames_of_block(row)
                     # Where a block lies was not written once: they lie one behind the other.
                     place = int(row.get("address", address))
@@ -155,3 +158,14 @@ def column(rows: Sequence[Row], key: str, default: int | None = None) -> Ints:
     if set(map(type, values)) - {int}:
         raise TypeError(f"{key} is no whole number")
     return np.array(values, dtype=np.int64)
+
+
+def rank_in_name(file: str) -> int | None:
+    """`rank0_memory.pickle` is of rank 0; None where the name does not tell."""
+    told = _RANK_IN_NAME.search(file)
+    return int(told[1]) if told else None
+
+
+def text_of(value: object) -> str:
+    """The value if it is text, else nothing: lists that hold each other may take for ever to be written out."""
+    return value if isinstance(value, str) else ""

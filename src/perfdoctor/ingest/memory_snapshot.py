@@ -11,7 +11,6 @@ allocation is of memory from before the recording.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,15 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest import plain_pickle
-from perfdoctor.ingest.memory_rows import MOST_BYTES, Blocks, Events, Row, Stacks, column
+from perfdoctor.ingest.memory_rows import MOST_BYTES, Blocks, Events, Row, Stacks, column, rank_in_name, text_of
 from perfdoctor.ingest.memory_stacks import BEFORE, NO_STACK, Stack
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Source, Text, Timeline
 
 _HOW = "write it with torch.cuda.memory._dump_snapshot(), after torch.cuda.memory._record_memory_history()"
 _MARKS = (b"device_traces", b"segments", b"segment_type", b"total_size")
-_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 #: The allocator's smallest block (kMinBlockSize of CUDACachingAllocator).
 ROUNDED_TO_BYTES = 512
+_MOST_DEVICES = 256
 _SEGMENT_EVENTS = ("segment_alloc", "segment_free", "segment_map", "segment_unmap")
 
 
@@ -42,10 +41,9 @@ def read(path: Path) -> Timeline:
 
     Raises PerfdoctorError where the pickle is damaged, holds more than plain data, or no snapshot.
     """
-    told = _RANK_IN_NAME.search(path.name)
     try:
         with plain_pickle.no_collection():
-            return _Snapshot(path, plain_pickle.load(path), int(told[1]) if told else None).timeline()
+            return _Snapshot(path, plain_pickle.load(path), rank_in_name(path.name)).timeline()
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
         raise PerfdoctorError(f"`{path.name}` is no memory snapshot that perfdoctor understands", do=_HOW) from error
 
@@ -84,6 +82,8 @@ class _Snapshot:
         blocks = [self._rows(segment["blocks"]) for segment in self.segments]
         devices = {int(segment["device"]) for segment in self.segments}
         devices |= {number for number, trace in enumerate(self.traces) if trace}
+        if len(devices) > _MOST_DEVICES:
+            raise ValueError("more devices than any machine has")
         parts = [self._device(device, blocks) for device in sorted(devices)]
         recorded = {"allocations", "memory_segments"} | ({"memory_events"} if any(self.traces) else set())
         return Timeline.build(
@@ -122,8 +122,9 @@ class _Snapshot:
         latest = dict(zip(open_at.tolist(), first_made.tolist(), strict=True))
         origin = np.array([latest.get(address, UNKNOWN) for address in alive.address.tolist()], np.int64)
         lost = np.isin(made, np.setdiff1d(first_made, origin)) & (freed == UNKNOWN)
-        if lost.any():
-            self.notes.append(f"{lost.sum():,} allocations of `{self.file}` ended outside of its recording")
+        if count := int(lost.sum()):
+            what = "allocation" if count == 1 else "allocations"
+            self.notes.append(f"{count:,} {what} of `{self.file}` ended outside of its recording")
         freed = np.where(lost, len(events.rows), freed)
         occupied = _rounded(events.size[made])
         block_of = dict(zip(origin.tolist(), range(origin.size), strict=True))
@@ -159,7 +160,7 @@ class _Snapshot:
             raise ValueError("a size that cannot be")
         return self._frame(device, len(rows), {
             "stream": column(rows, "stream", 0), "start_ns": at, "end_ns": at,
-            "name": Text.of(str(row.get("segment_type", ""))[:16] for row in rows),
+            "name": Text.of(text_of(row.get("segment_type"))[:16] for row in rows),
             "address": column(rows, "address", 0), **sizes,
             "requested_bytes": column(rows, "requested_size", UNKNOWN),
             "is_expandable": np.array([bool(row.get("is_expandable")) for row in rows], np.bool_),
@@ -173,7 +174,7 @@ class _Snapshot:
         marks = [row for row in self.annotations if row.get("stage") == "START" and row.get("device", device) == device]
         mark_ns = column(marks, "time_us", 0) * 1000
         trace_ns = events.time_at(np.arange(len(events.rows)))
-        stacks += [Stack(str(row.get("name"))[:120], "", "") for row in marks]
+        stacks += [Stack(text_of(row.get("name"))[:120], "", "") for row in marks]
         free = [row.get("device_free", UNKNOWN) for row in (events.rows[row] for row in shown)]
         none = np.full(len(marks), UNKNOWN, np.int64)
         times = np.concatenate((events.time_at(at), mark_ns))
@@ -197,8 +198,8 @@ def _texts(stacks: Sequence[Stack], **columns: str) -> dict[str, Text]:
     place = {id(stack): number for number, stack in enumerate(different)}
     codes = np.array([place[id(stack)] for stack in stacks], np.int32)
 
-    def text_of(field: str) -> Text:
+    def field_of(field: str) -> Text:
         text = Text.of(getattr(stack, field) for stack in different)
         return Text(text.codes[codes] if codes.size else codes, text.values)
 
-    return {name: text_of(field) for field, name in columns.items()}
+    return {name: field_of(field) for field, name in columns.items()}

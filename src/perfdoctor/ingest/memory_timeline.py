@@ -15,11 +15,10 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest.kineto_repair import decompressed
-from perfdoctor.ingest.memory_rows import MOST_BYTES
+from perfdoctor.ingest.memory_rows import MOST_BYTES, rank_in_name
 from perfdoctor.timeline.model import Frame, Ints, Source, Text, Timeline
 
 _HEAD = re.compile(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]\s*[,\]]")
-_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 #: Categories in the order of their numbers. A temporary of torch's is a tensor that it could not tell the purpose of.
 CATEGORIES = (
     "parameters", "optimizer_state", "inputs", "temporaries", "activations", "gradients", "backward", "unknown",
@@ -47,12 +46,11 @@ def read(path: Path) -> Timeline:
             f"`{path.name}` begins like a memory timeline of torch.profiler, and {what}",
             do="Write it again with profiler.export_memory_timeline(), or take a snapshot of torch.cuda.memory",
         ) from error
-    told = _RANK_IN_NAME.search(path.name)
-    rank = int(told[1]) if told else 0
+    told = rank_in_name(path.name)
     return Timeline.build(
-        {"memory_changes": frame.with_columns(rank=np.full(len(frame), rank, np.int64))},
+        {"memory_changes": frame.with_columns(rank=np.full(len(frame), told or 0, np.int64))},
         {"memory_changes"},
-        sources=[Source("memory", path.name, "", (rank,) if told else ())],
+        sources=[Source("memory", path.name, "", () if told is None else (told,))],
     )
 
 

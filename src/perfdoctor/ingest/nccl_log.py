@@ -23,13 +23,13 @@ from perfdoctor.timeline.model import Source, Timeline
 
 _LINE = re.compile(
     # Bounded: unbounded, a long line without any colon would be walked through from each of its places.
-    r"(?P<host>[A-Za-z0-9][\w.\-]{0,99}):(?P<pid>\d{1,19}):\d{1,19} \[(?P<device>-?\d{1,9})\]"
+    r"(?P<host>[A-Za-z0-9][\w.\-]{0,99}):(?P<pid>\d{1,18}):\d{1,18} \[(?P<device>-?\d{1,9})\]"
     r"(?: (?P<where>[\w./\-]{1,200}:\d+))? "
     r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION) ?"
 )
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _WAY = re.compile(
-    r"(?:Channel|Ring) (?P<channel>\d+)(?:/\d+)? : (?P<member>\d+)(?:\[\w+\])? -> (?P<peer>\d+)(?:\[\w+\])?"
+    r"(?:Channel|Ring) (?P<channel>\d{1,9})(?:/\d+)? : (?P<member>\d{1,9})(?:\[\w+\])? -> (?P<peer>\d{1,9})(?:\[\w+\])?"
     r"(?: \[(?P<direction>send|receive)\])? via (?P<way>\S+(?: pointer(?:/\w+)*)?)"
 )
 _NIC = re.compile(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")

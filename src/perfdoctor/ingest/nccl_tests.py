@@ -20,9 +20,9 @@ from perfdoctor.timeline.model import Source, Timeline
 _HEADER = re.compile(r"#\s+size\s+count\s.*\btime\s+algbw\s+busbw\b")
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\w+)_perf")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)$")
-_BEGIN = re.compile(r"\s*(\d+)\s+(\d+)\s+([A-Za-z]\w*)\s+([A-Za-z]\w*)\b(.*)$")
-_BARE = re.compile(r"\s*(\d+)\s+(\d+)\s+([a-z]\w*)\s+(-?\d+)\b(.*)$")  # all_gather has no operation
-_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?$|N/A$")
+_BEGIN = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([A-Za-z]\w*)\s+([A-Za-z]\w*)\b(.*)$")
+_BARE = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(-?\d+)\b(.*)$")  # all_gather has no operation
+_NUMBER = re.compile(r"\d{1,14}(\.\d{1,9})?$|N/A$", re.ASCII)
 _KINDS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce", "sendrecv": "send_recv",

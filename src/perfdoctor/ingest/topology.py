@@ -100,7 +100,7 @@ def _row(matrix: _Matrix, text: str) -> bool:
 def _numa(rest: Sequence[str]) -> int:
     """NUMA Affinity stands behind CPU Affinity; where there is none, it is not told."""
     told = [cell for cell in rest if _AFFINITY.match(cell)]
-    return int(told[1]) if len(told) > 1 and told[1].isdigit() else UNKNOWN
+    return int(told[1]) if len(told) > 1 and re.fullmatch(r"[0-9]{1,4}", told[1]) else UNKNOWN
 
 
 def _notes(name: str, matrix: _Matrix) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -129,29 +130,37 @@ def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """One request that could not be met: what was asked and by which line, and what there was.
-
-    `free_bytes` lay free in `free_pieces` pieces of what torch had reserved; `movable_bytes` of them are whole pages
-    of 20 MiB, which expandable segments could have moved to where they were needed.
-    """
+    """One request that could not be met: what was asked and by which line, and what the device itself had left."""
 
     replay: Replay
     at: int
     line: str
     asked_bytes: int
     device_free_bytes: int
-    reserved_bytes: int
-    active_bytes: int
-    free_bytes: int
-    free_pieces: int
-    largest_free_bytes: int
-    movable_bytes: int
-    is_expandable: bool
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self.replay.reserved_at(self.at)
+
+    @property
+    def active_bytes(self) -> int:
+        return self.replay.active_at(self.at)
+
+    @cached_property
+    def free_pieces(self) -> Ints:
+        """Sizes of what lay free in what torch had reserved."""
+        return self.replay.free_pieces(self.at)
+
+    @property
+    def movable_bytes(self) -> int:
+        """Whole pages of 20 MiB of it, which expandable segments could have moved to where they were needed."""
+        return int((self.free_pieces // _PAGE_BYTES).sum()) * _PAGE_BYTES
 
     @property
     def fits_in_pieces(self) -> bool:
         """Would it have fitted if the free pieces lay together, beside what the device itself had left?"""
-        return not self.is_expandable and 0 <= self.device_free_bytes < self.asked_bytes <= (
+        is_expandable = bool(self.replay.segments["is_expandable"].any())
+        return not is_expandable and 0 <= self.device_free_bytes < self.asked_bytes <= (
             self.device_free_bytes + self.movable_bytes
         )
 
@@ -161,23 +170,5 @@ def out_of_memories(timeline: Timeline) -> Iterator[OutOfMemory]:
     for replay in replays(timeline):
         events = replay.events
         for row in np.flatnonzero(events.name.equals("oom")).tolist():
-            at = int(events["at"][row])
-            pieces = replay.free_pieces(at)
-            yield OutOfMemory(
-                replay=replay,
-                at=at,
-                line=events.text("line")[row],
-                asked_bytes=int(events["bytes"][row]),
-                device_free_bytes=int(events["device_free_bytes"][row]),
-                reserved_bytes=replay.reserved_at(at),
-                active_bytes=replay.active_at(at),
-                free_bytes=int(pieces.sum()),
-                free_pieces=int(pieces.size),
-                largest_free_bytes=int(pieces.max(initial=0)),
-                movable_bytes=_whole_pages(pieces),
-                is_expandable=bool(replay.segments["is_expandable"].any()),
-            )
-
-
-def _whole_pages(pieces: Ints) -> int:
-    return int((pieces // _PAGE_BYTES).sum()) * _PAGE_BYTES
+            at, asked, left = (int(events[name][row]) for name in ("at", "bytes", "device_free_bytes"))
+            yield OutOfMemory(replay, at, events.text("line")[row], asked, left)

@@ -18,6 +18,8 @@ from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Mask, Timeline
 #: Requests up to this size are cut from small segments (kSmallSize of CUDACachingAllocator).
 _SMALL_REQUEST_BYTES = 1 << 20
 _SMALL_SEGMENT_BYTES = 2 << 20
+#: torch hands out 64 streams of a device; more are damage.
+_MOST_STREAMS = 256
 _SIGNALS = ("allocations", "memory_segments", "memory_events")
 
 
@@ -120,7 +122,7 @@ class Replay:
         Only memory of the same stream counts, since a block is never handed to another, and only large requests.
         """
         found: list[tuple[int, int, Replay]] = []
-        for stream in np.unique(self.events["stream"]).tolist():
+        for stream in np.unique(self.events["stream"])[:_MOST_STREAMS].tolist():
             here = self._large_of(stream)
             asking = np.flatnonzero(here.events.name.equals("segment_alloc"))
             for at, asked in zip(

@@ -72,15 +72,18 @@ def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
     return max(with_ring, key=lambda each: len(set(each) & set(chosen)), default=())
 
 
-def of_job(run: Run) -> list[int]:
-    """Which GPUs of the machine the job uses: by NCCL's log, else by the ranks' devices; [] where it is not known."""
+def of_job(run: Run) -> tuple[list[int], bool]:
+    """Which GPUs of the machine the job uses, and whether that is certain; [] where it is not known.
+
+    NCCL's log tells the driver's own numbers. A rank's device is the same number unless a launcher hid others from it.
+    """
     facts = run.timeline["nccl_facts"]
     told = facts.take(facts.name.equals("device"))
     told = told.take(told.floats("amount") >= 0)
     if len(told) and len(set(told["host"].tolist())) == 1:
-        return sorted({int(number) for number in told.floats("amount")})
+        return sorted({int(number) for number in told.floats("amount")}), True
     places = [place for place in run.places if place.device is not None]
-    return _devices(places) if len(places) > 1 and in_one_node(places) else []
+    return (_devices(places) if len(places) > 1 and in_one_node(places) else []), False
 
 
 def _devices(places: Iterable[Place]) -> list[int]:

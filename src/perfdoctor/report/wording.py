@@ -87,6 +87,7 @@ WAKING = {
 }
 #: Sources that tell of the machine and of no time.
 _OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
+_MACHINE_SIGNALS = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
 
@@ -214,7 +215,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}; of time nothing was recorded."
     if not diagnosis.time and diagnosis.findings:
         return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
-    if not diagnosis.time and any(source.kind in _OF_THE_MACHINE for source in diagnosis.sources):
+    if not diagnosis.time and _tells_of_the_machine(diagnosis):
         return "Nothing was found wrong in what the machine told of itself; of time nothing was recorded."
     if not diagnosis.time:
         return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
@@ -326,11 +327,18 @@ def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]
     groups: dict[tuple[str, ...], list[str]] = {}
     for outcome in diagnosis.outcomes:
         if outcome.status == "skipped":
-            # Of memory alone no rule about time is to be told apart from the others.
-            missing = outcome.missing if diagnosis.time or not diagnosis.memory else ("time",)
+            # Of memory or a machine alone no rule about time is to be told apart from the others.
+            of_machine = _tells_of_the_machine(diagnosis)
+            alone = not diagnosis.time and (diagnosis.memory or of_machine)
+            is_told_apart = of_machine and _MACHINE_SIGNALS.issuperset(outcome.missing)
+            missing = ("time",) if alone and not is_told_apart else outcome.missing
             groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
+
+
+def _tells_of_the_machine(diagnosis: Diagnosis) -> bool:
+    return any(source.kind in _OF_THE_MACHINE for source in diagnosis.sources)
 
 
 def waking(missing: Sequence[str]) -> str:

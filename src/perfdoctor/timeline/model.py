@@ -128,7 +128,7 @@ SIGNALS: Mapping[str, Mapping[str, type]] = {
         "rank": np.int64, "device": np.int64, **_WHEN, "name": Text, "gpu": Text, "reasons": np.int64,
         "is_on_clock": np.bool_, **dict.fromkeys(SAMPLE_NUMBERS, np.float64),
     },
-    # How two GPUs, or a GPU and a NIC, of one machine are joined (`nvidia-smi topo -m`), a row a direction. Times are 0.
+    # How two GPUs, or a GPU and a NIC, of one machine are joined (`nvidia-smi topo -m`), a row each way. Times are 0.
     # name: NV4, PIX, PXB, PHB, NODE, SYS; numa: the node of the source, UNKNOWN if not told.
     "links": {"rank": np.int64, **_WHEN, "name": Text, "source": Text, "target": Text, "numa": np.int64},
     # Which way NCCL goes between two members of a communicator, a row a pair and way. name: P2P/CUMEM/read,
