@@ -175,6 +175,7 @@ def _tell_plan(session: Session, say: Callable[[str], None]) -> None:
 
 def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
+    from perfdoctor.capture import topology
     from perfdoctor.capture.device import DeviceSampler
 
     folder = session.folder
@@ -191,7 +192,9 @@ def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbos
             if code or at_once or ended.interrupted_by:
                 break
     finally:
-        sampler.stop()
+        sampled = sampler.stop()
+    if sampled and not at_once:
+        topology.store(folder.path / "device" / "topology.txt")
     folder.manifest.exit_code = code
     _store(folder, say)
     return code, at_once

@@ -28,7 +28,7 @@ GARBAGE_COLLECTION = re.compile(r"garbage|\bgc\.collect\b|\bpython gc\b|\bgc(_ge
 GARBAGE_COLLECTION_FUNCTION = re.compile(r"<built-in function collect>|<built-in method collect of module")
 STORAGE = re.compile(
     r"torch[./]serialization|torch\.save|save_?checkpoint|checkpoint_?(save|saving|write|io)|write_?checkpoint|\bsaving\b"
-    r"|dcp\.save|distributed\.checkpoint\.(async_)?save|\bos\.fsync\b|\bsave\b.*checkpoint",
+    r"|dcp\.save|distributed\.checkpoint\.(async_)?save|\bos\.(fsync|replace|rename)\b|\bsave\b.*checkpoint",
     re.IGNORECASE,
 )
 #: Compilers at work; not the compiled code at work ("Torch-Compiled Region", "CompiledFunction").

@@ -40,7 +40,9 @@ class Marks:
             self._hand_ranges_to_nvtx()
         self._wrap(self.torch.autograd, "_engine_run_backward", "backward")
         self._wrap(self.torch, "save", "torch.save")
-        self._wrap(os, "fsync", "os.fsync")  # what a careful checkpoint waits for longest, and no profiler shows
+        # What a careful checkpoint waits for longest, and no profiler shows: to be on the disk, and the old one's end.
+        for name in ("fsync", "replace", "rename"):
+            self._wrap(os, name, "os." + name)
         checkpoint = sys.modules.get("torch.distributed.checkpoint")
         for name in ("save", "async_save"):
             self._wrap(checkpoint, name, "torch.distributed.checkpoint." + name)
