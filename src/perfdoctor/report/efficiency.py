@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _NAME_LIMIT = 48
 #: From here on nothing that matters is missing among what is counted.
 _WHOLE = 0.995
+#: Of less of the matmul time that is known, its FLOP tell nothing of the step's.
+_TELLING = 0.5
 _TO_RECORD = (
     "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; "
     "or tell --parameters and --tokens-per-step"
@@ -25,6 +27,8 @@ def line(diagnosis: Diagnosis) -> str:
     efficiency = diagnosis.efficiency
     if efficiency is None:
         return ""
+    if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _TELLING:
+        return _use(efficiency)
     parts = [_use(efficiency), _work(efficiency, diagnosis.per_step), _items(efficiency)]
     return " ".join(part for part in parts if part)
 

@@ -146,7 +146,7 @@ def _memory(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
     for missing, rules, wake in wording.not_looked_at(diagnosis):
-        lacking = f"{wording.counted(len(rules), 'rule')} without {escaped(missing)}: {escaped(', '.join(rules))}"
+        lacking = escaped(wording.lacking(missing, rules))
         yield f"{lacking}. To wake: {wake}" if wake else lacking
     for rule, error in wording.failed(diagnosis):
         yield f"{escaped(rule)} failed, a bug of perfdoctor: {escaped(error)}"

@@ -202,8 +202,7 @@ class _Page:
 
     def not_looked_at(self) -> Iterator[Text]:
         lines = [
-            f"{wording.counted(len(rules), 'rule')} without {missing}: {', '.join(rules)}"
-            + (f". To wake: {wake}" if wake else "")
+            wording.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
             for missing, rules, wake in wording.not_looked_at(self.diagnosis)
         ]
         lines += [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in wording.failed(self.diagnosis)]

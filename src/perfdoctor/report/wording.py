@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -200,6 +201,11 @@ def the_base(diagnosis: Diagnosis) -> str:
     return f"each {length} step" if diagnosis.per_step else f"the {length} looked at"
 
 
+#: Of more rules that could not look only their number is told; `perfdoctor rules` lists them.
+_MOST_NAMED = 30
+_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
+
+
 def verdict(diagnosis: Diagnosis) -> str:
     """The one sentence: the dearest finding and what it costs, or why there is none."""
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or costs_no_time(advice)]
@@ -231,7 +237,7 @@ def verdict(diagnosis: Diagnosis) -> str:
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
     if costs_no_time(advice):
-        return clean(advice.summary).replace("`", "")
+        return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
     if not saving or not base:
         return f"{title}; how much time a fix brings is not known."
     if advice.confidence == "low":
@@ -335,6 +341,16 @@ def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]
             groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
+
+
+def named(rules: Sequence[str]) -> Sequence[str]:
+    """The rules of such a group by name; none where nobody would read them all."""
+    return rules if len(rules) <= _MOST_NAMED else ()
+
+
+def lacking(missing: str, rules: Sequence[str]) -> str:
+    """`2 rules without calls: launch-bound, host-syncs`"""
+    return ": ".join((f"{counted(len(rules), 'rule')} without {missing}", *filter(None, [", ".join(named(rules))])))
 
 
 def _tells_of_the_machine(diagnosis: Diagnosis) -> bool:
