@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from talking import DISPATCH_NS, UNIT_NS, talking
 
@@ -31,3 +34,15 @@ def test_what_the_quickest_take_every_message_costs():
     assert messages_ns(run, skew(run), 0.25) == 3 * quick_ns  # of four one is left
     run = prepare(talking([5, 5], 9)[0])
     assert messages_ns(run, skew(run), 0.25) == 0
+
+
+def test_what_disturbs_a_message_now_and_then_goes_but_for_one_of_them():
+    """Four steps of two messages of 10, one of which takes 50 once."""
+    took = np.array([10, 10, 10, 10, 50, 10, 10, 10])
+    place = SimpleNamespace(
+        rank=0, units=4, steps=SimpleNamespace(even_bounds=np.arange(5) * 100),
+        recorded_collectives=SimpleNamespace(start_ns=np.array([0, 10, 100, 110, 200, 210, 300, 310])),
+    )  # fmt: skip
+    matched = SimpleNamespace(shortest_ns=took, ranks=(0,), rows=np.arange(8)[None])
+    # A step's messages take 30 on the mean; undisturbed 10 each, which is the price of one; 10 of unrest come half as often.
+    assert messages_ns(SimpleNamespace(places=[place]), matched, 0.25) == 30 - (10 + 10 / 2)

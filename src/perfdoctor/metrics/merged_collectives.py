@@ -14,12 +14,36 @@ from perfdoctor.timeline.intervals import Intervals
 
 
 def messages_ns(run: Run, matched: Skew, quick: float) -> int:
-    """What a step's messages cost beside what they carry, all but one of them.
+    """What a step's messages take beyond what one with all they carry would.
 
-    The quickest (`quick`: which share of them) carry next to nothing: what they take, every one costs.
+    Among the same message of all steps the quickest (`quick`: which share of them) show what it takes where nothing
+    disturbs it; and among the messages of a step the quickest carry next to nothing: that is a message's price, which
+    each pays. Whatever else disturbs them comes as often as they do, once.
     """
-    each, units = matched.shortest_ns, run.places[0].units
-    return int(max(each.size / units - 1, 0) * float(np.quantile(each, quick))) if each.size else 0
+    each = matched.shortest_ns
+    if not each.size:
+        return 0
+    units, place = run.places[0].units, _of_step(run, matched)
+    undisturbed = np.array([np.quantile(each[place == number], quick) for number in np.unique(place)])
+    price = float(np.quantile(undisturbed, quick))
+    unrest = max(each.sum() / units - undisturbed.sum(), 0)
+    merged = price + np.maximum(undisturbed - price, 0).sum() + unrest / max(each.size / units, 1)
+    return max(int(each.sum() / units - merged), 0)
+
+
+def _of_step(run: Run, matched: Skew) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Each collective's number among those of its step."""
+    step = _steps(run, matched)
+    first = np.searchsorted(step, step, side="left")
+    return np.arange(step.size, dtype=np.int64) - first
+
+
+def _steps(run: Run, matched: Skew) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """In which step of the first rank each collective began."""
+    place = next(each for each in run.places if each.rank == matched.ranks[0])
+    begun = place.recorded_collectives.start_ns[matched.rows[0]]
+    steps: np.ndarray[tuple[int], np.dtype[np.int64]] = np.searchsorted(place.steps.even_bounds, begun, side="right")
+    return steps
 
 
 def asking_ns(run: Run, matched: Skew) -> int:
@@ -40,8 +64,7 @@ def evened_ns(run: Run, matched: Skew) -> int:
 
     The others wait so much less: by as much the last one came later than it would have without waiting itself.
     """
-    place = next(each for each in run.places if each.rank == matched.ranks[0])
     waiting = np.where(matched.taking_part, matched.duration_ns - matched.shortest_ns, 0)
-    step = np.searchsorted(place.steps.even_bounds, place.recorded_collectives.start_ns[matched.rows[0]], side="right")
+    step = _steps(run, matched)
     each = np.stack([np.bincount(step, weights=own, minlength=step.max(initial=0) + 1) for own in waiting])
-    return int(each.min(axis=0).sum() / place.units)
+    return int(each.min(axis=0).sum() / run.places[0].units)
