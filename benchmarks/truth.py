@@ -41,7 +41,7 @@ def _judge(folder: Path | None, case: Mapping[str, Any]) -> tuple[str, list[str]
     if "fails" in case:
         return "was read", ["should have been refused"]
     first = diagnosis.findings[0] if diagnosis.findings else None
-    share = first.saving_ns_per_step.likely / diagnosis.base_ns if first else 0.0
+    share = first.saving_ns_per_step.likely / max(diagnosis.base_ns, 1) if first else 0.0
     return f"{first.rule} ({share:.0%})" if first else "nothing worth fixing", list(wrong(case, diagnosis))
 
 
