@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -28,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from perfdoctor import tool_process
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.timeline.base_names import base_name
 from perfdoctor.timeline.columns import Text
@@ -53,7 +52,7 @@ _VERSION = re.compile(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
 
 def find_ncu() -> str | None:
     """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
-    return os.environ.get("PERFDOCTOR_NCU") or shutil.which("ncu")
+    return tool_process.find("ncu", "PERFDOCTOR_NCU")
 
 
 def version(ncu: str) -> str:
@@ -72,7 +71,7 @@ def _answer(ncu: str, question: str) -> str:
     try:
         done = subprocess.run(
             [ncu, question], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-            timeout=_HELP_TIMEOUT_S, env=_environment(),
+            timeout=_HELP_TIMEOUT_S, env=tool_process.environment(*_PASSED_ON),
         )  # fmt: skip
     except OSError as error:
         raise PerfdoctorError(f"{ncu} cannot be started: {error.strerror or error}", do=_NOT_STARTED) from error
@@ -81,10 +80,6 @@ def _answer(ncu: str, question: str) -> str:
             f"{ncu} {question} did not answer within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED
         ) from error
     return done.stdout.decode("utf-8", errors="replace")
-
-
-def _environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
@@ -229,26 +224,15 @@ def _raw_page(ncu: str, report: Path) -> bytes:
 
 
 def _run(argv: list[str], report: Path) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors. ncu is a script that starts another program: in time both are ended."""
-    try:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise PerfdoctorError(f"{argv[0]} cannot be started: {error.strerror or error}", do=_NOT_STARTED) from error
-    with process:
-        try:
-            output, errors = process.communicate(timeout=EXPORT_TIMEOUT_S)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            raise PerfdoctorError(
-                f"ncu did not export `{report.name}` within {EXPORT_TIMEOUT_S} seconds",
-                do="Measure fewer kernels, or export the report by hand.",
-            ) from error
-    return process.returncode, output, errors
+    """Exit code, output and errors."""
+    too_slow = PerfdoctorError(
+        f"ncu did not export `{report.name}` within {EXPORT_TIMEOUT_S} seconds",
+        do="Measure fewer kernels, or export the report by hand.",
+    )
+    return tool_process.run(
+        argv, environment=tool_process.environment(*_PASSED_ON), timeout_s=EXPORT_TIMEOUT_S,
+        not_started=_NOT_STARTED, too_slow=too_slow,
+    )  # fmt: skip
 
 
 _PERMIT = (

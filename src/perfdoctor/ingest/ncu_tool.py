@@ -5,13 +5,10 @@ Twice: the page `raw` has every metric in base units, the page `details` what NV
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from perfdoctor import tool_process
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest import ncu_csv
 from perfdoctor.ingest.ncu_metrics import Launch
@@ -25,7 +22,7 @@ _LOCALE = {"LC_ALL": "C"}
 
 def find_ncu() -> str | None:
     """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
-    return os.environ.get("PERFDOCTOR_NCU") or shutil.which("ncu")
+    return tool_process.find("ncu", "PERFDOCTOR_NCU")
 
 
 def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
@@ -41,28 +38,16 @@ def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
 
 
 def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
-    """What ncu prints. Itself a script that starts another program: both are ended where it takes too long."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _LOCALE
-    try:
-        process = subprocess.Popen(
-            [ncu, "--import", str(report), "--csv", "--page", page, *options], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise PerfdoctorError(
-            f"{ncu} cannot be started: {error.strerror or error}", do="Set PERFDOCTOR_NCU to the ncu program."
-        ) from error
-    with process:
-        try:
-            output, errors = process.communicate(timeout=TIMEOUT_S)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            raise PerfdoctorError(
-                f"ncu did not print `{report.name}` within {TIMEOUT_S} seconds", do="Measure fewer kernels."
-            ) from error
-    if process.returncode or not ncu_csv.looks_like(output):
+    """What ncu prints."""
+    too_slow = PerfdoctorError(
+        f"ncu did not print `{report.name}` within {TIMEOUT_S} seconds", do="Measure fewer kernels."
+    )
+    code, output, errors = tool_process.run(
+        [ncu, "--import", str(report), "--csv", "--page", page, *options],
+        environment=tool_process.environment(*_PASSED_ON) | _LOCALE, timeout_s=TIMEOUT_S,
+        not_started="Set PERFDOCTOR_NCU to the ncu program.", too_slow=too_slow,
+    )  # fmt: skip
+    if code or not ncu_csv.looks_like(output):
         raise _failed(report, output + errors)
     return output
 

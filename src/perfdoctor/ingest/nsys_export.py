@@ -10,12 +10,11 @@ import hashlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from perfdoctor import tool_process
 from perfdoctor.errors import PerfdoctorError
 
 Progress = Callable[[str], None]
@@ -64,7 +63,7 @@ def _short(version: str) -> str:
 
 def find_nsys() -> str | None:
     """The nsys to use: PERFDOCTOR_NSYS, else the first on PATH."""
-    return os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys")
+    return tool_process.find("nsys", "PERFDOCTOR_NSYS")
 
 
 def cache_folder() -> Path:
@@ -212,29 +211,16 @@ def _started_by(program: Path) -> list[Path]:
 
 
 def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
-    """Exit code and output. A tool that takes too long is ended with all that it started."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"TMPDIR": str(scratch)}
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-            cwd=scratch, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise PerfdoctorError(
-            f"{command[0]} cannot be started: {error.strerror}", do="Set PERFDOCTOR_NSYS to the nsys program."
-        ) from error
-    with process:
-        try:
-            said, _ = process.communicate(timeout=TIMEOUT_S)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            raise PerfdoctorError(
-                f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
-                do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
-            ) from error
-    return process.returncode, said.decode("utf-8", errors="replace")
+    """Exit code, and all that it said."""
+    too_slow = PerfdoctorError(
+        f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
+        do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
+    )
+    code, said, _ = tool_process.run(
+        command, environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(scratch)}, timeout_s=TIMEOUT_S,
+        not_started="Set PERFDOCTOR_NSYS to the nsys program.", too_slow=too_slow, folder=scratch, merged=True,
+    )  # fmt: skip
+    return code, said.decode("utf-8", errors="replace")
 
 
 def _failed(what: str, report: Path, code: int, said: str, scratch: Path) -> PerfdoctorError:

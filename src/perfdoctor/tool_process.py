@@ -1,0 +1,60 @@
+"""What does a tool print that reads or writes a file for us? Run apart, and ended with all that it started.
+
+NVIDIA's tools are scripts that start other programs: ending the script alone would leave those behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    not_started: str,
+    too_slow: PerfdoctorError,
+    folder: Path | None = None,
+    merged: bool = False,
+) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors; it gets no input. `not_started`: what to do where there is no such program.
+
+    `merged`: errors stand among the output, in the order in which they were told.
+
+    Raises PerfdoctorError where it cannot be started, and `too_slow` where it is not done in time.
+    """
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE, env=environment, cwd=folder,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise PerfdoctorError(f"{command[0]} cannot be started: {error.strerror or error}", do=not_started) from error
+    with process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        except BaseException as error:  # Ctrl-C as well: nothing of it may go on
+            os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise too_slow from error
+    return process.returncode, output, errors or b""
+
+
+def environment(*names: str) -> dict[str, str]:
+    """These variables of ours, as far as they are set: nothing else of the user's environment reaches a tool."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def find(name: str, variable: str) -> str | None:
+    """The tool that this environment variable names, else the first on PATH."""
+    return os.environ.get(variable) or shutil.which(name)
