@@ -48,7 +48,12 @@ def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Questi
 
     `what_if`: the cures to predict together, instead of the first ones found. Raises as `prediction.answered` does.
     """
-    run = prepare(timeline)
+    return examine(prepare(timeline), rules, what_if)
+
+
+def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
+    """The same of a recording that was prepared before, for those who need the run as well."""
+    timeline = run.timeline
     outcomes: list[Outcome] = []
     seen: list[tuple[Rule, Finding]] = []
     for rule in rules:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.findings import Advice, Diagnosis
+    from perfdoctor.metrics.run import Run
     from perfdoctor.replay.prediction import Question
     from perfdoctor.rulebook import Rule
     from perfdoctor.timeline.model import Stated
@@ -96,9 +97,9 @@ def analyze(
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose)
+    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose)
     try:
-        page = _write_files(diagnosis, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
+        page = _write_files(diagnosis, run, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
         show(diagnosis, output, show_all=show_all, quiet=quiet)
     if cross_check:
@@ -153,15 +154,18 @@ def diagnosed(
     *,
     quiet: bool,
     verbose: bool,
-) -> Diagnosis:
+) -> tuple[Diagnosis, Run]:
+    """What is wrong, and the prepared recording of which that was told."""
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
-        from perfdoctor.diagnose import diagnose
+        from perfdoctor.diagnose import examine
         from perfdoctor.ingest.reader import read
+        from perfdoctor.metrics.run import prepare
 
         timeline = read(paths, say)
         say("looking for what costs time")
-        return diagnose(replace(timeline, stated=told) if told else timeline, rules, asked)
+        run = prepare(replace(timeline, stated=told) if told else timeline)
+        return examine(run, rules, asked), run
 
 
 @contextmanager
@@ -185,11 +189,12 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _write_files(
-    diagnosis: Diagnosis, json_file: Path | None, html: Path | None, paths: Sequence[Path], *, no_html: bool, text: bool
-) -> Path | None:
+    diagnosis: Diagnosis, run: Run, json_file: Path | None, html: Path | None, paths: Sequence[Path], *,
+    no_html: bool, text: bool,
+) -> Path | None:  # fmt: skip
     if json_file:
         write_json(json_file, diagnosis)
-    return None if no_html else write_html(html, paths, diagnosis, text=text)
+    return None if no_html else write_html(html, paths, diagnosis, run, text=text)
 
 
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
@@ -201,14 +206,15 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
         raise _unwritable("--json", target, error) from error
 
 
-def write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, *, text: bool) -> Path | None:
+def write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, run: Run, *, text: bool) -> Path | None:
     """Where the page was written; None where the default place cannot be written to, which is said and no error."""
     from perfdoctor.report import html
+    from perfdoctor.viewing.build import views
 
     wanted = asked or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
     try:
-        report_files.write(target, lambda: html.render(diagnosis))
+        report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
     except OSError as error:
         if asked:
             raise _unwritable("--html", target, error) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from functools import lru_cache
 from importlib.resources import files
@@ -12,25 +14,36 @@ from markupsafe import Markup
 
 from perfdoctor import __version__
 from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.report import json_report, memory, outlook, wording
+from perfdoctor.report import charts, embedded, json_report, memory, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
+from perfdoctor.views import PAGES, Views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN_RANKS = 16
-_NOT_IN_SCRIPT = re.compile("[<>&\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]")
+#: In this order: what a file uses is defined in one before it, or is only called once all are there.
+STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
+SCRIPTS = ("format.js", "shell.js", "tables.js", "timeline.js", "start.js")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 
-def render(diagnosis: Diagnosis) -> str:
+def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
+    """The whole page. Without views it has no pages of numbers and no timeline."""
     page = _environment().get_template("page.html.j2")
+    style, script = _joined(STYLES), _joined(SCRIPTS)
     return page.render(
         diagnosis=diagnosis,
-        style=_page_file("style.css"),
-        data=_embedded(json_report.render(diagnosis)),
+        views=views or Views(),
+        pages=_pages(views or Views()),
+        style=Markup(style),  # noqa: S704 a file of our own
+        script=Markup(script),  # noqa: S704
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        data=Markup(embedded.plain(json_report.render(diagnosis))),  # noqa: S704 escaped there
+        packed=embedded.packed(views) if views else "",
         parts=all_parts(diagnosis),
         ranks=_ranks(diagnosis.time),
         way=outlook.way(diagnosis),
@@ -54,6 +67,8 @@ def _environment() -> Environment:
         w=wording,
         outlook=outlook,
         memory=memory,
+        chart=charts.chart,
+        heat=charts.heat,
         clean=clean,
         clean_name=clean_name,
         blocks=blocks,
@@ -85,9 +100,21 @@ def _page_file(name: str) -> str:
     return (files("perfdoctor.report") / "page" / name).read_text("utf-8")
 
 
-def _embedded(data: str) -> str:
-    """JSON that cannot end its script element and hides nothing from a reader of the source."""
-    return _NOT_IN_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", data)
+def _joined(names: Sequence[str]) -> str:
+    """Files of ours as the text of one element."""
+    return "\n" + "\n".join(_page_file(name) for name in names)
+
+
+def _hash(text: str) -> str:
+    """What a Content-Security-Policy lets in: this text and no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _pages(views: Views) -> list[str]:
+    """The pages that have something to show."""
+    filled = {table.page for table in views.tables} | {chart.page for chart in views.charts}
+    filled |= {heat.page for heat in views.heats}
+    return [page for page in PAGES if page in filled or (page == "timeline" and views.timeline)]
 
 
 def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:

@@ -12,6 +12,7 @@ import msgspec
 
 from perfdoctor import __version__
 from perfdoctor.findings import (
+    CASES,
     IDLE_CAUSES,
     KERNEL_FAMILIES,
     MATH_PATHS,
@@ -165,7 +166,7 @@ def _roofline(efficiency: Efficiency | None) -> dict[str, Any] | None:
 
 
 def _range(low_likely_high: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip(("low", "likely", "high"), low_likely_high, strict=True))
+    return dict(zip(CASES, low_likely_high, strict=True))
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -1,0 +1,16 @@
+// What is unpacked and begun when the page is there. Everything else in this script only defines.
+
+async function unpacked(id) {
+  const element = document.getElementById(id);
+  if (!element) return null;
+  const bytes = Uint8Array.from(atob(element.textContent.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).json();
+}
+
+startShell();
+unpacked("views").then((views) => {
+  if (!views) return;
+  startTables(views.tables);
+  if (views.timeline) startTimeline(views.timeline);
+});
