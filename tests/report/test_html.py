@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -15,8 +17,8 @@ from perfdoctor.report import html, json_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ALLOWED = {
-    "a", "article", "b", "body", "caption", "code", "dd", "details", "div", "dl", "dt", "footer", "h1", "h2", "h3",
-    "h4", "head", "header", "html", "i", "li", "link", "main", "meta", "p", "pre", "script", "section", "span", "style",
+    "a", "b", "body", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "footer", "h1", "h2", "h3",
+    "h4", "head", "header", "html", "i", "li", "link", "main", "meta", "nav", "noscript", "p", "pre", "script", "section", "span", "style",
     "summary", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
 }  # fmt: skip
 VOID = {"meta", "link"}
@@ -60,22 +62,41 @@ def test_nothing_is_loaded(page):
         assert not {"src", "srcset", "data", "action", "background"} & set(attributes)
         if "href" in attributes:
             assert tag == "a" or attributes["href"] == "data:,"
-            assert attributes["href"].startswith(("https://", "http://", "data:,"))
+            assert attributes["href"].startswith(("https://", "http://", "data:,", "#"))
         assert "url(" not in attributes.get("style", "")
     assert not re.search(r"url\(|@import|http", "".join(page.texts["style"]))
     policy = next(attributes["content"] for tag, attributes in page.tags if "http-equiv" in attributes)
     assert policy.startswith("default-src 'none'")
+    assert "unsafe-eval" not in policy
+    assert "script-src 'sha256-" in policy
+    assert "'unsafe-inline'" not in re.search("script-src([^;]*)", policy)[1]
 
 
-def test_the_only_script_is_data_and_says_what_the_json_report_says():
+def test_the_policy_lets_in_our_script_and_our_style_by_what_they_say(page):
+    policy = next(attributes["content"] for tag, attributes in page.tags if "http-equiv" in attributes)
+    for kind, text in (("script", page.texts["script"][-1]), ("style", "".join(page.texts["style"]))):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_no_link_inside_the_page_leads_nowhere(page):
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    inside = {a["href"][1:] for tag, a in page.tags if tag == "a" and a["href"].startswith("#")}
+    assert {name.split(":")[0] for name in inside} <= set(ids)
+
+
+def test_the_data_says_what_the_json_report_says_and_the_script_is_ours():
     page = Page(html.render(POISONED))
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "diagnosis"}]
-    assert json.loads("".join(page.texts["script"])) == json.loads(json_report.render(POISONED))
+    assert scripts == [{"type": "application/json", "id": "diagnosis"}, {}]
+    assert json.loads(page.texts["script"][0]) == json.loads(json_report.render(POISONED))
+    assert page.texts["script"][-1] == html.render(INPUT_BOUND).split("<script>")[1].split("</script>")[0]
 
 
 def test_a_reference_that_is_no_web_address_is_no_link():
     links = {attributes["href"] for tag, attributes in Page(html.render(POISONED)).tags if tag == "a"}
+    links = {link for link in links if not link.startswith("#")}
     assert links == {"https://example.org/?a=1&b=<2>", "https://pytorch.org/docs/stable/data.html"}
 
 
@@ -99,18 +120,25 @@ def test_the_step_s_parts_are_as_wide_as_their_time():
 
 
 def test_each_stop_of_the_way_is_as_wide_as_the_recorded_step():
-    page = Page(html.render(INPUT_BOUND))
-    tracks = [a["style"] for tag, a in page.tags if tag == "span" and a.get("style", "").startswith("flex:")]
-    stops = [int(style.removeprefix("flex:").split()[0]) for style in tracks[-9:]]
+    way = html.render(INPUT_BOUND).split('<ul class="way">')[1].split("</ul>")[0]
+    stops = [int(width) for width in re.findall(r"flex:(\d+) 0 0", way)]
+    assert len(stops) == 9
     assert [sum(stops[row : row + 3]) for row in (0, 3, 6)] == [INPUT_BOUND.prediction.recorded_ns] * 3
     assert stops[::3] == [701_000_000, 270_000_000, 252_000_000]
 
 
-def test_an_answer_stands_in_front_of_the_findings_and_a_prediction_behind():
-    asked, predicted = html.render(ASKED), html.render(INPUT_BOUND)
-    assert asked.index("<h2>What if: fixed one after the other</h2>") < asked.index("<h2>2 findings</h2>")
-    assert predicted.index("<h2>Fixed one after the other</h2>") > predicted.index("<h2>2 findings</h2>")
+def test_the_way_stands_before_the_findings_and_leads_to_them():
+    for diagnosis, heading in ((ASKED, "What if: fixed one after the other"), (INPUT_BOUND, "Fixed one after the other")):
+        text = html.render(diagnosis)
+        assert text.index(f"<h2>{heading}</h2>") < text.index("<h2>2 findings</h2>")
+    assert '<a href="#finding-1">input-wait</a>' in html.render(INPUT_BOUND)
     assert "one after the other</h2>" not in html.render(COMMUNICATION)
+
+
+def test_the_first_screen_says_the_step_now_and_then():
+    texts = Page(html.render(INPUT_BOUND)).texts
+    facts = dict(zip(texts["dt"], (text for text in texts["dd"] if text), strict=False))
+    assert {"Step now", "After the fixes", "GPU", "Ranks", "Steps looked at", "Confidence"} <= set(facts)
 
 
 @pytest.mark.chromium
@@ -125,4 +153,4 @@ def test_a_browser_shows_the_poisoned_page_as_text(tmp_path):
     page = Page(dom)
     assert {tag for tag, _ in page.tags} <= ALLOWED
     assert "<img src=x onerror=alert(1)>" in "".join(page.texts["h1"])
-    assert json.loads("".join(page.texts["script"]))["format"] == 1
+    assert json.loads(page.texts["script"][0])["format"] == 1

@@ -45,6 +45,8 @@ def test_of_one_finding_nobody_asked_for_the_verdict_has_said_all():
     one = predicting(fixed=("input-wait",), steps=INPUT_BOUND.prediction.steps[:1])
     assert (outlook.together(one), outlook.way(one)) == ("", ())
     assert (outlook.together(NOTHING), outlook.way(NOTHING)) == ("", ())
+    assert [stop.name for stop in outlook.way(one, also_one=True)] == ["as recorded", "input-wait"]
+    assert (outlook.heading(one), outlook.way(NOTHING, also_one=True)) == ("With it fixed", ())
 
 
 def test_a_heading_says_whether_somebody_asked():

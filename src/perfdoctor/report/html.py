@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import defaultdict
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
-from perfdoctor.findings import KERNEL_FAMILIES, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.report import charts, embedded, json_report, memory, outlook, wording
+from perfdoctor.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
+from perfdoctor.report import charts, efficiency, embedded, first_screen, json_report, memory, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN_RANKS = 16
+TITLES = {
+    "timeline": "Timeline",
+    "kernels": "Kernels",
+    "ops": "Ops and code",
+    "communication": "Communication",
+    "copies": "Copies",
+    "roofline": "Roofline",
+    "memory": "Memory",
+    "steps": "Steps",
+    "ranks": "Ranks",
+    "device": "Device",
+}
 #: In this order: what a file uses is defined in one before it, or is only called once all are there.
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = ("format.js", "shell.js", "tables.js", "timeline.js", "start.js")
@@ -37,7 +50,8 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
     return page.render(
         diagnosis=diagnosis,
         views=views or Views(),
-        pages=_pages(views or Views()),
+        pages=_pages(views or Views(), diagnosis),
+        titles=TITLES,
         style=Markup(style),  # noqa: S704 a file of our own
         script=Markup(script),  # noqa: S704
         style_hash=_hash(style),
@@ -46,9 +60,10 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         packed=embedded.packed(views) if views else "",
         parts=all_parts(diagnosis),
         ranks=_ranks(diagnosis.time),
-        way=outlook.way(diagnosis),
-        families=_families(diagnosis.time),
-        window_ns=sum(split.window_ns for split in diagnosis.time),
+        way=outlook.way(diagnosis, also_one=True),
+        facts=first_screen.facts(diagnosis),
+        anchors=_anchors(diagnosis.findings),
+        efficiency=efficiency.line(diagnosis),
         version=__version__,
     )
 
@@ -72,6 +87,7 @@ def _environment() -> Environment:
         clean=clean,
         clean_name=clean_name,
         blocks=blocks,
+        check=first_screen.check,
         rank_parts=_rank_parts,
         split_base_ns=split_base_ns,
         SHOWN=SHOWN_FINDINGS,
@@ -110,11 +126,26 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _pages(views: Views) -> list[str]:
+def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
     """The pages that have something to show."""
-    filled = {table.page for table in views.tables} | {chart.page for chart in views.charts}
+    filled: set[str] = {table.page for table in views.tables} | {chart.page for chart in views.charts}
     filled |= {heat.page for heat in views.heats}
-    return [page for page in PAGES if page in filled or (page == "timeline" and views.timeline)]
+    others = {
+        "timeline": views.timeline,
+        "memory": diagnosis.memory,
+        "steps": diagnosis.critical_path,
+        "ranks": len(diagnosis.time) > 1,
+    }
+    return [page for page in PAGES if page in filled or others.get(page)]
+
+
+def _anchors(findings: Sequence[Advice]) -> dict[str, str]:
+    """Where the first finding of each rule stands; "" for every other word."""
+    anchors: defaultdict[str, str] = defaultdict(str)
+    for number, advice in reversed(list(enumerate(findings, start=1))):
+        anchors |= {symptom.rule: f"symptom-{symptom.rank}" for symptom in advice.symptoms}
+        anchors[advice.rule] = f"finding-{number}"
+    return anchors
 
 
 def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:
@@ -129,9 +160,3 @@ def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], li
 
 def _rank_parts(split: TimeSplit) -> object:
     return parts([split], split_base_ns(split))
-
-
-def _families(splits: Sequence[TimeSplit]) -> list[tuple[str, int]]:
-    """Compute by kernel family, the largest first, all ranks together."""
-    sums = {family: sum(split.compute_by_family_ns.get(family, 0) for split in splits) for family in KERNEL_FAMILIES}
-    return sorted(((family, ns) for family, ns in sums.items() if ns), key=lambda item: -item[1])

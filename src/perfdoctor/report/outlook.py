@@ -20,13 +20,14 @@ _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "
 class Stop:
     """One line of the way: what was fixed, and the step behind it and before it, in ns.
 
-    `more`: how many times as many samples the step has as the one before it.
+    `more`: how many times as many samples the step has as the one before it. `rule`: whose cure it is, "" for none.
     """
 
     name: str
     step_ns: int
     before_ns: int
     more: float = 1.0
+    rule: str = ""
 
 
 def together(diagnosis: Diagnosis) -> str:
@@ -46,14 +47,17 @@ def together(diagnosis: Diagnosis) -> str:
     return f"Played again with {fixed} fixed, the step takes about {about} instead of {took}: {times}."
 
 
-def way(diagnosis: Diagnosis) -> tuple[Stop, ...]:
-    """From the recorded step to the predicted one, fix by fix; () where `together` says nothing."""
-    prediction = _worth_showing(diagnosis)
+def way(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stop, ...]:
+    """From the recorded step to the predicted one, fix by fix; () where `together` says nothing.
+
+    `also_one`: also of a single fix, of which the verdict says the same.
+    """
+    prediction = diagnosis.prediction if also_one else _worth_showing(diagnosis)
     if prediction is None:
         return ()
     stops, samples = [Stop("as recorded", prediction.recorded_ns, prediction.recorded_ns)], 1.0
     for step in prediction.steps:
-        stops.append(Stop(_name(step), step.step_ns, stops[-1].step_ns, step.samples / samples))
+        stops.append(Stop(_name(step), step.step_ns, stops[-1].step_ns, step.samples / samples, step.rule))
         samples = step.samples
     return tuple(stops)
 
@@ -79,6 +83,8 @@ def heading(diagnosis: Diagnosis) -> str:
     prediction = diagnosis.prediction
     if prediction is not None and any(step.rule in SIZES for step in prediction.steps):
         return "What if: one after the other"
+    if prediction is not None and len(prediction.steps) == 1 and not prediction.asked:
+        return "With it fixed"
     return "What if: fixed one after the other" if prediction and prediction.asked else "Fixed one after the other"
 
 
@@ -131,3 +137,23 @@ def _worth_showing(diagnosis: Diagnosis) -> Prediction | None:
 def _name(step: PredictedStep) -> str:
     """The rule whose finding is fixed, and how far if somebody asked for that: `launch-bound=50%`."""
     return clean(step.rule, _NAME_LIMIT) + (f"={clean(step.choice, _NAME_LIMIT)}" if step.choice else "")
+
+
+def behind_others(diagnosis: Diagnosis, advice: Advice) -> str:
+    """Of a finding that saves nothing by itself: what its fix brings once those above it are made; "" where nothing."""
+    prediction = diagnosis.prediction
+    if prediction is None or prediction.asked or advice.saving_ns_per_step.high:
+        return ""
+    ranks = {each.rule: each.rank for each in diagnosis.findings}
+    for stop, before in zip(way(diagnosis), ((), *_before(prediction)), strict=False):
+        is_above = bool(before) and all(ranks.get(rule, advice.rank) < advice.rank for rule in before)
+        if stop.name == advice.rule and is_above and stop.step_ns < stop.before_ns:
+            won_ns = stop.before_ns - stop.step_ns
+            return f"saves {wording.duration(won_ns)} once those above are fixed, nothing before"
+    return ""
+
+
+def _before(prediction: Prediction) -> list[tuple[str, ...]]:
+    """For each step of the way, the rules that were fixed before it."""
+    rules = tuple(step.rule for step in prediction.steps)
+    return [rules[:place] for place in range(len(rules))]

@@ -303,12 +303,13 @@ def fix_terms(effort: str, *, changes_numerics: bool) -> str:
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few short pieces: GPUs, ranks, steps, tools."""
-    pieces = [*_machines(diagnosis), _steps(diagnosis)]
+    pieces = [*machines(diagnosis), _steps(diagnosis)]
     tools = dict.fromkeys(clean(f"{source.kind} {source.tool_version}", 32) for source in diagnosis.sources)
     return (*(piece for piece in pieces if piece), *tools)
 
 
-def _machines(diagnosis: Diagnosis) -> tuple[str, str]:
+def machines(diagnosis: Diagnosis) -> tuple[str, str]:
+    """The GPUs by name, and how many ranks of how many were recorded ("" if not told)."""
     names = Counter(clean_name(gpu.name, 48) or "unnamed GPU" for gpu in diagnosis.gpus)
     gpus = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
     told = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}

@@ -1,5 +1,6 @@
 // What is unpacked and begun when the page is there. Everything else in this script only defines.
 
+/** What a script element holds: base64 of raw-deflated JSON. */
 async function unpacked(id) {
   const element = document.getElementById(id);
   if (!element) return null;
@@ -12,5 +13,7 @@ startShell();
 unpacked("views").then((views) => {
   if (!views) return;
   startTables(views.tables);
-  if (views.timeline) startTimeline(views.timeline);
+  if (!views.timeline) return;
+  startTimeline(views.timeline);
+  timelineIsThere(showOnTimeline);
 });

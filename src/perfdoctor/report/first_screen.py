@@ -1,0 +1,86 @@
+"""What must be seen before anything else? The step now and after the fixes, and what that was told of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfdoctor.report import wording
+
+if TYPE_CHECKING:
+    from perfdoctor.findings import Advice, Diagnosis
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number with its name, and half a line about it."""
+
+    label: str
+    value: str
+    remark: str = ""
+
+
+def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
+    """Those that are known, the step first."""
+    gpus, ranks = wording.machines(diagnosis)
+    known = (
+        _now(diagnosis),
+        _then(diagnosis),
+        Fact("GPU", gpus),
+        Fact("Ranks", ranks.removesuffix(" ranks").removesuffix(" rank")) if ranks else None,
+        _steps(diagnosis),
+        _sure(diagnosis),
+    )
+    return tuple(fact for fact in known if fact is not None)
+
+
+def check(diagnosis: Diagnosis, advice: Advice) -> str:
+    """What a second recording must show if the fix worked."""
+    number = next((each for each in advice.evidence if hasattr(each, "unit")), None)
+    said = ["Record the same steps again, and this finding is gone."]
+    if number is not None:
+        now = wording.quantity(number.value, number.unit)
+        said.append(f"The number that must move is “{wording.clean_name(number.label)}”: {now} in this recording.")
+    saving, base = advice.saving_ns_per_step, diagnosis.base_ns
+    if saving.likely and base:
+        low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
+        about = likely if low == high else f"{likely} ({low} to {high})"
+        what = "A step" if diagnosis.per_step else "The same stretch"
+        said.append(f"{what} then takes about {about} instead of {wording.duration(base)}.")
+    return " ".join(said)
+
+
+def _now(diagnosis: Diagnosis) -> Fact | None:
+    if not diagnosis.base_ns:
+        return None
+    steps = diagnosis.steps
+    low, high = wording.duration(steps.p10_ns), wording.duration(steps.p90_ns)
+    remark = f"8 of 10 take {low} to {high}" if steps.used > 1 and low != high else ""
+    return Fact("Step now" if diagnosis.per_step else "Looked at", wording.duration(diagnosis.base_ns), remark)
+
+
+def _then(diagnosis: Diagnosis) -> Fact | None:
+    prediction = diagnosis.prediction
+    if prediction is None:
+        return None
+    low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
+    about = wording.speedup(prediction.speedup)
+    label = "Then" if prediction.asked else "After the fixes"
+    return Fact(label, f"≈ {likely}", about if low == high else f"{low} to {high}, {about}")
+
+
+def _steps(diagnosis: Diagnosis) -> Fact | None:
+    steps = diagnosis.steps
+    if not diagnosis.time:
+        return None
+    if not steps.count:
+        return Fact("Steps", "none found", "all numbers are of the whole stretch")
+    found = wording.FOUND_BY.get(steps.found_by, steps.found_by)
+    return Fact("Steps looked at", f"{wording.count(steps.used)} of {wording.count(steps.count)}", f"by {found}")
+
+
+def _sure(diagnosis: Diagnosis) -> Fact | None:
+    """That of the dearest finding: it is what the first sentence says."""
+    if not diagnosis.findings:
+        return None
+    return Fact("Confidence", diagnosis.findings[0].confidence, "of the first finding")
