@@ -114,6 +114,19 @@ def test_the_rank_is_what_the_process_told_not_what_the_trace_says(tmp_path: Pat
     assert read([folder.path]).ranks == (3,)
 
 
+def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tmp_path: Path) -> None:
+    folders = []
+    for rank in (0, 8):
+        folder = run_folder(tmp_path / f"machine{rank}", torch=TORCH)
+        told = {"pass": "torch", "pid": 5, "rank": rank, "world_size": 16, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
+        (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+        folders.append(folder.path)
+    one, both = read([folders[0]]), read(folders)
+    assert both.ranks == (0, 8)
+    assert len(both.ops) == 2 * len(one.ops)
+    assert both.world_size == 16
+
+
 def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", nsys=NSYS)
     ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")

@@ -53,8 +53,10 @@ def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
     say = progress or (lambda _: None)
     named = [path for path in paths if path.is_file() and _is_profile(path)]
     others = [path for path in paths if path not in named]
-    if len(others) == 1 and (run := RunFolder.open(others[0])):
-        return _with_profiles(recorded_run.read(run, say), named, [], say)
+    runs = [run for path in others if (run := RunFolder.open(path))]
+    if runs and len(runs) == len(others):  # of several machines each has its own folder
+        recorded = [recorded_run.read(run, say) for run in runs]
+        return _with_profiles(merge(_with_own_ranks(recorded)), named, [], say)
     files = [file for path in others for file in _files_of(path)]
     traces = [file for file in files if not _is_profile(file)]
     timelines = []

@@ -58,6 +58,8 @@ def read(run: RunFolder, say: Progress) -> Timeline:
         first = ncu.with_profiles(first, profiles)
     if sides:
         first = side_files.joined(first, sides)
+    told = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
+    first = replace(first, world_size=max(first.world_size, *told, 0))
     return first.with_notes(
         *said, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )
