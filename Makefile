@@ -46,11 +46,17 @@ promises: $(BIN)/.made  ## what examples promise on this processor, against thei
 docs: $(BIN)/.made  ## write the generated parts of README.md
 	$(BIN)/python scripts/generate_docs.py
 
+site: $(BIN)/.made  ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pictures: $(BIN)/.made  ## take the pictures of docs/ anew
+	$(BIN)/python scripts/take_pictures.py
+
 wheel: $(BIN)/.made  ## build the wheel and the source archive
 	$(BIN)/python -m build
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) dist perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test lint truth accuracy promises bench docs wheel clean
+.PHONY: help demo test lint truth accuracy promises bench docs site pictures wheel clean
 .DEFAULT_GOAL := help

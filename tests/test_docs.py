@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from perfdoctor.rulebook import load_rules
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -81,3 +84,62 @@ def test_analysing_imports_neither_torch_nor_pandas() -> None:
     program = f"import sys; sys.argv = ['perfdoctor', 'analyze', {str(fixture)!r}, '--no-html']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not set(done.stdout.split()) & {"torch", "pandas", "pynvml"}
+
+
+# The site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_has_a_page_for_every_rule_with_its_fixes(site: Path) -> None:
+    for rule in load_rules().values():
+        text = html.unescape((site / "rules" / f"{rule.id}.html").read_text("utf-8"))
+        assert rule.title in text
+        assert all(fix.title.replace("`", "") in re.sub("<[^>]+>", "", text) for fix in rule.fixes)
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for tag, address in re.findall(
+            r"<(\w+)[^>]*?(?:src|href)=[\"']?(?:https?:)?//([^\"'> ]+)", page.read_text("utf-8")
+        ):
+            assert tag == "a", f"{page.name} loads {address}"
+
+
+def test_the_site_tells_every_command(site: Path) -> None:
+    text = html.unescape((site / "commands.html").read_text("utf-8"))
+    for command in re.findall(r"^  (\w+)  ", run("--help").stdout.split("Commands:")[1], re.MULTILINE):
+        assert f"Usage: perfdoctor {command}" in text
+
+
+def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
+    sources = re.sub(r'"\s*\n\s*f?"', "", "".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py")))
+    plain = re.sub(r"\{[^{}]*\}", "…", sources)
+    for message in re.findall(r"\*\*`([^`]+)`", PAGES["faq.md"]):
+        for part in filter(None, (part.strip() for part in message.split("…"))):
+            assert part in plain, message
+
+
+@pytest.fixture(scope="module")
+def helps() -> str:
+    return "".join(run(command, "--help").stdout for command in ("analyze", "run", "env", "rules", "explain"))
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_every_option_in_the_pages_exists(page: str, helps: str) -> None:
+    asked = re.findall(r"`(--[a-z][a-z-]+)", PAGES[page]) + re.findall(r"perfdoctor \w+ (--[a-z][a-z-]+)", PAGES[page])
+    for option in set(asked) - {"--gpus", "--cap-add", "--ntasks-per-node"}:  # Docker's and Slurm's
+        assert option in helps, option

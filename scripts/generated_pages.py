@@ -1,0 +1,108 @@
+"""Which pages of the documentation follow from the code? One a rule, their list, and one of all commands.
+
+A hook of MkDocs: the pages exist only while the site is built, so none of them can be out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import typer
+
+from perfdoctor.cli.main import app
+from perfdoctor.rulebook import Rule, load_rules
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+CATEGORIES = {
+    "input": "Input",
+    "host": "Host",
+    "kernels": "Kernels",
+    "copies": "Copies",
+    "communication": "Communication",
+    "memory": "Memory",
+    "device": "Device",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the generated pages to those of docs/."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 the generator is tested without MkDocs
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def pages() -> Mapping[str, str]:
+    """Every generated page by its path in the site's folder."""
+    rules = sorted(load_rules().values(), key=lambda rule: rule.id)
+    return {
+        "rules/index.md": _index(rules),
+        **{f"rules/{rule.id}.md": _rule(rule) for rule in rules},
+        "commands.md": _commands(),
+    }
+
+
+def _index(rules: Sequence[Rule]) -> str:
+    parts = [
+        "# Rules\n\nWhat is looked for. Each page tells what a finding means, when it is none, and how to mend it.\n"
+    ]
+    for category, title in CATEGORIES.items():
+        rows = [f"| [`{rule.id}`]({rule.id}.md) | {rule.title} |" for rule in rules if rule.category == category]
+        parts.append("\n".join([f"## {title}\n", "| rule | finds |", "| --- | --- |", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _rule(rule: Rule) -> str:
+    return "\n".join([f"# {rule.title}\n", f"`{rule.id}` · {rule.category} · since {rule.since}\n", *_body(rule)])
+
+
+def _body(rule: Rule) -> Iterator[str]:
+    yield f"## Why it costs\n\n{rule.why}\n"
+    yield f"## No problem when\n\n{rule.not_a_problem_when}\n"
+    for number, fix in enumerate(rule.fixes):
+        if number == 0:
+            yield "## What to do\n"
+        numerics = "changes numerics" if fix.changes_numerics else "numerics stay"
+        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}*\n\n```python\n{fix.how.strip()}\n```\n"
+    yield f"## What it needs\n\n{_needs(rule)}\n"
+    if rule.thresholds:
+        yield "## Thresholds\n\nSet them in `pyproject.toml`, under "
+        yield f"`[tool.perfdoctor.thresholds.{rule.id}]`.\n\n| name | value | why |\n| --- | --- | --- |"
+        for name, threshold in rule.thresholds.items():
+            yield f"| `{name}` | {threshold.value:g} {threshold.unit} | {_cell(threshold.why)} |"
+        yield ""
+    yield "## More\n"
+    yield from (f"* {_link(reference)}" for reference in rule.references)
+
+
+def _needs(rule: Rule) -> str:
+    """The recorded signals without which the rule cannot look."""
+    needs = ", ".join(" or ".join(f"`{each}`" for each in need.split("|")) for need in rule.needs)
+    return f"Recorded: {needs}. Without them the rule is *skipped*, which is not *clear*."
+
+
+def _link(reference: str) -> str:
+    return f"<{reference}>" if reference.startswith(("https://", "http://")) else reference
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _commands() -> str:
+    """What `--help` of every command says."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group) or hasattr(group, "commands")
+    parts = ["# Commands\n\nAs `--help` tells them.\n"]
+    context = click.Context(group, info_name="perfdoctor", max_content_width=100, terminal_width=100)  # type: ignore[arg-type]
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        inner = click.Context(command, info_name=name, parent=context, max_content_width=100, terminal_width=100)
+        parts.append(f"## perfdoctor {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+    return "\n".join(parts)
