@@ -6,7 +6,6 @@ A hook of MkDocs: the pages exist only while the site is built, so none of them 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click

@@ -1,0 +1,77 @@
+"""What does a report look like? Takes the pictures of docs/: a planted training, diagnosed, and shown in Chromium.
+
+    python scripts/take_pictures.py [OUT]
+
+The training is one of `fixtures/plant.py`, so that everybody gets the same pictures, on any machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+PLANTED = ["input-wait=0.2", "rank-skew=0.1", "fp32-matmuls=0.15", "--ranks", "4", "--seed", "3"]
+SCREEN, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+
+
+def recording(folder: Path) -> Path:
+    """The planted training's traces, one a rank."""
+    plant = [sys.executable, str(ROOT / "fixtures" / "plant.py"), *PLANTED, "-o", str(folder)]
+    subprocess.run(plant, check=True, cwd=ROOT)
+    return folder / "torch"
+
+
+def report(folder: Path, traces: Path) -> Path:
+    page = folder / "report.html"
+    command = [sys.executable, "-c", "from perfdoctor.cli.main import main; main()", "analyze", str(traces)]
+    subprocess.run([*command, "--html", str(page), "--quiet"], check=True)
+    return page
+
+
+def take(page: Page, out: Path) -> None:
+    """Every picture that docs/ shows, from the page as it was opened."""
+    shots: dict[str, tuple[str, Callable[[], None]]] = {
+        "report": ("#overview", lambda: None),
+        "finding": ("#finding-1", lambda: None),
+        "timeline": ("#timeline", lambda: None),
+        "kernels": ("#kernels", lambda: None),
+        "steps": ("#steps", lambda: None),
+        "ranks": ("#ranks", lambda: None),
+    }
+    for name, (address, prepare) in shots.items():
+        page.evaluate("address => { location.hash = address; }", address)
+        prepare()
+        page.wait_for_timeout(400)  # the canvas draws at the next frame
+        page.screenshot(path=out / f"{name}.png")
+
+
+def main() -> int:
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
+    out.mkdir(parents=True, exist_ok=True)
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print("No Chromium here: apt-get install chromium", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as play:
+        page_file = report(Path(scratch), recording(Path(scratch) / "planted"))
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport=SCREEN)
+        page.goto(page_file.as_uri())
+        take(page, out)
+        for name, size, scheme in (("dark", SCREEN, "dark"), ("phone", PHONE, "light")):
+            other = browser.new_page(viewport=size, color_scheme=scheme)
+            other.goto(page_file.as_uri())
+            other.screenshot(path=out / f"{name}.png")
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
