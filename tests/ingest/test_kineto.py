@@ -212,10 +212,11 @@ def test_python_functions_and_overheads_belong_to_the_traces_process():
             launch(),
             event("train.py(3): step", "python_function", 0, 9),
             event("threading.py(1032): _bootstrap", "python_function", 0, 10, 0, 0),
+            event("/opt/perfdoctor_agent/marks.py(77): around", "python_function", 1, 8),
             event("Activity Buffer Request", "overhead", 2, 3, -1, 0),
         )
     )
-    assert set(rows(timeline, "functions", "process", "thread")) == {(10, 11), (10, UNKNOWN)}
+    assert sorted(rows(timeline, "functions", "process", "thread")) == [(10, UNKNOWN), (10, 11)]
     assert rows(timeline, "overheads", "process", "thread") == [(10, UNKNOWN)]
 
 

@@ -66,6 +66,10 @@ class Hosts:
         return processes
 
 
+#: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
+_OUR_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
+
+
 def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
     frames: dict[str, Frame] = {}
     devices = {number for name in _ON_DEVICE if name in tables for number in np.unique(tables[name]["device"]).tolist()}
@@ -89,6 +93,7 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
         put("ops", table.take(~is_range))
         put("ranges", table.take(is_range & ~on_device))
     if table := tables.get("functions"):
+        table = table.take(~table.texts["name"].matches(_OUR_AGENT))
         put("functions", table, **_own_place(table, hosts))
     if table := tables.get("overheads"):
         put("overheads", table, **_own_place(table, hosts))
