@@ -3,7 +3,7 @@
 Each case of fixtures/plant.py is written in both forms, read back by the readers and diagnosed. A rule is *found* where
 it is among the findings, symptoms too; a finding is a *false one* where it promises 3 % of the step or more, and neither
 was planted nor follows from what was. A rule that only informs promises nothing: planted, it must be found at every
-level, and where it is found though it was not planted, that is a false one.
+level, and where it is found though it was not planted, that is a false one. Healthy trainings have twins that look sick.
 """
 
 from __future__ import annotations
@@ -44,16 +44,22 @@ class Case:
     ranks: int = 1
     seed: int = 0
     forms: Sequence[str] = FORMS
+    #: What makes a healthy training look sick: see planted/twins.py.
+    twin: str = ""
 
     @property
     def label(self) -> str:
         faults = " + ".join(f"{rule} {share:.0%}" for rule, share in self.shares.items()) or "healthy"
+        faults += f" with {self.twin}" if self.twin else ""
         return f"{faults}, {self.ranks} rank{'s' * (self.ranks > 1)}, seed {self.seed}"
 
     @property
     def command(self) -> str:
         faults = " ".join(f"{rule}={share}" for rule, share in self.shares.items())
-        return f"python fixtures/plant.py {faults} --ranks {self.ranks} --seed {self.seed} -o DIR".replace("  ", " ")
+        twin = f"--twin {self.twin} " if self.twin else ""
+        return f"python fixtures/plant.py {faults} {twin}--ranks {self.ranks} --seed {self.seed} -o DIR".replace(
+            "  ", " "
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Result:
         return {
             rule: share
             for rule, share in self.found.items()
-            if rule not in right and (share >= FALSE_FROM or _only_informs(rule))
+            if rule not in right and (share >= FALSE_FROM or _promises_nothing(rule))
         }
 
     @property
@@ -113,13 +119,13 @@ class Result:
         return "" if self.first in {most, *plant.FAULTS[most].also} else self.first or "nothing"
 
 
-def _only_informs(rule: str) -> bool:
-    return rule in plant.FAULTS and plant.FAULTS[rule].informs
+def _promises_nothing(rule: str) -> bool:
+    return rule in plant.FAULTS and not plant.FAULTS[rule].promises
 
 
 def _speaks_of_another(rule: str) -> bool:
     """Does it inform of what to do about another sickness, which its training has? A third one may take that away."""
-    return _only_informs(rule) and bool(plant.FAULTS[rule].also)
+    return plant.FAULTS[rule].informs and bool(plant.FAULTS[rule].also)
 
 
 def known() -> list[str]:
@@ -133,19 +139,36 @@ def _rules() -> Mapping[str, Rule]:
     return load_rules()
 
 
-def all_cases() -> list[Case]:
-    """Alone at every level, on one rank and on eight; in pairs, where one is the larger, on one or four; a few on 64 ranks."""
-    faults = known()
-    cases = [Case({}, ranks, seed) for ranks, seeds in ((1, 12), (8, 6), (64, 1)) for seed in range(seeds)]
+def all_cases(only: Sequence[str] = ()) -> list[Case]:
+    """Alone at every level, on one rank and on eight; in pairs, where one is the larger, on one or four; a few on 64 ranks.
+
+    `only`: those in which one of these rules is planted; "healthy" for those in which none is.
+    """
+    return [case for case in (*_healthy(), *_sick()) if not only or set(only) & {*(case.shares or ("healthy",))}]
+
+
+def _healthy() -> list[Case]:
+    plain = [Case({}, ranks, seed) for ranks, seeds in ((1, 12), (8, 6), (64, 1)) for seed in range(seeds)]
+    seeds = {1: (1, 2), 8: (4, 5)}
+    return plain + [
+        Case({}, ranks, seed, twin=twin) for twin in plant.TWINS for ranks, own in seeds.items() for seed in own
+    ]
+
+
+def _sick() -> list[Case]:
+    faults, cases = known(), []
     for rule in faults:
         fewest = plant.FAULTS[rule].fewest_ranks
-        for share in LEVELS:
-            cases += [Case({rule: share}, 1, seed) for seed in (1, 2) if fewest == 1]
-            cases += [Case({rule: share}, 8, seed) for seed in ((4,) if fewest == 1 else (4, 5))]
+        for number, share in enumerate(LEVELS):
+            later = 2 * number if plant.FAULTS[rule].kinds > 2 else 0  # so that all kinds have their turn
+            cases += [Case({rule: share}, 1, seed + later) for seed in (1, 2) if fewest == 1]
+            cases += [Case({rule: share}, 8, seed + later) for seed in ((4,) if fewest == 1 else (4, 5))]
     for number, (one, other) in enumerate(_pairs(faults)):
         if plant.FAULTS[one].paces and plant.FAULTS[other].paces:
             continue  # each hides behind the other
         if _speaks_of_another(one) or _speaks_of_another(other):
+            continue
+        if plant.FAULTS[one].carrier and plant.FAULTS[one].carrier == plant.FAULTS[other].carrier:
             continue
         ranks = 4 if max(plant.FAULTS[rule].fewest_ranks for rule in (one, other)) > 1 else 1
         if ranks > 1 and number % 2:
@@ -165,12 +188,12 @@ def _pairs(faults: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def judge(case: Case) -> list[Result]:
     """Play, write, read and diagnose one case in its forms."""
-    sick = plant.sick(case.shares, case.ranks, case.seed)
+    sick = plant.sick(case.shares, case.ranks, case.seed, case.twin)
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         for form in case.forms:
             folder = _WRITERS[form](sick.machines, Path(scratch) / form)
-            results.append(_result(case, form, sick, diagnose(read([folder]), list(_rules().values()))))
+            results.append(_result(case, form, sick, diagnose(read(plant.paths(folder)), list(_rules().values()))))
     return results
 
 
@@ -231,16 +254,20 @@ def scores(results: Sequence[Result]) -> dict[str, Score]:
             score.found[level] = score.found.get(level, 0) + (rule in result.found)
             score.true += rule in result.found
             won = result.cost[rule] * plant.FAULTS[rule].curable
-            if rule in result.found and won >= 0.05:
+            if rule in result.found and won >= 0.05 and plant.FAULTS[rule].promises:
                 score.promises.append(result.found[rule] / won)
         for rule in result.false:
             table[rule].false += 1
     return table
 
 
+def _in_all_forms(rule: str) -> bool:
+    return rule not in plant.FAULTS or len(plant.FAULTS[rule].forms) == len(FORMS)
+
+
 def in_both(case: Case) -> bool:
     """Is it written in both forms, and can both carry what was planted?"""
-    return len(case.forms) == len(FORMS) and all(len(plant.FAULTS[rule].forms) == len(FORMS) for rule in case.shares)
+    return len(case.forms) == len(FORMS) and all(map(_in_all_forms, case.shares))
 
 
 def differences(results: Sequence[Result]) -> Iterator[str]:
@@ -257,6 +284,8 @@ def differences(results: Sequence[Result]) -> Iterator[str]:
         ):
             yield f"{label}: the parts of the time differ"
         for rule in sorted(set(one.found) ^ set(other.found)):
+            if not _in_all_forms(rule):
+                continue
             here, there = (one, other) if rule in one.found else (other, one)
             why = f", which lacks {there.unable[rule]}" if rule in there.unable else ""
             yield f"{label}: {rule} ({here.found[rule]:.1%}) in {here.form} and not in {there.form}{why}"

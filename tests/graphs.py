@@ -70,6 +70,30 @@ def graph(drawn: Timeline, **settings) -> Graph:
     return found
 
 
+# ---- a run to cure ---------------------------------------------------------------------------------------------------
+
+#: The signals that a replay needs, and all others of a picture.
+EVERYTHING = ["kernels", "copies", "collectives", "calls", "ops", "ranges", "functions", "os_calls", "overheads"]
+MS = 1_000_000
+
+
+def sick(**more):
+    """Per step of 100 ms: 10 of a copy, 40 of fp32 matmul, 30 of others; for 29 the host waits for its next batch.
+
+    Of these 29 the device stands still for 14. Without them the host needs 71 ms for a step.
+    """
+    drawn = {
+        "copies": "h" * 10 + " " * 90,
+        "kernels": " " * 10 + "S" * 40 + "G" * 30 + " " * 20,
+        "host": ["cll" + " " * 97, " " * 70 + "i" * 29 + " ", "o"],
+        "host_ahead": 5,
+        "repeat": 6,
+        "unit_us": 1000,
+        "recorded": EVERYTHING,
+    }
+    return draw(**{**drawn, **more})
+
+
 # ---- the same graph, played by other means ---------------------------------------------------------------------------
 
 
@@ -179,8 +203,10 @@ def random_graphs(draw_from: st.DrawFn, repeat: int = 5) -> Graph:
 
 
 __all__ = [
+    "EVERYTHING",
     "FEW",
     "HOST",
+    "MS",
     "WAIT_END",
     "WORK",
     "Node",
@@ -188,5 +214,6 @@ __all__ = [
     "graph",
     "random_graphs",
     "random_timelines",
+    "sick",
     "simulated",
 ]

@@ -105,10 +105,32 @@ def values_delivered(rule_id: str) -> list[set[str]]:
     for node in ast.walk(tree(rule_id)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
             (values,) = (keyword.value for keyword in node.keywords if keyword.arg == "values")
-            assert isinstance(values, ast.Dict), f"{rule_id}: values must be a literal"
-            assert all(isinstance(key, ast.Constant) for key in values.keys), f"{rule_id}: keys must be literals"
-            found.append({key.value for key in values.keys})
+            found.append(keys_of(values, rule_id))
     return found
+
+
+def keys_of(values: ast.expr, rule_id: str) -> set[str]:
+    """Those of a literal, and of the one that a method of the metrics returns: `**found.sentence_values()`."""
+    assert isinstance(values, ast.Dict), f"{rule_id}: values must be a literal"
+    found: set[str] = set()
+    for key, value in zip(values.keys, values.values, strict=True):
+        if key is None:
+            assert isinstance(value, ast.Call), f"{rule_id}: ** must be a call of a method"
+            assert isinstance(value.func, ast.Attribute), f"{rule_id}: ** must be a call of a method"
+            found |= keys_of(returned_by(value.func.attr), rule_id)
+        else:
+            assert isinstance(key, ast.Constant), f"{rule_id}: keys must be literals"
+            found.add(key.value)
+    return found
+
+
+def returned_by(method: str) -> ast.expr:
+    """What the one method of this name in the metrics returns."""
+    metrics = (ROOT / "src" / "perfdoctor" / "metrics").glob("*.py")
+    nodes = (node for path in metrics for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    (found,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == method)
+    (returned,) = (node.value for node in ast.walk(found) if isinstance(node, ast.Return))
+    return returned
 
 
 def situations_named(rule_id: str) -> set[str]:

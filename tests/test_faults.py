@@ -49,6 +49,28 @@ CERTAIN = {
     "gpus-differ": 4,
     "peer-copies": 1,
     "uneven-gpus": 1,
+    "kernels-far-from-roofline": 1,
+    "low-occupancy-kernels": 1,
+    "uncoalesced-access": 1,
+    "device-throttling": 1,
+}
+#: Each twin, and the rules that must have looked at it: a rule that lacks its files is silent for no reason of its own.
+LOOKED = {
+    "kernels-near-their-limits": ("kernels-far-from-roofline", "low-occupancy-kernels", "uncoalesced-access"),
+    "short-kernels-far-from-limits": ("kernels-far-from-roofline", "low-occupancy-kernels", "uncoalesced-access"),
+    "kernels-of-another-program": ("kernels-far-from-roofline", "low-occupancy-kernels", "uncoalesced-access"),
+    "passes-that-the-memory-does-not-limit": ("memory-bound-kernels",),
+    "cool-gpus": ("device-throttling", "narrow-pcie-link", "shared-gpu"),
+    "limits-that-cost-nothing": ("device-throttling", "narrow-pcie-link"),
+    "a-boards-own-power-limit": ("device-throttling", "narrow-pcie-link"),
+    "visitors": ("shared-gpu",),
+    "links-and-network-in-order": ("nccl-socket-fallback", "nccl-slow-path", "distant-nic", "distant-gpus"),
+    "one-machine-without-a-network": ("nccl-socket-fallback", "nccl-slow-path", "nccl-failures"),
+    "settings-that-change-nothing": ("nccl-socket-fallback", "nccl-slow-path", "nccl-failures"),
+    "machines-with-ethernet-alone": ("nccl-socket-fallback", "nccl-slow-path"),
+    "pcie-machines": ("nccl-slow-path", "distant-gpus"),
+    "a-ring-through-a-cube": ("nccl-slow-path", "distant-gpus", "distant-nic"),
+    "memory-that-is-enough": ("out-of-memory", "allocator-fragmentation"),
 }
 
 
@@ -69,6 +91,26 @@ def test_a_healthy_training_has_no_finding_worth_three_percent(ranks, seed):
         assert "failed" not in result.unable
 
 
+@pytest.mark.parametrize("twin", plant.TWINS)
+def test_nothing_is_found_in_a_healthy_training_that_looks_sick_though_it_was_looked_for(twin):
+    for result in faults.judge(faults.Case({}, 4, 1, twin=twin)):
+        assert not result.false, result.form
+        assert not {rule for rule in LOOKED[twin] if rule in result.found}, result.form
+        assert not {rule: why for rule, why in result.unable.items() if rule in LOOKED[twin]}, result.form
+
+
+UNPROMISED = [(rule, seed) for rule, fault in plant.FAULTS.items() if fault.unpromised for seed in range(fault.kinds)]
+
+
+@pytest.mark.parametrize(("rule", "seed"), UNPROMISED)
+def test_what_costs_time_that_nobody_can_promise_is_found_at_every_level_and_in_each_of_its_kinds(rule, seed):
+    for result in faults.judge(faults.Case({rule: 0.02}, plant.FAULTS[rule].fewest_ranks, seed)):
+        assert result.cost[rule] == pytest.approx(0.02, abs=0.005)
+        assert result.asked == {rule: 0.02}
+        assert rule in result.found, result.form
+        assert not result.false, result.form
+
+
 def test_the_wait_for_a_rank_that_saves_is_no_transfer():
     """The collective at the window's edge, in which all others stand, is not matched."""
     for result in faults.judge(faults.Case({"blocking-checkpoint": 0.4}, 8, 4)):
@@ -84,7 +126,7 @@ def test_a_fault_costs_what_was_asked_for(rule):
 
 @pytest.mark.parametrize("rule", [rule for rule, fault in plant.FAULTS.items() if fault.informs])
 def test_what_only_informs_costs_nothing_and_is_found_all_the_same(rule):
-    results = faults.judge(faults.Case({rule: 0.01}, 1, 3))
+    results = faults.judge(faults.Case({rule: 0.01}, plant.FAULTS[rule].fewest_ranks, 3))
     for result in results:
         assert result.cost[rule] == pytest.approx(0, abs=0.001)
         assert result.asked == {rule: 0.01}
@@ -99,6 +141,30 @@ def test_what_informs_of_nothing_is_a_false_finding():
     found = {"input-wait": 0.1, "memory-growth": 0.0}
     result = faults.Result(case, "nsys", cost, found, "input-wait", {}, {}, ())
     assert result.false == {"memory-growth": 0.0}
+
+
+def test_a_finding_without_a_promise_is_a_false_one_wherever_it_was_not_planted():
+    case, cost = faults.Case({"input-wait": 0.1}), {"input-wait": 0.1}
+    found = {"input-wait": 0.1, "nccl-slow-path": 0.0}
+    result = faults.Result(case, "nsys", cost, found, "input-wait", {}, {}, ())
+    assert result.false == {"nccl-slow-path": 0.0}
+
+
+def test_two_faults_that_need_other_networks_are_no_pair():
+    network = {rule for rule, fault in plant.FAULTS.items() if fault.carrier == "network"}
+    assert len(network) > 3
+    pairs = [set(case.shares) for case in faults.all_cases() if len(case.shares) == 2]
+    assert not [pair for pair in pairs if pair <= network]
+    assert {rule for pair in pairs for rule in pair & network} == network
+
+
+def test_cases_can_be_chosen_by_what_is_planted():
+    chosen = faults.all_cases(["shared-gpu"])
+    assert {frozenset(case.shares) for case in chosen if len(case.shares) == 1} == {frozenset({"shared-gpu"})}
+    assert all("shared-gpu" in case.shares for case in chosen)
+    healthy = faults.all_cases(["healthy"])
+    assert {case.twin for case in healthy} == {"", *plant.TWINS}
+    assert not any(case.shares for case in healthy)
 
 
 def test_only_a_form_that_can_tell_a_fault_is_asked_to_tell_it_first():
@@ -151,7 +217,7 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
     page.write_text(f"old\n{accuracy.BY_HAND}\n\n## Cross-checks\n", "utf-8")
     monkeypatch.setattr(accuracy, "PAGE", page)
     monkeypatch.setattr(accuracy, "recordings", lambda: None)
-    monkeypatch.setattr(faults, "all_cases", lambda: [faults.Case({}), faults.Case({"input-wait": 0.1})])
+    monkeypatch.setattr(faults, "all_cases", lambda _: [faults.Case({}), faults.Case({"input-wait": 0.1})])
     monkeypatch.setattr(faults, "judge_all", lambda cases: [result for case in cases for result in faults.judge(case)])
     monkeypatch.setattr(sys, "argv", ["accuracy.py"])
     assert accuracy.main() == 0

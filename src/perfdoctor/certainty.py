@@ -32,6 +32,7 @@ _SIGNALS = {
     "memory_segments": "the allocator's segments",
     "memory_events": "the allocator's events",
     "memory_totals": "the allocator's totals",
+    "device_memory": "what CUDA handed out of the memory",
     "kernel_profiles": "kernels measured by Nsight Compute",
     "device_samples": "samples of the GPUs",
     "links": "the machine's topology",

@@ -25,8 +25,10 @@ from perfdoctor.metrics.device_peaks import peaks
 from perfdoctor.metrics.efficiency import efficiency
 from perfdoctor.metrics.host_pace import run_spare_ns
 from perfdoctor.metrics.loader import unhidden_share
+from perfdoctor.metrics.look import EVERYTHING, Look
 from perfdoctor.metrics.memory_peak import memory_uses
-from perfdoctor.metrics.run import Run, prepare, step_stats
+from perfdoctor.metrics.run import Run, keep_findings, look_notes, prepare, step_stats
+from perfdoctor.moments import moments
 from perfdoctor.replay import prediction
 from perfdoctor.replay.critical_path import critical_path
 from perfdoctor.replay.prediction import NOTICED, Question, speedup
@@ -39,16 +41,21 @@ Detector = Callable[[Run, Mapping[str, float]], Iterator[Finding]]
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
+#: Signals that tell of a machine, and of no time of a run.
+_OF_THE_MACHINE = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
 
-def diagnose(timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
+def diagnose(
+    timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = (), look: Look = EVERYTHING
+) -> Diagnosis:
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
 
-    `what_if`: the cures to predict together, instead of the first ones found. Raises as `prediction.answered` does.
+    `what_if`: the cures to predict together, instead of the first ones found. `look`: the part that is looked at.
+    Raises as `prediction.answered` and `look.narrowed` do.
     """
-    return examine(prepare(timeline), rules, what_if)
+    return examine(prepare(timeline, look), rules, what_if)
 
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
@@ -60,6 +67,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
         seen.extend((rule, finding) for finding in findings)
+    keep_findings(run, [finding for _, finding in seen])
     played = stage(run) if what_if else _staged(seen, run)
     promised = [_noticed(_promised(rule, finding, run, played), run) for rule, finding in seen]
     found = [(_hanging(rule, each), each) for (rule, _), each in zip(seen, promised, strict=True)]
@@ -81,7 +89,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         outcomes=tuple(outcomes),
         findings=ranked,
         prediction=with_cures,
-        notes=(*timeline.notes, *_notes(run), *_limit_notes(seen, run), *prediction.notes(with_cures, run, played)),
+        notes=_all_notes(run, seen, prediction.notes(with_cures, run, played)),
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
@@ -215,7 +223,7 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
         speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
         symptoms=symptoms,
         values=finding.values,
-        evidence=finding.evidence,
+        evidence=(*finding.evidence, *moments(rule, finding, run)),
         fixes=tuple(Fix(fix.title, fix.how, fix.effort, fix.changes_numerics) for fix in fitting),  # type: ignore[arg-type]
         not_a_problem_when=rule.not_a_problem_when,
         references=rule.references,
@@ -250,6 +258,11 @@ def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
     return KernelRow(name, family, path, count, total_ns, total_ns // max(count, 1))
 
 
+def _all_notes(run: Run, seen: Sequence[tuple[Rule, Finding]], of_prediction: Iterator[str]) -> tuple[str, ...]:
+    """Which part was looked at, what the readers say, and what the numbers rest on."""
+    return (*look_notes(run), *run.timeline.notes, *_notes(run), *_limit_notes(seen, run), *of_prediction)
+
+
 def _notes(run: Run) -> Iterator[str]:
     timeline = run.timeline
     ranks = len(timeline.ranks)
@@ -258,6 +271,11 @@ def _notes(run: Run) -> Iterator[str]:
     if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
         yield "Only memory was recorded: pass a trace of the same run beside it, and both are looked at."
         return
+    if not run.places and _OF_THE_MACHINE & timeline.recorded:
+        yield "Only what the machine tells was recorded: pass a trace of the run beside it, and both are looked at."
+        return
+    if not run.places and "kernel_profiles" in timeline.recorded:
+        return  # the reader has said what single kernels tell, and what they do not
     if not run.places:
         yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
         return
@@ -295,7 +313,7 @@ def _left_out(run: Run) -> Iterator[str]:
     steps = [place.steps for place in run.places if place.steps.used]
     if not steps:
         return
-    warm_up = max(each.first for each in steps)
+    warm_up = 0 if run.look.range_name else max(each.warm_up for each in steps)
     partial = max(each.partial for each in steps)
     if warm_up:
         yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."

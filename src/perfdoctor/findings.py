@@ -48,6 +48,10 @@ MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
 SIZES = ("batch", "ranks", "synthetic-data")
 
 
+#: The three ends of a range, in the order of `Saving`.
+CASES = ("low", "likely", "high")
+
+
 @dataclass(frozen=True)
 class Saving:
     """How much shorter a step gets, in ns per step (per window where no steps were found): low ≤ likely ≤ high."""
@@ -314,12 +318,13 @@ class MemoryUse:
     The first four are its state at the end, as torch counts it itself: reserved from the driver, handed out, in use
     (handed out, or freed and still waited for by another stream), and asked for before rounding. `peak_bytes` is the
     most that was in use in the window of `events` changes, and at that moment: what was reserved, the free pieces of
-    it, and who held it. `most_reserved_bytes` is the most that was ever reserved in the window.
+    it, and who held it. `most_reserved_bytes` is the most that was ever reserved in the window. Of source `driver` all
+    that CUDA handed out counts as reserved and in use, to libraries as well.
     """
 
     rank: int
     device: int
-    source: Literal["snapshot", "profiler", "timeline"]
+    source: Literal["snapshot", "profiler", "timeline", "driver"]
     events: int
     reserved_bytes: int
     allocated_bytes: int

@@ -6,7 +6,7 @@ event of the window looked at, the same zero as that of a finding's `Span`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,12 +33,16 @@ Unit = Literal[
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of a table. `values`: numbers (NaN or None: not known), or texts where `unit` is text."""
+    """One column of a table. `values`: numbers (NaN or None: not known), or texts where `unit` is text.
+
+    `adds_up`: does the sum over rows mean anything? (That of times does, that of means does not.)
+    """
 
     name: str
     unit: Unit
     values: Sequence[int | float | str | None]
     explained: str = ""
+    adds_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,28 @@ class Axis:
 class Series:
     """One line, or one kind of mark. `labels`: what each point is called; none, or one a point.
 
-    area: stacked upon the areas before it. guide: a line to compare with (a ceiling, a limit).
+    steps: holds its value until the next point. area, bars: stacked upon the areas or bars before it. guide: a line to
+    compare with (a ceiling, a limit). stretches: from each x to its y, on the axis of x. marks: a remark at each point,
+    its label. `weight`: how large each dot is, as a share of the largest; none, or one a point. `part`: the part of the
+    step it is (`compute`, a cause of idle, …), which has a colour of its own everywhere; "" for anything else.
     """
 
     name: str
-    kind: Literal["line", "steps", "area", "bars", "dots", "guide"]
+    kind: Literal["line", "steps", "area", "bars", "dots", "guide", "stretches", "marks"]
     x: Floats
     y: Floats
     labels: tuple[str, ...] = ()
+    weight: Floats = field(default_factory=lambda: np.empty(0))
+    part: str = ""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """`told`: what the picture shows, in a sentence with its numbers' names, for those who do not see it."""
+    """A picture with two axes.
+
+    `told`: what it shows, in a sentence for those who do not see it; `{name}` stands for one of `numbers`, each with
+    its unit. Foreign text is in `numbers` only.
+    """
 
     page: Page
     id: str
@@ -88,11 +101,15 @@ class Chart:
     x: Axis
     y: Axis
     series: tuple[Series, ...]
+    numbers: Mapping[str, tuple[float | str, Unit]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Heat:
-    """A map of numbers, a row a rank: `values[row, column]`, NaN where not known, all of one unit."""
+    """A map of numbers, a row a rank: `values[row, column]`, NaN where not known, all of one unit.
+
+    `told` and `numbers`: as those of a chart.
+    """
 
     page: Page
     id: str
@@ -102,6 +119,7 @@ class Heat:
     columns: tuple[str, ...]
     values: Floats
     unit: Unit
+    numbers: Mapping[str, tuple[float | str, Unit]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from perfdoctor import rulebook
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.views import Views
 
 VERDICT = "The GPU waits for the next batch: fixing it takes 61 %"
 RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bound", "device-throttling")
@@ -55,7 +56,7 @@ class Doctor:
             raise self.error
         return "timeline"
 
-    def diagnose(self, timeline, rules, what_if=()):
+    def examine(self, timeline, rules, what_if=()):
         assert timeline == "timeline"
         self.what_if = what_if
         self.rules = [rule.id for rule in rules]
@@ -65,10 +66,11 @@ class Doctor:
 @pytest.fixture
 def doctor(monkeypatch, tmp_path):
     stand_in = Doctor()
-    reader, engine = types.ModuleType("reader"), types.ModuleType("diagnose")
-    reader.read, engine.diagnose = stand_in.read, stand_in.diagnose
-    monkeypatch.setitem(sys.modules, "perfdoctor.ingest.reader", reader)
-    monkeypatch.setitem(sys.modules, "perfdoctor.diagnose", engine)
+    stubs = {name: types.ModuleType(name) for name in ("ingest.reader", "diagnose", "metrics.run", "viewing.build")}
+    stubs["ingest.reader"].read, stubs["diagnose"].examine = stand_in.read, stand_in.examine
+    stubs["metrics.run"].prepare, stubs["viewing.build"].views = lambda timeline, look: timeline, lambda run, diagnosis: Views()
+    for name, stub in stubs.items():
+        monkeypatch.setitem(sys.modules, f"perfdoctor.{name}", stub)
     monkeypatch.setattr(rulebook, "load_rules", lambda: {name: rule(name) for name in RULES})
     monkeypatch.chdir(tmp_path)
     Path("trace.json").write_text("{}")

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import json
+import re
+import textwrap
+from dataclasses import replace
+from typing import get_args
+
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from typer.testing import CliRunner
 
 from perfdoctor import rulebook
+from perfdoctor.cli import rules as command
 from perfdoctor.cli.main import app
+from perfdoctor.findings import Category
+from perfdoctor.report import rule_page
+from perfdoctor.report.code_text import folded
+from perfdoctor.report.fix_text import blocks
+from perfdoctor.report.wording import PART_LABELS
 
-FIX = rulebook.RuleFix("Load [in] workers", "loader = DataLoader(\n    d,\n)", "minutes", changes_numerics=False)
+FIX = rulebook.RuleFix(
+    "Load [in] workers",
+    "loader = DataLoader(\n    d,\n)",
+    "minutes",
+    changes_numerics=False,
+    situations=("no-workers",),
+)
 INPUT_WAIT = rulebook.Rule(
     id="input-wait",
     title="The GPU waits for the next batch",
@@ -16,19 +38,29 @@ INPUT_WAIT = rulebook.Rule(
     since="0.1.0",
     status="stable",
     needs=("places", "steps"),
-    summary="",
+    summary="{wait_ms:.1f} ms of a {step_ms:.1f} ms step pass.",
     why="Nothing is issued meanwhile.",
     not_a_problem_when="It is a test.",
     references=("https://example.org/loader",),
     thresholds={"min_share": rulebook.Threshold(0.03, "fraction of step time", "Below is noise.")},
     fixes=(FIX,),
-    summaries={},
+    summaries={"no-workers": "It waits {wait_ms:.1f} ms."},
+    lever="input_wait",
+    doubt="no loader was seen",
 )
+OTHER = replace(
+    INPUT_WAIT, id="worker-restarts", title="Workers start anew", symptom_of=("input-wait",), status="preview"
+)
+REAL = rulebook.load_rules()
+CODE = [
+    (name, block.text) for name, rule in REAL.items() for fix in rule.fixes for block in blocks(fix.how) if block.code
+]
+STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 
 
 @pytest.fixture(autouse=True)
 def _rules(monkeypatch):
-    monkeypatch.setattr(rulebook, "load_rules", lambda: {"input-wait": INPUT_WAIT})
+    monkeypatch.setattr(rulebook, "load_rules", lambda: {rule.id: rule for rule in (INPUT_WAIT, OTHER)})
 
 
 def run(*arguments):
@@ -36,14 +68,52 @@ def run(*arguments):
 
 
 def test_rules_is_one_line_a_rule_when_piped():
-    head, line = run("rules").stdout.splitlines()
+    head, line, other = run("rules").stdout.splitlines()
     assert head.split() == ["rule", "category", "what", "it", "finds", "status"]
-    assert line == "input-wait  input     The GPU waits for the next batch  stable"
+    assert line == "input-wait       input     The GPU waits for the next batch  stable"
+    assert other.split()[-1] == "preview"
     assert "places, steps" in run("rules", "--verbose").stdout
 
 
+def on_screen(lines, width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
+    for line in lines(console):
+        console.print(line, soft_wrap=True, highlight=False)
+    return STYLES.sub("", console.file.getvalue())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_on_a_terminal_rules_stand_in_their_categories(width):
+    screen = on_screen(lambda console: command._grouped(list(REAL.values()), console, verbose=False), width)
+    assert max(map(cell_len, screen.splitlines())) <= min(width, 100)
+    headings = [line for line in screen.splitlines() if re.fullmatch("[a-z]+", line)]
+    assert headings == list(command.CATEGORIES)
+    sections = dict(
+        zip(headings, re.split(rf"^(?:{'|'.join(headings)})$", screen, flags=re.MULTILINE)[1:], strict=True)
+    )
+    for rule in REAL.values():
+        told = " ".join(sections[rule.category].split())
+        assert f"{rule.id} {rule.title}" in told
+        assert (f"{rule.title} {rule.status}" in told) == (rule.status != "stable")
+
+
+def test_every_category_of_a_finding_has_its_place():
+    assert get_args(Category) == command.CATEGORIES
+
+
 def test_quiet_rules_are_ids():
-    assert run("rules", "--quiet").stdout == "input-wait\n"
+    assert run("rules", "--quiet").stdout == "input-wait\nworker-restarts\n"
+
+
+def test_rules_as_json_hold_everything():
+    first, _ = json.loads(run("rules", "--format", "json").stdout)
+    assert first["thresholds"]["min_share"] == {
+        "value": 0.03,
+        "unit": "fraction of step time",
+        "why": "Below is noise.",
+    }
+    assert first["fixes"][0]["how"] == FIX.how
+    assert run("rules", "input-wait", "--format", "json").exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["explain", "rules"])
@@ -51,15 +121,23 @@ def test_a_rule_s_page_has_everything_its_document_says(command):
     page = run(command, "input-wait").stdout
     assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
-        "Nothing is issued meanwhile.",
-        "No problem when: It is a test.",
-        "min_share = 0.03 (fraction of step time)",
-        "    Below is noise.",
-        "Fix: Load [in] workers (minutes of work, numerics stay)",
-        "    loader = DataLoader(\n        d,\n    )\n",
-        "https://example.org/loader",
+        "Why it costs\n  Nothing is issued meanwhile.",
+        "What a report says\n  … ms of a … ms step pass.\n  - no workers: It waits … ms.",
+        "How it is told\n  From steps.\n  What may leave us unsure: no loader was seen.",
+        "  min_share = 0.03 (fraction of step time)\n      Below is noise.",
+        "[tool.perfdoctor.thresholds.input-wait]",
+        "No problem when\n  It is a test.",
+        "Its symptoms, which vanish with it: worker-restarts.",
+        "Fix: Load [in] workers (minutes of work, numerics stay)\n  If it says: no workers\n",
+        "```python\nloader = DataLoader(\n    d,\n)\n```\n",
+        "`idle: waits for the next batch` must",
+        "perfdoctor analyze RECORDING --what-if input-wait\n",
+        "perfdoctor run --fail-on input-wait -- COMMAND\n",
+        "Read on\n  https://example.org/loader\n",
     ):
         assert part in page
+    assert "A symptom of input-wait" in run(command, "worker-restarts").stdout
+    assert "Signals: places, steps." in run(command, "input-wait", "--verbose").stdout
 
 
 def test_quiet_explain_is_the_fixes():
@@ -70,5 +148,67 @@ def test_quiet_explain_is_the_fixes():
 def test_an_unknown_rule_is_asked_wrongly(command):
     result = run(command, "input")
     assert result.exit_code == 2
-    assert "Did you mean input-wait?" in result.stderr
+    assert "Did you mean input-wait?" in " ".join(result.stderr.split())
     assert "`perfdoctor rules` lists them" in run(command, "zzz").stderr
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("name", REAL)
+def test_every_page_fits_its_terminal(name, width):
+    """All but code and addresses, which are not to be broken."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
+    rule_page.print_page(REAL[name], REAL, console, quiet=False, verbose=True)
+    lines = STYLES.sub("", console.file.getvalue()).splitlines()
+    wide = [line for line in lines if cell_len(line) > width]
+    assert not [line for line in wide if not line.startswith("    ") and "://" not in line and " " in line.strip()]
+    assert lines[0] in textwrap.wrap(REAL[name].title, width)
+
+
+@pytest.mark.parametrize(("name", "code"), CODE)
+def test_piped_code_is_what_the_rule_says(name, code):
+    console = Console(file=io.StringIO(), width=80)
+    rule_page.print_page(REAL[name], REAL, console, quiet=True, verbose=False)
+    assert f"\n{code}\n```\n" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(("name", "code"), CODE)
+def test_folded_code_is_the_same_program(name, code):
+    for width in (36, 56, 76):
+        shown = "\n".join(folded(code.splitlines(), width))
+        try:
+            expected = ast.dump(ast.parse(code))
+        except SyntaxError:  # a shell's, or both
+            assert [line for line in plain(shown) if line] == [line for line in plain(code) if line]
+        else:
+            assert ast.dump(ast.parse(shown)) == expected
+        words = re.sub(r"[#\s]+", "", code)
+        assert sorted(re.sub(r"[#\s]+", "", shown)) == sorted(words)
+
+
+def plain(code):
+    """Lines without comments, but for a sign within quotes, which these rules do not fold."""
+    return [re.sub(r"(^|\s)#.*", "", line).rstrip() for line in code.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("x = 1  # short", ["x = 1  # short"]),
+        ("    call(first, second)  # why it is so", ["    # why it is so", "    call(first, second)"]),
+        ('say("it is # 1 of them all, really")', ['say("it is # 1 of them all, really")']),
+        ("# one two three four five six seven", ["# one two three four", "# five six seven"]),
+        ("a_very_long_name_without_any_comment()", ["a_very_long_name_without_any_comment()"]),
+    ],
+)
+def test_only_comments_are_moved(line, shown):
+    assert list(folded([line], 22)) == shown
+
+
+def test_nothing_comes_between_a_continued_line_and_its_end():
+    lines = ["torchrun --nproc-per-node 8 \\", "    train.py --batch-size 64  # the largest that fits"]
+    assert list(folded(lines, 30)) == lines
+
+
+def test_every_lever_names_a_part_that_the_bar_can_show():
+    assert {rule.lever for rule in REAL.values() if rule.lever} <= set(rule_page._SHRINKS)
+    assert set(rule_page._SHRINKS.values()) <= set(PART_LABELS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from builders import SGEMM, draw, findings, only_finding, summary, timeline
+from ncu_builders import NAN, steps, with_ncu
 
 from perfdoctor.timeline.model import Device
 
@@ -156,3 +158,41 @@ def test_its_table_names_the_largest_kernels_first():
     picture = draw(kernels="SSSSSDDDDDDDDDDe", launched_us_before=50, repeat=6, unit_us=1000)
     table = only_finding("fp32-matmuls", picture).evidence[1]
     assert table.rows == (("volta_dgemm_64x64_nn", 1.0, 10 * MS), ("ampere_sgemm_128x64_tn", 1.0, 5 * MS))
+
+
+# What Nsight Compute measured of them
+
+
+def measured(tensor_share: float):
+    """20 of 40 ms are a product that reads 32 bits by its name."""
+    drawn = steps({"name": SGEMM, "ns": 20 * MS}, {"name": "some_kernel", "ns": 20 * MS})
+    return with_ncu(drawn, [{"name": SGEMM, "tensor_share": tensor_share, "gpu_time_ns": 20 * MS}])
+
+
+GAINS = {"tf32_to_half_speedup_likely": 1.6, "fp32_to_half_speedup_likely": 4.0}
+
+
+def test_tensor_cores_that_were_seen_at_work_prove_tf32():
+    """They take no plain fp32: 20 ms get 1.6 times as fast, not four times."""
+    finding = only_finding("fp32-matmuls", measured(0.4), **GAINS)
+    assert (finding.situation, finding.values["tf32_percent"]) == ("tf32", 100)
+    assert finding.saving_ns_per_step.likely == pytest.approx(20 * MS * (1 - 1 / 1.6), rel=1e-6)
+    assert ("tensor cores at work in them, by Nsight Compute", 0.4) in [
+        (each.label, getattr(each, "value", 0)) for each in finding.evidence
+    ]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.012, 0.049, NAN])
+def test_what_other_arithmetic_shows_on_that_pipe_proves_nothing(share):
+    finding = only_finding("fp32-matmuls", measured(share), **GAINS)
+    assert finding.situation == "fp32"
+    assert finding.saving_ns_per_step.likely == pytest.approx(20 * MS * (1 - 1 / 4), rel=1e-6)
+    shown = [each.value for each in finding.evidence if "tensor cores" in each.label]
+    assert shown == ([] if np.isnan(share) else [share])
+
+
+def test_a_kernel_on_64_bits_is_no_tf32_for_all_its_tensor_cores():
+    name = "ampere_dgemm_128x64_tn"
+    drawn = steps({"name": name, "ns": 20 * MS}, {"name": "some_kernel", "ns": 20 * MS})
+    found = with_ncu(drawn, [{"name": name, "tensor_share": 0.8, "gpu_time_ns": 20 * MS}])
+    assert only_finding("fp32-matmuls", found, **GAINS).situation == "fp32"

@@ -78,7 +78,7 @@ def test_the_innermost_of_the_users_own_lines_is_named():
     )
     finding = only_finding("host-work", inner)
     assert finding.values["name"] == "train.py(10): log_metrics"
-    everything, lines = finding.evidence[2:]
+    lines, everything = finding.evidence[2:]
     assert [row[0] for row in everything.rows][:1] == ["site-packages/pandas/core/frame.py(700): __init__"]
     assert [row[0] for row in lines.rows] == ["train.py(10): log_metrics"]
 

@@ -97,6 +97,14 @@ def test_what_nsight_compute_measured_of_the_memory_stands_above_shapes():
     assert findings("memory-bound-kernels", with_ncu(sums, measured)) == []
 
 
+def test_kernels_that_fetch_in_vain_are_left_to_uncoalesced_access():
+    """In another order they would be shorter, though the memory is at its limit now."""
+    sums = recorded(*[add(0.85, shapes=[], types=[])] * 20)
+    measured = {"name": ELEMENTWISE, "dram_share": 0.9, "dram_bytes": 7e8, "blocks": UNKNOWN}
+    assert findings("memory-bound-kernels", with_ncu(sums, [{**measured, "excess_sector_share": 0.2}])) == []
+    assert len(findings("memory-bound-kernels", with_ncu(sums, [{**measured, "excess_sector_share": 0.19}]))) == 1
+
+
 def test_without_shapes_it_fires_where_nsight_compute_measured_the_memory_at_its_limit():
     unknown = recorded(*[add(0.85, shapes=[], types=[])] * 20)
     measured = [{"name": ELEMENTWISE, "dram_share": 0.9, "dram_bytes": 7e8, "blocks": UNKNOWN}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary, timeline
+from ncu_builders import with_ncu
 
 from perfdoctor.metrics.matmul_sizes import padded, sizes
 from perfdoctor.timeline.model import Device
@@ -204,3 +205,11 @@ def test_sizes_are_read_from_the_shapes_of_each_op():
 
 def test_the_next_multiple():
     assert [padded(size, 8) for size in (1, 8, 50257)] == [8, 8, 50264]
+
+
+def test_tensor_cores_that_were_seen_at_work_count_more_than_a_name():
+    odd = recorded(("aten::mm", ODD, 20), kernel=HALF_WITHOUT, capability=(7, 0))
+    profile = {"name": HALF_WITHOUT, "blocks": -1, "threads_per_block": -1, "gpu_time_ns": 20 * MS}
+    assert findings("misaligned-matmuls", with_ncu(odd, [{**profile, "tensor_share": 0.3}])) == []
+    finding = only_finding("misaligned-matmuls", with_ncu(odd, [{**profile, "tensor_share": 0.0}]))
+    assert [each.value for each in finding.evidence if "tensor cores" in each.label] == [0.0]

@@ -86,3 +86,21 @@ def test_it_stays_silent_with_gpudirect_and_over_sockets():
 def test_it_stays_silent_on_one_machine_though_gpudirect_is_off():
     one = [fact("machines", "2", 1.0), fact("gpudirect", "0", 0.0)]
     assert findings("nccl-slow-path", beside(nccl_facts=one, transports=[way("P2P/CUMEM", 0, 1)])) == []
+
+
+def test_what_sends_through_a_distant_nic_is_left_to_distant_nic_unless_gpudirect_is_off():
+    """Behind the processor NCCL never uses it: GPU 0 takes mlx5_1 across the sockets, and has mlx5_0 beside it."""
+    told = {
+        "transports": [way("NET/IB/1", 0, 8, device=0)],
+        "links": [
+            {"source": "GPU0", "target": "mlx5_0", "name": "PXB"},
+            {"source": "GPU0", "target": "mlx5_1", "name": "SYS"},
+        ],
+    }
+    nics = [TWO, fact("nic", "mlx5_0", 0.0), fact("nic", "mlx5_1", 1.0)]
+    allowed, forbidden = fact("gpudirect", "1", 1.0), fact("gpudirect", "1", 0.0)
+    assert findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **told)) == []
+    assert findings("nccl-slow-path", beside(nccl_facts=nics, **told)) == []
+    assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, forbidden], **told))) == 1
+    near = {**told, "transports": [way("NET/IB/0", 0, 8, device=0)]}
+    assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **near))) == 1

@@ -29,6 +29,14 @@ def test_it_fires_where_it_was_switched_off():
     assert "NCCL_IB_DISABLE=1 is set" in summary(finding)
 
 
+def test_it_fires_on_a_number_that_nccl_ends_with_a_full_stop():
+    """ncclLoadParam prints `NCCL_IB_DISABLE set by environment to 1.`, and words without the stop."""
+    finding = only_finding("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=1.")))
+    assert finding.situation == "disabled"
+    assert finding.values["why"] == "NCCL_IB_DISABLE=1 is set"
+    assert findings("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=0."))) == []
+
+
 def test_beside_a_recording_it_bounds_the_time():
     drawn = draw(kernels="####    ", nccl="    ====", launched_us_before=50, repeat=6)
     both = beside(drawn, nccl_facts=[TWO, fact("no_verbs")], transports=OVER_SOCKETS)

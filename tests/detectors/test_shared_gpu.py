@@ -59,3 +59,20 @@ def test_it_stays_silent_where_nobody_knows_which_gpu_is_the_runs():
     assert findings("shared-gpu", beside(device_samples=samples(10, processes=3.0))) == []
     others = samples(10, device=0, processes=2.0) + samples(10, device=1, processes=1.0)
     assert findings("shared-gpu", beside(training(), device_samples=others)) == []  # two at work, one rank: which?
+
+
+def test_one_list_of_processes_is_enough_where_somebody_elses_memory_is_in_it():
+    listed = {"processes": 2.0, "utilization_share": float("nan"), "reasons": -1, "name": "processes.csv"}
+    one = samples(1, memory_used_bytes=30.0 * GIB, **listed)
+    assert findings("shared-gpu", beside(training(), device_samples=one)) == []
+    finding = only_finding("shared-gpu", beside(training(), device_samples=one, memory=reserved(20)))
+    assert finding.values["foreign_mib"] == 10 * 1024
+    small = samples(1, memory_used_bytes=23.9 * GIB, **listed)
+    assert findings("shared-gpu", beside(training(), device_samples=small, memory=reserved(20))) == []
+
+
+def test_samples_without_processes_do_not_hide_a_list_of_them():
+    rows = samples(10, name="query.csv", power_w=300.0) + samples(
+        10, name="processes.csv", processes=3.0, utilization_share=float("nan"), reasons=-1
+    )
+    assert only_finding("shared-gpu", beside(training(), device_samples=rows)).values["processes"] == 3

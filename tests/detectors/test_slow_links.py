@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 from collective_builders import MS, told, under
-from machine_builders import beside
+from machine_builders import beside, fact, links
 
-from perfdoctor.hardware.links import link_of
+from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.timeline.model import merge
 
 SXM = "NVIDIA A100-SXM4-80GB"
@@ -136,3 +136,71 @@ def test_it_stays_silent_just_below_half_of_what_was_measured():
 def test_it_stays_silent_where_other_ranks_kinds_or_sizes_were_measured():
     for other in (measured(80, ranks=4), measured(80, kind="broadcast"), measured(80, size=1_000_000_000)):
         assert findings("slow-links", beside(job(100_000_000, gpu=""), link_tests=[other])) == []
+
+
+# What NCCL planned, and what joins the GPUs
+
+
+def rings(gigabytes: float, of: int = 2):
+    return [fact("graph", f"4 NVL/PIX of {of}", gigabytes), fact("graph", f"1 NVL/PIX of {of}", 2 * gigabytes)]
+
+
+def test_it_fires_where_nccl_planned_rings_that_could_do_far_more():
+    """100 MB at 240 GB/s take 416.7 µs, and the two steps of an all-reduce among two ranks 5.7 µs each."""
+    finding = only_finding("slow-links", beside(job(100_000_000, gpu=""), nccl_facts=rings(240)))
+    expected = 100e6 / (100e6 / 240e9 + 2 * 5.7e-6)
+    assert (finding.situation, finding.confidence) == ("planned", "medium")
+    assert finding.values["expected_gb_per_second"] == pytest.approx(expected / 1e9)
+    saving = finding.saving_ns_per_step
+    assert saving.low == pytest.approx(10 * MS * (1 - 10e9 / expected / 0.25), rel=1e-6)
+    assert saving.likely == pytest.approx(10 * MS * (1 - 10e9 / expected), rel=1e-6)
+    assert saving.high == pytest.approx(10 * MS * (1 - 10 / 240), rel=1e-6)
+    assert "the rings that NCCL planned can reach 233.6 GB/s" in summary(finding)
+
+
+def test_between_machines_a_step_of_the_ring_takes_longer():
+    finding = only_finding("slow-links", beside(job(100_000_000, device=0), nccl_facts=rings(240)))
+    expected = 100e6 / (100e6 / 240e9 + 2 * 14e-6)
+    assert finding.values["expected_gb_per_second"] == pytest.approx(expected / 1e9)
+
+
+def test_it_stays_silent_just_below_a_quarter_of_the_plan():
+    assert findings("slow-links", beside(job(100_000_000, gpu=""), nccl_facts=rings(40))) == []  # 10 of 39.8 GB/s
+    assert len(findings("slow-links", beside(job(100_000_000, gpu=""), nccl_facts=rings(41)))) == 1
+
+
+def test_what_was_measured_counts_more_than_the_plan():
+    told = beside(job(100_000_000, gpu=""), nccl_facts=rings(240), link_tests=[measured(12)])
+    assert findings("slow-links", told) == []
+
+
+def test_a_plan_for_other_ranks_tells_nothing():
+    assert findings("slow-links", beside(job(100_000_000, gpu=""), nccl_facts=rings(240, of=8))) == []
+
+
+def test_it_fires_where_the_machine_has_more_links_than_the_sparsest_board():
+    """40 GB/s: two of an A100's SXM boards have 100 at least, these two all twelve links of 25."""
+    assert findings("slow-links", job(400_000_000)) == []
+    finding = only_finding("slow-links", beside(job(400_000_000), links=links((0, 1, "NV12"))))
+    expected = 400e6 / (400e6 / 300e9 + 2 * 5.7e-6)
+    assert finding.values["expected_gb_per_second"] == pytest.approx(expected / 1e9)
+    assert "a ring over the NV12 between these GPUs" in summary(finding)
+
+
+def test_a_bridge_is_known_by_the_topology_alone():
+    told = beside(job(100_000_000, gpu="NVIDIA RTX A6000"), links=links((0, 1, "NV4")))
+    assert only_finding("slow-links", told).values["expected_gb_per_second"] == pytest.approx(56.25, rel=0.01)
+
+
+def test_it_stays_silent_where_the_machine_has_no_links_between_these_gpus():
+    """An SXM board by its name, and PCIe all the same: of that, distant-gpus speaks if it can be helped."""
+    assert findings("slow-links", beside(job(100_000_000), links=links((0, 1, "PHB"), (2, 3, "NV12")))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes"),
+    [("NVIDIA H100 80GB HBM3", 25), ("NVIDIA A100-PCIE-40GB", 25), ("NVIDIA A40", 14.0625), ("NVIDIA B200", 50),
+     ("NVIDIA A800-SXM4-80GB", 0), ("NVIDIA H800", 0), ("NVIDIA GeForce RTX 4090", 0), ("", 0)],
+)  # fmt: skip
+def test_how_fast_one_link_is_goes_by_its_generation(name, gigabytes):
+    assert nvlink_bytes_per_second(name) == gigabytes * 1e9

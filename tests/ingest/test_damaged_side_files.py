@@ -40,7 +40,15 @@ TESTS = (
     + "     1048576        262144     float     sum      -1    100.0   10.49   15.73      0    110.0    9.53   14.30      0\n"
     * 3
 )
-FORMATS = {"nvml": (QUERY, DMON, DCGM, PROMETHEUS), "topology": (TOPOLOGY,), "nccl": (NCCL,), "nccl-tests": (TESTS,)}
+APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n" + "".join(
+    f"2024/05/01 12:34:5{second}.500, GPU-230e70f3-fcca-c799-d8c2-bb5185aee96c, {pid}, python, 1024 MiB\n"
+    for second in range(4)
+    for pid in (7, 8)
+)
+PMON = "# gpu pid type sm mem fb command\n# Idx # C/G % % MB name\n" + " 0 7 C 98 5 900 python\n 1 - - - - - -\n" * 4
+FORMATS = {
+    "nvml": (QUERY, DMON, DCGM, PROMETHEUS), "processes": (APPS, PMON), "topology": (TOPOLOGY,), "nccl": (NCCL,), "nccl-tests": (TESTS,),
+}  # fmt: skip
 CASES = [pytest.param(kind, text, id=f"{kind}{n}") for kind, texts in FORMATS.items() for n, text in enumerate(texts)]
 
 WORDS = ["", "9" * 18, "9" * 30, "-1", "-9e99", "1e999", "nan", "inf", "0x" + "f" * 40, "²", "٣", "N/A", "[N/A]", ",", ";", "{0}",

@@ -103,6 +103,16 @@ def test_what_a_line_tells(tmp_path, line, name, value, amount):
     assert told == amount or (amount is None and math.isnan(told))
 
 
+def test_rings_belong_to_the_communicator_that_is_built(tmp_path):
+    """Between machines a ring is as fast as its way out."""
+    start = "ncclCommInitRankConfig comm 0x1 rank 0 nranks {} cudaDev 0 nvmlDev 0 busId c1000 commId 0x2 - Init START"
+    rings = "Pattern 4, crossNic 0, nChannels 2, bw {}/{}, type NVL/PIX, sameChannels 1"
+    lines = [start.format(8), rings.format("20.0", "12.0"), start.format(2), rings.format("20.0", "20.0")]
+    found = facts(read(tmp_path, "\n".join(map(info, lines))))
+    assert found["graph", "4 NVL/PIX of 8"] == [24]
+    assert found["graph", "4 NVL/PIX of 2"] == [40]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -307,6 +307,14 @@ def test_what_ncu_printed_for_people_is_told_from_a_table(name):
     assert "--csv" in caught.value.do
 
 
+def test_a_page_of_ncu_without_its_progress_is_told_from_a_table(tmp_path):
+    file = tmp_path / "page.txt"
+    file.write_text("[31440] python3@127.0.0.1\n  silu(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+                    "    Section: GPU Speed Of Light Throughput\n    ----------------- ----------- ------\n")  # fmt: skip
+    with pytest.raises(PerfdoctorError, match="printed for people"):
+        read([file])
+
+
 # --- with what else was recorded ---
 
 
@@ -417,4 +425,6 @@ def test_alone_it_is_diagnosed_and_every_report_says_that_there_is_no_step(tmp_p
     assert "nobody knows what they are of a step" in html.render(diagnosis)
     console = Console(width=100, file=io.StringIO())
     terminal.render(diagnosis, console)
-    assert "Single kernels were measured" in " ".join(console.file.getvalue().split())
+    assert "limited by neither arithmetic nor memory; single kernels were measured" in " ".join(
+        console.file.getvalue().split()
+    )

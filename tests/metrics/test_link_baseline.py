@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from machine_builders import beside
+from machine_builders import beside, fact, links
 
 from perfdoctor.metrics.collectives import bus_factor
-from perfdoctor.metrics.link_baseline import baseline, best_bus_bandwidth, ring_all_reduce_ns
+from perfdoctor.metrics.link_baseline import (
+    baseline,
+    best_bus_bandwidth,
+    planned_rings,
+    reached_by_ring,
+    ring_all_reduce_ns,
+)
+from perfdoctor.metrics.topology import nvlinks, pairs
 
 
 def test_the_worked_example_140_gb_over_64_ranks_takes_five_and_a_half_seconds():
@@ -54,3 +61,36 @@ def test_what_was_not_measured_is_not_known():
     assert baseline(told, "all_reduce", 8, 1000) is None
     assert best_bus_bandwidth(told, "nccl-tests") == 10e9
     assert best_bus_bandwidth(told, "flight recorder") == 0
+
+
+def test_of_several_communicators_of_a_size_the_slowest_rings_count():
+    told = beside(
+        nccl_facts=[
+            fact("graph", "4 NVL/PIX of 8", 240.0), fact("graph", "4 NVL/PIX of 8", 200.0),
+            fact("graph", "4 PHB/PHB of 2", 12.0), fact("graph", "1 NVL/PIX of 8", 20.0),
+            fact("graph", "4 NVL/PIX", 7.0), fact("graph", "4 NVL/PIX of 18", 5.0),
+        ]
+    )  # fmt: skip
+    assert planned_rings(told, 8) == 200e9
+    assert planned_rings(told, 2) == 12e9
+    assert planned_rings(told, 4) == 0
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("all_reduce", 14), ("all_gather", 7), ("reduce_scatter", 7)])
+def test_the_steps_of_a_ring_cost_small_messages_most(kind, steps):
+    """Eight ranks: each step moves an eighth of the message at 100 GB/s, and takes 10 µs beside."""
+    for size in (1e6, 1e8, 1e12):
+        seconds = sum(size / 8 / 100e9 + 10e-6 for _ in range(steps))
+        bus = size / seconds * bus_factor(kind, 8)
+        assert reached_by_ring(kind, 8, size, 100e9, 10_000) == pytest.approx(bus)
+    assert reached_by_ring(kind, 8, 1e15, 100e9, 10_000) == pytest.approx(100e9, rel=1e-3)
+
+
+def test_a_ring_has_as_many_nvlinks_as_its_weakest_pair():
+    cube = pairs(beside(links=links((0, 1, "NV2"), (1, 2, "NV1"), (2, 3, "NV2"), (3, 0, "NV1"), (0, 2, "SYS"))))
+    assert nvlinks(cube, [0, 1, 2, 3], 4) == 1
+    assert nvlinks(cube, [0, 1, 2, 3], 2) == 0  # which two of them, nobody tells
+    assert nvlinks(cube, [0, 1], 2) == 2
+    assert nvlinks(cube, [0, 2], 2) == 0
+    switched = pairs(beside(links=links((0, 1, "NV18"), (1, 2, "NV18"), (0, 2, "NV18"))))
+    assert nvlinks(switched, [0, 1, 2], 3) == nvlinks(switched, [0, 1, 2], 2) == 18

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import draw
 from collective_builders import MIB, told
+from graphs import EVERYTHING, MS, sick
 
 from perfdoctor.diagnose import diagnose
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
@@ -15,22 +16,6 @@ from perfdoctor.rulebook import load_rules
 from perfdoctor.timeline.model import merge
 
 RULES = list(load_rules().values())
-EVERYTHING = ["kernels", "copies", "collectives", "calls", "ops", "ranges", "functions", "os_calls", "overheads"]
-MS = 1_000_000
-
-
-def sick(**more):
-    """Per step of 100 ms: 10 of a copy, 40 of fp32 matmul, 30 of others; for 29 the host waits for its next batch."""
-    drawn = {
-        "copies": "h" * 10 + " " * 90,
-        "kernels": " " * 10 + "S" * 40 + "G" * 30 + " " * 20,
-        "host": ["cll" + " " * 97, " " * 70 + "i" * 29 + " ", "o"],
-        "host_ahead": 5,
-        "repeat": 6,
-        "unit_us": 1000,
-        "recorded": EVERYTHING,
-    }
-    return draw(**{**drawn, **more})
 
 
 def asked(*questions, drawn=None):

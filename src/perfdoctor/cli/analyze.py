@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import cross_checking, report_files, stated, what_if
+from perfdoctor.cli import completion, cross_checking, looking, report_files, stated, what_if
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.findings import Advice, Diagnosis
+    from perfdoctor.metrics.look import Look
     from perfdoctor.metrics.run import Run
     from perfdoctor.replay.prediction import Question
     from perfdoctor.rulebook import Rule
@@ -31,7 +32,8 @@ EXAMPLES = """\b
 Examples:
   perfdoctor analyze rank0.pt.trace.json.gz
   perfdoctor analyze profile.nsys-rep --fail-on input-wait
-  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%, batch=2x"
+  perfdoctor analyze profile.sqlite --what-if "input-wait, launch-bound=50%"
+  perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
   perfdoctor analyze traces/ --json - --no-html
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
 """
@@ -51,6 +53,7 @@ def analyze(
     html: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]"
         ),
     ] = None,
@@ -59,10 +62,19 @@ def analyze(
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="What standard output gets.")] = None,
-    rule: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Not this rule; may be repeated.", autocompletion=completion.rules),
+    ] = None,
     fail_on: Annotated[
-        list[str] | None, typer.Option(help="Exit with 3 if this rule finds something.", metavar="RULE|any")
+        list[str] | None,
+        typer.Option(
+            help="Exit with 3 if this rule finds something.", metavar="RULE|any", autocompletion=completion.conditions
+        ),
     ] = None,
     ask: Annotated[
         str | None,
@@ -71,12 +83,15 @@ def analyze(
             help="Predict the step with just these cured: low, likely, high, or a share of the time (50%). "
             "Or of another size: batch=2x, ranks=8, synthetic-data.",
             metavar="RULE[=CHOICE],…",
+            autocompletion=completion.questions,
         ),
     ] = None,
     gpu: stated.Gpu = None,
     peak: stated.Peak = None,
     tokens_per_step: stated.TokensPerStep = None,
     parameters: stated.Parameters = None,
+    range_: looking.Range = None,
+    steps: looking.Steps = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
     ] = False,
@@ -92,22 +107,23 @@ def analyze(
     conditions = conditions_of(fail_on or [], rules)
     asked = questions_of(ask)
     told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
+    part = looking.look(range_, steps)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose)
+    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, look=part)
+    page = None
     try:
         page = _write_files(diagnosis, run, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
-        show(diagnosis, output, show_all=show_all, quiet=quiet)
+        show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
         with progress(quiet=quiet, verbose=verbose) as say:
             checked = cross_checking.cross_checked(paths, say)
         cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
-    if page is not None:
-        typer.echo(f"Report: {page}", err=output is not Format.TEXT)
+    tell_page(page, on_error=output is not Format.TEXT)
     if is_met(conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
@@ -154,17 +170,19 @@ def diagnosed(
     *,
     quiet: bool,
     verbose: bool,
+    look: Look | None = None,
 ) -> tuple[Diagnosis, Run]:
-    """What is wrong, and the prepared recording of which that was told."""
+    """What is wrong, and the prepared recording of which that was told. `look`: the part that is looked at."""
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
         from perfdoctor.diagnose import examine
         from perfdoctor.ingest.reader import read
+        from perfdoctor.metrics.look import EVERYTHING
         from perfdoctor.metrics.run import prepare
 
         timeline = read(paths, say)
         say("looking for what costs time")
-        run = prepare(replace(timeline, stated=told) if told else timeline)
+        run = prepare(replace(timeline, stated=told) if told else timeline, look or EVERYTHING)
         return examine(run, rules, asked), run
 
 
@@ -232,9 +250,18 @@ def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
     )
 
 
-def show(diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool, on_error: bool = False) -> None:
-    """Print it, on standard output or on standard error."""
+def show(
+    diagnosis: Diagnosis,
+    output: Format,
+    *,
+    show_all: bool,
+    quiet: bool,
+    on_error: bool = False,
+    page: Path | None = None,
+) -> None:
+    """Print it, on standard output or on standard error; where a terminal can, findings lead to theirs on the page."""
     from perfdoctor.report import json_report, markdown, terminal, wording
+    from perfdoctor.report.terminal_text import Terminal
 
     if output is Format.JSON:
         typer.echo(json_report.render(diagnosis), nl=False)
@@ -243,11 +270,16 @@ def show(diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool, o
     elif output is Format.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
-        from rich.console import Console
+        terminal.render(diagnosis, Terminal(stderr=on_error), show_all=show_all, page=page)
 
-        console = Console(stderr=on_error)
-        terminal.render(diagnosis, console, show_all=show_all)
-        console.print()
+
+def tell_page(page: Path | None, *, on_error: bool) -> None:
+    """Where the page was written, to be clicked where the terminal can."""
+    if page is not None:
+        from perfdoctor.report.terminal import print_report_path
+        from perfdoctor.report.terminal_text import Terminal
+
+        print_report_path(page, Terminal(stderr=on_error))
 
 
 def is_met(conditions: Sequence[str], diagnosis: Diagnosis) -> bool:

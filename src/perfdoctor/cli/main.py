@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, env, rules, run
+from perfdoctor.cli import analyze, completion, env, export, plain_text, rules, run
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 
 COULD_NOT_BE_DONE = 1
@@ -19,7 +19,7 @@ INTERRUPTED = 128 + 2  # SIGINT
 NOBODY_READS = 128 + 13  # SIGPIPE
 EXAMPLES = """\b
 Examples:
-  perfdoctor run -- torchrun train.py          record a training, and say what it lacks
+  perfdoctor run -- torchrun train.py          record and diagnose a training
   perfdoctor analyze rank0.pt.trace.json.gz    what a recorded profile says
   perfdoctor explain input-wait                one rule, with its fixes
 """
@@ -47,13 +47,13 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False})(run.run)
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
+app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("env", epilog=env.EXAMPLES)(env.env)
 app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
 app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)
@@ -77,10 +77,9 @@ def _perfdoctor(
 
 def main() -> None:
     """The `perfdoctor` program."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that knows no "×" gets a "?", not a traceback.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    plain_text.set_up()
+    if completion.ASKED in os.environ:
+        completion.spare_rich()
     app(prog_name="perfdoctor")
 
 

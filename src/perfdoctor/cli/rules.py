@@ -3,41 +3,66 @@
 from __future__ import annotations
 
 import difflib
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+from perfdoctor.cli import completion
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console
     from rich.text import Text
 
-    from perfdoctor.rulebook import Rule, RuleFix
+    from perfdoctor.rulebook import Rule
 
-WIDEST = 100
+#: The order of `findings.Category`, which costs numpy to ask for.
+CATEGORIES = ("input", "host", "kernels", "copies", "communication", "memory", "device")
+#: In fewer cells a title beside its id becomes a column of single words.
+_LEAST_BESIDE = 32
 RULES_EXAMPLES = """\b
 Examples:
   perfdoctor rules
   perfdoctor rules --quiet | grep copies
+  perfdoctor rules --format json | jq '.[0].thresholds'
 """
 EXPLAIN_EXAMPLES = """\b
-Example:
+Examples:
   perfdoctor explain input-wait
+  perfdoctor explain input-wait --quiet > fixes.md
 """
+
+
+class Format(str, Enum):
+    """How the list of rules is written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def rules(
     *,
-    rule: Annotated[str | None, typer.Argument(help="Explain this one instead.", metavar="[RULE]")] = None,
+    rule: Annotated[
+        str | None, typer.Argument(help="Explain this one instead.", metavar="[RULE]", autocompletion=completion.rules)
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what each rule needs recorded.")] = False,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="json: every rule with its words, thresholds and fixes.")
+    ] = None,
 ) -> None:
     """What is looked for: every rule, and what it finds."""
     from perfdoctor.rulebook import load_rules
 
     known = load_rules()
     if rule is not None:
-        _print(_page(chosen([rule], known)[0], quiet=quiet, verbose=verbose))
+        if format_ is not None:
+            raise typer.BadParameter("--format is for the list of rules.")
+        _explain(rule, quiet=quiet, verbose=verbose)
+    elif format_ is Format.JSON:
+        _print_json(list(known.values()))
     elif quiet:
         for name in known:
             typer.echo(name)
@@ -47,14 +72,17 @@ def rules(
 
 def explain(
     *,
-    rule: Annotated[str, typer.Argument(help="A rule's id, as reports and `perfdoctor rules` name it.")],
+    rule: Annotated[
+        str,
+        typer.Argument(
+            metavar="RULE", help="Its id, as reports and `perfdoctor rules` name it.", autocompletion=completion.rules
+        ),
+    ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
 ) -> None:
-    """One rule: why it matters, when it does not, and every fix with its code."""
-    from perfdoctor.rulebook import load_rules
-
-    _print(_page(chosen([rule], load_rules())[0], quiet=quiet, verbose=verbose))
+    """One rule: why it costs, how it is told, every fix with its code."""
+    _explain(rule, quiet=quiet, verbose=verbose)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
@@ -68,86 +96,66 @@ def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
 
 
 def _print_table(rules: Sequence[Rule], *, verbose: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from perfdoctor.report.terminal_text import Terminal
+
+    console = Terminal()
+    for line in _grouped(rules, console, verbose=verbose) if console.is_terminal else _rows(rules, verbose=verbose):
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
+    """One line a rule, however long: piped output is for grep."""
     from rich.text import Text
 
-    console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("rule", "category", "what it finds", "status", *(["needs"] if verbose else [])):
-        # Piped output is for grep: one line a rule, however long.
-        table.add_column(heading, no_wrap=heading in ("rule", "category", "status") or not console.is_terminal)
-    for rule in rules:
-        needs = [Text(", ".join(rule.needs))] if verbose else []
-        table.add_row(Text(rule.id), Text(rule.category), Text(rule.title), Text(rule.status), *needs)
-    if not console.is_terminal:
-        console.width = 400
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        typer.echo(line.rstrip(), color=True)
+    from perfdoctor.report.terminal_text import columns
+
+    table = [("rule", "category", "what it finds", "status", "needs")]
+    table += [(rule.id, rule.category, rule.title, rule.status, ", ".join(rule.needs)) for rule in rules]
+    shown = 5 if verbose else 4
+    return columns([[Text(cell) for cell in row[:shown]] for row in table], words=range(shown))
 
 
-def _print(lines: Iterable[Text]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False)
-
-
-def _page(rule: Rule, *, quiet: bool, verbose: bool) -> Iterator[Text]:
+def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Iterator[Text]:
+    """By category, in the order in which a batch goes through a step; titles beside the ids, or under them."""
     from rich.text import Text
 
-    if not quiet:
-        yield from _what_it_is(rule, verbose=verbose)
-    for number, fix in enumerate(rule.fixes):
-        if number or not quiet:
-            yield Text()
-        yield from _fix(fix)
-    if rule.references and not quiet:
-        yield from (Text(), Text("Read on", "bold"), *(Text(f"  {reference}") for reference in rule.references))
+    from perfdoctor.report.terminal_text import WIDEST, wrapped
+
+    width = min(console.width, WIDEST)
+    beside = max(len(rule.id) for rule in rules) + 4
+    indent = " " * (beside if width - beside >= _LEAST_BESIDE else 4)
+    for place, category in enumerate(category for category in CATEGORIES if any(r.category == category for r in rules)):
+        yield from (Text() for _ in range(place > 0))
+        yield Text(category, "bold")
+        for rule in (rule for rule in rules if rule.category == category):
+            words = Text(rule.title)
+            if rule.status != "stable":
+                words.append(f"  {rule.status}", "yellow")
+            if verbose:
+                words.append(f"  needs {', '.join(rule.needs)}", "dim")
+            lines = wrapped(words, console, width, indent)
+            name = Text("  ").append(rule.id, "cyan")
+            if len(indent) == beside:
+                first = next(lines)
+                yield name + first[name.cell_len :]
+            else:
+                yield name
+            yield from lines
+    yield Text()
+    yield from wrapped(Text(f"{len(rules)} rules. One with its fixes: perfdoctor explain RULE", "dim"), console, width)
 
 
-def _what_it_is(rule: Rule, *, verbose: bool) -> Iterator[Text]:
-    from rich.text import Text
+def _print_json(rules: Sequence[Rule]) -> None:
+    import json
+    from dataclasses import asdict
 
-    yield Text(rule.title, "bold")
-    yield Text(f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}", "bright_black")
-    paragraphs = [Text(rule.why)]
-    if rule.not_a_problem_when:
-        paragraphs.append(Text.assemble(("No problem when: ", "bold"), rule.not_a_problem_when))
-    if verbose:
-        paragraphs.append(Text.assemble(("Needs: ", "bold"), ", ".join(rule.needs) or "nothing"))
-    for paragraph in paragraphs:
-        yield from (Text(), *_wrapped(paragraph))
-    if rule.thresholds:
-        yield from (Text(), Text("Thresholds", "bold"))
-    for name, threshold in rule.thresholds.items():
-        yield Text.assemble("  ", (name, "cyan"), f" = {threshold.value:g} ({threshold.unit})")
-        yield from _wrapped(Text(threshold.why), indent="    ")
+    typer.echo(json.dumps([asdict(rule) for rule in rules], ensure_ascii=False, indent=2))
 
 
-def _fix(fix: RuleFix) -> Iterator[Text]:
-    from rich.text import Text
+def _explain(name: str, *, quiet: bool, verbose: bool) -> None:
+    from perfdoctor.report.rule_page import print_page
+    from perfdoctor.report.terminal_text import Terminal
+    from perfdoctor.rulebook import load_rules
 
-    from perfdoctor.report.fix_text import blocks
-    from perfdoctor.report.wording import fix_terms
-
-    terms = fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
-    yield from _wrapped(Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({terms})", "bright_black")))
-    for block in blocks(fix.how):
-        yield Text()
-        if block.code:  # in lines of its own length, so that it can be pasted
-            yield from (Text(f"    {line}".rstrip(), "cyan") for line in block.text.splitlines())
-        else:
-            yield from _wrapped(Text(block.text))
-
-
-def _wrapped(text: Text, indent: str = "") -> Iterator[Text]:
-    from rich.console import Console
-
-    from perfdoctor.report.terminal import wrapped
-
-    console = Console()
-    return wrapped(text, console, min(console.width, WIDEST), indent)
+    known = load_rules()
+    print_page(chosen([name], known)[0], known, Terminal(), quiet=quiet, verbose=verbose)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, stated
+from perfdoctor.cli import analyze, completion, looking, stated
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfdoctor.capture.launch import Ended
     from perfdoctor.capture.plan import Plan
     from perfdoctor.capture.record import Session
+    from perfdoctor.metrics.look import Look
     from perfdoctor.rulebook import Rule
     from perfdoctor.run_folder import RunFolder
     from perfdoctor.timeline.model import Stated
@@ -37,11 +38,16 @@ def run(
     *,
     command: Annotated[list[str], typer.Argument(help="The training, as you would start it.", metavar="COMMAND")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The run folder.", show_default=f"{RUNS}/<time>-<program>")
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="The run folder.", show_default=f"{RUNS}/<time>-<program>"),
     ] = None,
     passes: Annotated[
         str,
-        typer.Option(help="auto, or some of torch, nsys, ncu: the program runs once for each.", metavar="auto|NAMES"),
+        typer.Option(
+            help="auto, or some of torch, nsys, ncu: the program runs once for each.",
+            metavar="auto|NAMES",
+            autocompletion=completion.passes,
+        ),
     ] = "auto",
     steps: Annotated[int, typer.Option(min=1, help="Recorded steps.")] = 10,
     skip_steps: Annotated[int, typer.Option(min=1, help="Steps before the recorded ones.")] = 5,
@@ -56,7 +62,7 @@ def run(
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write the page here.", show_default="report.html in the folder")
+        Path | None, typer.Option(metavar="FILE", help="Write the page here.", show_default="report.html in the folder")
     ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
     json: Annotated[
@@ -71,16 +77,27 @@ def run(
         Format | None,
         typer.Option("--format", help="Print it so on standard output, instead of as text on standard error."),
     ] = None,
-    rule: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Only this rule; may be repeated.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Not this rule; may be repeated.", autocompletion=completion.rules),
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(help="Exit with 3 if this rule finds something and the program ended with 0.", metavar="RULE|any"),
+        typer.Option(
+            help="Exit with 3 if this rule finds something and the program ended with 0.",
+            metavar="RULE|any",
+            autocompletion=completion.conditions,
+        ),
     ] = None,
     gpu: stated.Gpu = None,
     peak: stated.Peak = None,
     tokens_per_step: stated.TokensPerStep = None,
     parameters: stated.Parameters = None,
+    range_: looking.Range = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
@@ -93,6 +110,7 @@ def run(
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
     told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
+    part = looking.look(range_, None)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     say = _saying(quiet=quiet)
     _tell_plan(session, say)
@@ -101,7 +119,7 @@ def run(
         say(f"Ended at once. What was recorded is in {session.folder.path}")
         raise typer.Exit(code)
     _report(
-        session.folder, rules, conditions, told, code, format_=format_, html=html, no_html=no_html, json=json,
+        session.folder, rules, conditions, told, part, code, format_=format_, html=html, no_html=no_html, json=json,
         show_all=show_all, quiet=quiet, verbose=verbose,
     )  # fmt: skip
 
@@ -266,20 +284,22 @@ def _store(folder: RunFolder, say: Callable[[str], None]) -> None:
 
 
 def _report(
-    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: Stated | None, code: int, *,
+    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: Stated | None, part: Look | None,
+    code: int, *,
     format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
     verbose: bool,
 ) -> None:  # fmt: skip
     """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
     met = False
     try:
-        diagnosis, run = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose)
+        diagnosis, run = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose, look=part)
         sys.stdout.flush()
         analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
         page = None if no_html else analyze.write_html(html, [folder.path], diagnosis, run, text=False)
-        analyze.show(diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None)
-        if page is not None:
-            typer.echo(f"Report: {page}", err=True)
+        analyze.show(
+            diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None, page=page
+        )
+        analyze.tell_page(page, on_error=True)
         met = analyze.is_met(conditions, diagnosis)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)

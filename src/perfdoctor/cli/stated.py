@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import completion
 from perfdoctor.errors import AskedWronglyError
 
 if TYPE_CHECKING:
@@ -16,13 +17,19 @@ if TYPE_CHECKING:
     from perfdoctor.timeline.model import Stated
 
 Gpu = Annotated[
-    str | None, typer.Option(help="The GPU, where the recording does not tell it: 'H100 SXM'.", metavar="NAME")
+    str | None,
+    typer.Option(
+        help="The GPU, where the recording does not tell it: 'H100 SXM'.",
+        metavar="NAME",
+        autocompletion=completion.gpus,
+    ),
 ]
 Peak = Annotated[
     list[str] | None,
     typer.Option(
         help="A peak of the GPU, dense: bf16=989T in FLOP/s, memory=3.35T in bytes/s; may be repeated.",
         metavar="KEY=VALUE",
+        autocompletion=completion.peaks,
     ),
 ]
 TokensPerStep = Annotated[

@@ -42,8 +42,8 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
 
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
-    from perfdoctor.findings import SIZES
-    from perfdoctor.replay.prediction import CASES, PRECISIONS, Question
+    from perfdoctor.findings import CASES, SIZES
+    from perfdoctor.replay.prediction import PRECISIONS, Question
 
     name, given, choice = (piece.strip() for piece in text.partition("="))
     if name in SIZES:

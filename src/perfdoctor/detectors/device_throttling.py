@@ -143,7 +143,7 @@ def _work(place: Place) -> Intervals:
 
 def _saving(run: Run, worst: _Held, at: Mapping[str, float]) -> tuple[Saving, int]:
     """What a step gets shorter by at the free clock, and how much time of products a step has."""
-    placed = of_places(run, at["min_load_share"])
+    placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
     counted_ns = run.mean(lambda place: _work(place).total_ns)
     if not placed or np.isnan(worst.loss) or not run.places:
         return Saving(0, 0, 0), counted_ns

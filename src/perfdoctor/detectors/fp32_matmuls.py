@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics import roofline
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.device_peaks import peaks
+from perfdoctor.metrics.kernel_profiles import on_tensor_cores, tensor_evidence
 from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.op_work import Floats
@@ -39,6 +40,11 @@ def _wide(place: Place) -> Mask:
     return wide
 
 
+def _tf32(place: Place) -> Mask:
+    """By name; and what reads 32 bits by its name where tensor cores were seen at work: they take no plain fp32."""
+    return _rows(place, "tf32") | (_rows(place, "fp32") & on_tensor_cores(place))
+
+
 def _wide_ns(place: Place) -> int:
     """How long any of them ran; the sum of their own times may exceed the step where streams overlap."""
     wide = _wide(place)
@@ -66,7 +72,7 @@ def _saved_ns(place: Place, least_ns: Floats, at: Mapping[str, float], level: st
     limits = _limits(place)
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
     wide = _wide(place)
-    ns, gain = place.kernel_ns[wide], np.where(_rows(place, "tf32")[wide], *gains)
+    ns, gain = place.kernel_ns[wide], np.where(_tf32(place)[wide], *gains)
     return float(np.maximum(ns - np.maximum(ns / gain, least_ns[wide]), 0).sum()) * _beside(place)
 
 
@@ -81,7 +87,7 @@ def _counted_ns(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """By kernel name: what a name does not prove is not counted."""
+    """By kernel name: what a name does not prove is not counted. Whether it is TF32, a measurement proves as well."""
     least = {
         id(place): roofline.least_ns(place, in_half=True) if _summed_ns(place) else _NOTHING for place in run.places
     }
@@ -93,7 +99,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if likely < at["min_share_of_step"] * run.step_ns:
         return
     wide_ns, worst = run.mean(_wide_ns), run.worst(_wide_ns)
-    tf32_ns = int(worst.kernel_ns[_rows(worst, "tf32")].sum())
+    tf32_ns = int(worst.kernel_ns[_tf32(worst)].sum())
     yield Finding(
         rule="fp32-matmuls",
         saving_ns_per_step=Saving(saved("low"), likely, saved("high")),
@@ -106,6 +112,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("kernels that read 32 or 64 bits", wide_ns, "ns"),
+            *tensor_evidence(worst, _wide(worst)),
             largest(worst, _wide(worst), "Largest of them, a step"),
         ),
         situation=_situation(worst, tf32_ns),

@@ -68,8 +68,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("idle while the host ran code that issues nothing", work_ns, "ns"),
             Measure("longest stretch", int(pieces.durations_ns.max(initial=0)), "ns"),
-            *((table("Innermost op, range or function meanwhile", worst, named),) if named else ()),
             *((table("Lines of your own code meanwhile", worst, lines),) if lines else ()),
+            *((table("Innermost op, range or function meanwhile", worst, named),) if named else ()),
         ),
         situation="named" if known else "",
     )

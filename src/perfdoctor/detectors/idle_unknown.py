@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest_idle
 from perfdoctor.metrics.queued import graphs_in_flight
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -42,6 +43,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("GPU idle without a known cause", unknown_ns, "ns"),
             Measure("stretches a step", len(worst.idle_causes["unknown"]) / worst.units, "count"),
+            *longest_idle(run, "unknown"),
         ),
         situation=_situation(run),
         symptom_of=_SEVERAL_DEVICES if 2 * run.mean(lambda place: _beside_ns(run, place)) >= unknown_ns else (),

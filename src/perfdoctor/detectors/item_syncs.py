@@ -10,6 +10,7 @@ from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.metrics import host_names
 from perfdoctor.metrics.behind_idle import host_rows
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.sync_sources import Syncs, around_update, syncs, within
@@ -66,5 +67,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "count", "ns"),
                 tuple((op, line, times, worst.per_step(ns)) for _, op, line, times, ns in sources[:5]),
             ),
+            *longest(run, found.longest(worst, _reading(worst, found))),
         ),
     )

@@ -7,17 +7,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Saving
+from perfdoctor.findings import Finding
 from perfdoctor.metrics.kernel_limits import Bounds, Claim, claim, evidence
 from perfdoctor.metrics.kernel_profiles import Floats, Measured
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.units import ms, percent
-
-
-def _share_won(kernels: Measured, occupancy: float, reached: float, *, capped: bool) -> Floats:
-    """Of its time: twice the warps hide twice the waits, until `occupancy` is reached or the busiest unit is busy."""
-    share = 1 - np.fmax(kernels.number("occupancy_share") / occupancy, kernels.busiest_share / reached)
-    return np.fmin(share, kernels.estimated_share) if capped else share
+from perfdoctor.metrics.units import percent
 
 
 def _limiter(found: Claim) -> str:
@@ -33,27 +27,23 @@ def _limiter(found: Claim) -> str:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Few warps are no fault where a unit is busy all the same: good matmuls need few."""
-    bounds = Bounds(
-        at["min_excess_share"], at["max_busy_share"], at["max_occupancy_share"], at["min_kernel_ns"]
-    )  # fmt: skip
+    bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"], at["max_busy_share"], at["max_occupancy_share"])
     found = claim(run, bounds.few_warps)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
 
-    def won(level: str) -> int:
-        occupancy, reached = at[f"reached_occupancy_share_{level}"], at[f"reached_share_{level}"]
-        return found.won_ns(lambda kernels: _share_won(kernels, occupancy, reached, capped=level != "high"))
+    def share_won(kernels: Measured, case: str) -> Floats:
+        """Twice the warps hide twice the waits, until enough are there or the busiest unit is busy."""
+        missing = kernels.number("occupancy_share") / at[f"reached_occupancy_share_{case}"]
+        return 1 - np.fmax(missing, kernels.busiest_share / at[f"reached_share_{case}"])
 
     limiter = _limiter(found)
     yield Finding(
         rule="low-occupancy-kernels",
-        saving_ns_per_step=Saving(won("low"), won("likely"), won("high")),
+        saving_ns_per_step=found.saving(share_won, lambda kernels: kernels.estimated_share),
         confidence="medium",
         values={
-            "kernels": found.rows.sum() / found.units,
-            "kernels_ms": ms(found.time_ns),
-            "step_ms": ms(found.whole_ns),
-            "kernels_percent": percent(found.share),
+            **found.sentence_values(),
             "occupancy_percent": percent(found.mean(found.kernels.number("occupancy_share"))),
             "busy_percent": percent(found.mean(found.kernels.busiest_share)),
         },
@@ -67,5 +57,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="alone" if found.alone else limiter if limiter in ("grid", "registers", "shared memory") else "",
         work=found.work(),
-        counted_ns=0 if found.alone else found.time_ns,
+        counted_ns=found.counted_ns,
     )

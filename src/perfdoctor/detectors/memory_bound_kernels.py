@@ -17,11 +17,15 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import Mask
 
 
-def _told(place: Place) -> tuple[Rates, Mask]:
-    """What shapes and times tell, and in its place what Nsight Compute measured; which kernels it measured."""
+def _told(place: Place, least_excess_share: float) -> tuple[Rates, Mask]:
+    """What shapes and times tell, and in its place what Nsight Compute measured; which kernels it measured.
+
+    Bytes that are fetched in vain need not be moved: of kernels that fetch many, nothing is said.
+    """
     told, found = rates(place), measured(place)
     share, moved = found.number("dram_share"), found.number("dram_bytes")
     known = ~np.isnan(share) & (told.peak_bytes_per_second > 0)
+    share = np.where(found.number("excess_sector_share") >= least_excess_share, 0.0, share)
     moved = np.where(np.isnan(moved), share * told.peak_bytes_per_second * place.kernels.duration_ns / 1e9, moved)
     both = np.where(known, moved, told.moved_bytes), np.where(known, share, told.share_of_peak)
     return replace(told, moved_bytes=both[0], share_of_peak=both[1]), known
@@ -31,7 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Measured, or proven by shapes, types and time; what a compiler would save is elementwise-chains' to say."""
     of_place, near = {}, {}
     for place in run.places:
-        told, known = _told(place)
+        told, known = _told(place, at["min_excess_share"])
         by_shape = told.near(at["min_share_of_peak"], at["faster_than_memory"], at["min_moved_bytes"])
         # What the memory itself counted came out of no cache.
         near[id(place)] = np.where(known, told.share_of_peak >= at["min_share_of_peak"], by_shape)

@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.kernel_profiles import tensor_evidence
 from perfdoctor.metrics.kernel_sets import largest
 from perfdoctor.metrics.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.moved import work_of
@@ -66,6 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("matmul kernels that misaligned sizes slow down", run.mean(misaligned_ns), "ns"),
+            *tensor_evidence(worst, of_worst.rows),
             table or largest(worst, of_worst.rows, "Largest of them, a step"),
         ),
         situation="sizes" if odd else "",

@@ -37,7 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if not found:
         return
     worst = min(found, key=lambda each: each.share)
-    placed = of_places(run, at["min_load_share"])
+    placed = of_places(run, at["min_load_share"], "pcie_width", "pcie_generation")
     waits_ns = run.mean(lambda place: _waits_ns(place, placed.get((place.rank, place.device or 0)), found))
     yield Finding(
         rule="narrow-pcie-link",

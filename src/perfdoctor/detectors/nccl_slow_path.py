@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfdoctor.findings import Finding, Rows, Saving
 from perfdoctor.metrics.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.nccl import Told
+from perfdoctor.metrics.nearest_nic import detours
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.topology import pairs
 
@@ -25,7 +26,7 @@ class _Seen:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The first of three that the log proves: a wrong topology file, no peer access, no GPUDirect."""
     told = Told.of(run.timeline)
-    seen = _wrong_map(run, told, at) or _no_peer_access(run, told) or _no_gpudirect(told, at)
+    seen = _wrong_map(run, told, at) or _no_peer_access(run, told) or _no_gpudirect(run, told, at)
     if seen is None:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
@@ -80,9 +81,14 @@ def _no_peer_access(run: Run, told: Told) -> _Seen | None:
     return _Seen("past-nvlink", pairs=through_memory) if has_nvlink and not told.pairs("P2P/") else None
 
 
-def _no_gpudirect(told: Told, at: Mapping[str, float]) -> _Seen | None:
-    """Between machines over a network that could write into the GPU's memory, and does not."""
+def _no_gpudirect(run: Run, told: Told, at: Mapping[str, float]) -> _Seen | None:
+    """Between machines over a network that could write into the GPU's memory, and does not.
+
+    Behind the processor NCCL has no use for it, whether it is allowed or not: that is distant-nic's to tell.
+    """
     through_memory = told.pairs_without("NET/", "GDRDMA") - told.pairs("NET/Socket")
     if told.machines < at["min_machines"] or through_memory <= 0:
+        return None
+    if detours(run.timeline) and 0 not in told.amounts("gpudirect"):
         return None
     return _Seen("", pairs=through_memory)

@@ -8,6 +8,7 @@ from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.metrics import host_names
 from perfdoctor.metrics.behind_idle import host_rows
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.sync_sources import around_update, syncs, within
@@ -48,6 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "text", "count", "ns"),
                 tuple((call, op, line, times, worst.per_step(ns)) for call, op, line, times, ns in sources[:5]),
             ),
+            *longest(run, found.longest(worst, within(around_update(worst), found.calls.start_ns))),
         ),
         situation="scaler" if scaled else "",
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest_exposed
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -49,5 +50,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("pageable copies with no kernel beside them", exposed_ns, "ns"),
             Measure("bytes a step", size / worst.units, "bytes"),
             Measure("rate", rate * 1e9, "bytes_per_second"),
+            *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
         ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest_exposed
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns
 from perfdoctor.metrics.units import ms, percent
@@ -53,5 +54,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("copies between GPUs with nothing beside them, on either side", peer, "ns"),
             Measure("compute that could hide them", hideable, "ns"),
             by_op(worst, rows, f"Copies between GPUs of rank {worst.rank}, a step"),
+            *longest_exposed(run, "copies", lambda place: copies_of(place, "p2p")),
         ),
     )

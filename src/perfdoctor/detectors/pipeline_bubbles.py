@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Finding, Measure, Rows
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import exposed_rows_ns, launched_in
+from perfdoctor.metrics.moments import longest_exposed
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -58,5 +59,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                     for place in run.places[:16]
                 ),
             ),
+            *longest_exposed(run, "collectives", _messages),
         ),
     )

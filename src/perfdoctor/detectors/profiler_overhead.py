@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest_idle
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import ms, percent
 
@@ -28,5 +29,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("idle while the profiler flushed its buffers", lost_ns, "ns"),
             Measure("longest single flush", int(pieces.durations_ns.max(initial=0)), "ns"),
+            *longest_idle(run, "profiler"),
         ),
     )

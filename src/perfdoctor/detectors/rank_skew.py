@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Measure, Rows, Saving
+from perfdoctor.findings import Evidence, Finding, Measure, Rows, Saving
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_pace import spare_ns
 from perfdoctor.metrics.lateness import excess_ns
@@ -28,23 +28,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     # Of a process with several devices the one that its collectives run on.
     places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
-    units = min(place.units for place in places)
-    # The late rank waits for nobody: what the others expose, and the part of it that is waiting. Collectives at the
-    # same time are waited for once.
-    others = [place for place in places if place.rank != matched.late_rank]
-    exposed = np.mean([_exposed_ns(place, matched) / place.units for place in others])
-    spent_ns = float(matched.spent_ns[matched.others].mean())
-    waiting_ns = int(exposed * float(matched.waiting_ns[matched.others].mean()) / spent_ns)
-    waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
-    if run.host_places:  # what ranks that are late by turns wait for each other goes with the meetings
-        waiting_ns = max(waiting_ns - evened_ns(run, matched), 0)
+    exposed_ns = _exposed_by_others_ns(places, matched)
+    waiting_ns = _waiting_ns(run, places, matched, exposed_ns)
     if waiting_ns < at["min_share_of_step"] * run.step_ns:
         return
     late = next(place for place in places if place.rank == matched.late_rank)
     instead = {name: ns for name, ns in excess_ns(places, matched)[late.rank].items() if ns}
-    main = max(instead, key=lambda name: instead[name], default="")
-    share = instead.get(main, 0) / max(sum(instead.values()), 1)
-    likely = min(int(exposed * matched.cost_of_late_rank_ns / spent_ns), waiting_ns)
+    main, share = _main(instead)
+    likely = min(int(exposed_ns * matched.cost_of_late_rank_ns / _spent_by_others_ns(matched)), waiting_ns)
     is_clear = _late_share(matched) >= at["clear_culprit_share"]
     yield Finding(
         rule="rank-skew",
@@ -58,12 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "caused_percent": percent(_late_share(matched)),
             "instead_percent": percent(share),
         },
-        evidence=(
-            Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
-            Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
-            _table(matched, units),
-            _instead(late, instead, units),
-        ),
+        evidence=_evidence(matched, waiting_ns, late, instead, min(place.units for place in places)),
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
         # Where no rank is the clear culprit nobody knows what would be if one came in time.
         work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
@@ -71,14 +57,27 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _instead(late: Place, instead: Mapping[str, int], units: int) -> Rows:
-    rows = sorted(instead.items(), key=lambda row: -row[1])
-    return Rows(
-        f"What rank {late.rank} spends more time on than the middle one of the others, a step",
-        ("what", "time"),
-        ("text", "ns"),
-        tuple((name.replace("_", " "), ns // units) for name, ns in rows),
-    )
+# --- how long is waited ---
+
+
+def _exposed_by_others_ns(places: Sequence[Place], matched: Skew) -> float:
+    """What the others expose of these collectives, a step: the late rank waits for nobody."""
+    others = [place for place in places if place.rank != matched.late_rank]
+    return float(np.mean([_exposed_ns(place, matched) / place.units for place in others]))
+
+
+def _spent_by_others_ns(matched: Skew) -> float:
+    return float(matched.spent_ns[matched.others].mean())
+
+
+def _waiting_ns(run: Run, places: Sequence[Place], matched: Skew, exposed_ns: float) -> int:
+    """The part of it that is waiting. Collectives at the same time are waited for once."""
+    waiting = float(matched.waiting_ns[matched.others].mean())
+    waiting_ns = int(exposed_ns * waiting / _spent_by_others_ns(matched))
+    waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
+    if run.host_places:  # what ranks that are late by turns wait for each other goes with the meetings
+        return max(waiting_ns - evened_ns(run, matched), 0)
+    return waiting_ns
 
 
 def _exposed_ns(place: Place, matched: Skew) -> int:
@@ -98,6 +97,15 @@ def _spare_ns(places: Sequence[Place], late_rank: int, otherwise: int) -> int:
     return int(np.median(spare))
 
 
+# --- what the late rank does instead ---
+
+
+def _main(instead: Mapping[str, int]) -> tuple[str, float]:
+    """What the late rank mainly spends more time on, and its share of all that it does."""
+    main = max(instead, key=lambda name: instead[name], default="")
+    return main, instead.get(main, 0) / max(sum(instead.values()), 1)
+
+
 def _situation(main: str) -> str:
     """The words that fit what it mainly spends more time on."""
     if main in _HOST:
@@ -109,6 +117,30 @@ def _late_share(matched: Skew) -> float:
     """How much of all lateness is the late rank's."""
     late = matched.ranks.index(matched.late_rank)
     return float(matched.caused_ns[late] / max(matched.caused_ns.sum(), 1))
+
+
+# --- evidence ---
+
+
+def _evidence(
+    matched: Skew, waiting_ns: int, late: Place, instead: Mapping[str, int], units: int
+) -> tuple[Evidence, ...]:
+    return (
+        Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
+        Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
+        _table(matched, units),
+        _instead(late, instead, units),
+    )
+
+
+def _instead(late: Place, instead: Mapping[str, int], units: int) -> Rows:
+    rows = sorted(instead.items(), key=lambda row: -row[1])
+    return Rows(
+        f"What rank {late.rank} spends more time on than the middle one of the others, a step",
+        ("what", "time"),
+        ("text", "ns"),
+        tuple((name.replace("_", " "), ns // units) for name, ns in rows),
+    )
 
 
 def _table(matched: Skew, units: int) -> Rows:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.moments import longest_exposed
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.transfers import by_op, bytes_of, copies_of, exposed_ns, host_memory, owner, sizes, steps_with
@@ -48,6 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("copies to the host with nothing beside them", back, "ns"),
             by_op(worst, rows, f"Large copies to the host of rank {worst.rank}, a step"),
+            *longest_exposed(run, "copies", large),
         ),
         symptom_of=(owner(worst, rows),),
     )

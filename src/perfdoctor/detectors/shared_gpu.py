@@ -3,52 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Measure, Saving
-from perfdoctor.metrics.device_state import of_places
+from perfdoctor.findings import Evidence, Finding, Measure, Saving
+from perfdoctor.metrics.device_state import Gpu, of_places
 from perfdoctor.metrics.memory import reserved_peaks
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import mib, percent
 
 
+@dataclass(frozen=True)
+class _Crowd:
+    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not told."""
+
+    gpu: Gpu
+    processes: float
+    own: int
+    share: float
+    used_bytes: float
+    reserved_bytes: int
+
+    @property
+    def foreign_bytes(self) -> float:
+        """What is in use beyond what this run reserved; 0 where either is not known."""
+        return max(self.used_bytes - self.reserved_bytes, 0.0) if self.reserved_bytes else 0.0
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """More processes than ranks on a GPU of the run; memory that nobody of it reserved makes it sure."""
-    placed = of_places(run, at["min_load_share"])
-    ours = [(gpu.device, rank) for (rank, _), gpu in placed.items()]
-    crowded = []
-    for gpu in {gpu.device: gpu for gpu in placed.values()}.values():
-        told = gpu.floats("processes")
-        told = told[~np.isnan(told) & (told > 0)]
-        own = sum(device == gpu.device for device, _ in ours)
-        more = told > own
-        if told.size >= at["min_samples"] and more.mean() >= at["min_share_of_time"]:
-            crowded.append((gpu, float(np.median(told[more])), own, float(more.mean())))
+    placed = of_places(run, at["min_load_share"], "processes")
+    ranks_of: dict[int, list[int]] = {}
+    for (rank, _), gpu in placed.items():
+        ranks_of.setdefault(gpu.device, []).append(rank)
+    every = [_crowd(run, gpu, ranks_of[gpu.device]) for gpu in {gpu.device: gpu for gpu in placed.values()}.values()]
+    crowded = [each for each in every if each is not None and _is_sure(each, at)]
     if not crowded:
         return
-    gpu, processes, own, share = max(crowded, key=lambda each: (each[1] - each[2], each[3]))
-    used = gpu.floats("memory_used_bytes")
-    own_ranks = {rank for device, rank in ours if device == gpu.device}
-    reserved = sum(peak.peak_bytes for peak in reserved_peaks(run.timeline) if peak.rank in own_ranks)
-    most = float(np.nanmax(used)) if not np.isnan(used).all() else 0.0
-    is_foreign = bool(reserved) and most - reserved >= at["min_foreign_bytes"]
-    evidence = [Measure("samples in which it is so", share, "share")]
-    if most:
-        evidence.append(Measure("memory in use on the GPU, at most", most, "bytes"))
-    if reserved:
-        evidence.append(Measure("memory that this run reserved, at most", reserved, "bytes"))
+    worst = max(crowded, key=lambda each: (each.processes - each.own, each.share))
+    is_foreign = worst.foreign_bytes >= at["min_foreign_bytes"]
     yield Finding(
         rule="shared-gpu",
         saving_ns_per_step=Saving(0, 0, 0),
         confidence="high" if is_foreign else "medium",
         values={
-            "gpu": gpu.device,
-            "processes": round(processes),
-            "own": own,
-            "share_percent": percent(share),
-            "foreign_mib": mib(most - reserved) if is_foreign else 0,
+            "gpu": worst.gpu.device,
+            "processes": round(worst.processes),
+            "own": worst.own,
+            "share_percent": percent(worst.share),
+            "foreign_mib": mib(worst.foreign_bytes) if is_foreign else 0,
         },
-        evidence=tuple(evidence),
+        evidence=tuple(_evidence(worst)),
         situation="memory" if is_foreign else "",
     )
+
+
+def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
+    told = gpu.floats("processes")
+    told = told[~np.isnan(told) & (told > 0)]
+    more = told > len(ranks)
+    if not more.any():
+        return None
+    used = gpu.floats("memory_used_bytes")
+    return _Crowd(
+        gpu,
+        float(np.median(told[more])),
+        len(ranks),
+        float(more.mean()),
+        float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
+        sum(peak.peak_bytes for peak in reserved_peaks(run.timeline) if peak.rank in ranks),
+    )
+
+
+def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
+    """Often seen, and for long; once is enough where somebody else's memory is there."""
+    told = found.gpu.floats("processes")
+    often = np.sum(told > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
+    return bool(often and found.share >= at["min_share_of_time"])
+
+
+def _evidence(found: _Crowd) -> Iterator[Evidence]:
+    yield Measure("samples in which it is so", found.share, "share")
+    if found.used_bytes:
+        yield Measure("memory in use on the GPU, at most", found.used_bytes, "bytes")
+    if found.reserved_bytes:
+        yield Measure("memory that this run reserved, at most", found.reserved_bytes, "bytes")

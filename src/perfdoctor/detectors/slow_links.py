@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.findings import Finding, Measure
-from perfdoctor.hardware.links import link_of
+from perfdoctor.findings import Evidence, Finding, Measure
+from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
-from perfdoctor.metrics.link_baseline import baseline
+from perfdoctor.metrics.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline.model import Mask
 
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
-
-
-_EXPECTED = {"": "what two linked GPUs have between them", "measured": "what the same links were measured to give"}
+_EXPECTED = {
+    "": "what two linked GPUs have between them",
+    "measured": "what the same links were measured to give",
+    "planned": "what NCCL plans for, less what the steps of a ring take",
+    "topology": "what joins these GPUs, less what the steps of a ring take",
+}
 
 
 def _like(place: Place, kind: str, least_bytes: float) -> Mask:
@@ -41,24 +45,38 @@ class _Reference:
 
 
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
-    """What the same links gave when they were measured; else what the board's have; None where neither is known."""
+    """What the same links gave when they were measured; else what NCCL plans, the machine tells, or any board has.
+
+    None where nothing of it is known, or the machine has no NVLinks between these GPUs.
+    """
     measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes)
     if measured is not None:
         speed = measured.bus_bytes_per_second
         return _Reference(measured.source, speed, at["min_share_of_measured"], speed, "measured")
-    link = link_of(each.gpu) if each.one_node else None
+    if planned := planned_rings(run.timeline, each.ranks):
+        return _by_plan("NCCL", each, planned, at, "planned")
+    links, (chosen, _) = pairs(run.timeline), of_job(run)
+    if not each.one_node:
+        return None
+    if links and chosen:
+        count, one = nvlinks(links, chosen, each.ranks), nvlink_bytes_per_second(each.gpu)
+        return _by_plan(f"NV{count}", each, count * one, at, "topology") if count and one else None
+    link = link_of(each.gpu)
     if link is None:
         return None
     return _Reference(link.name, link.pair_bytes_per_second, at["min_share_of_link"], link.peak_bytes_per_second)
 
 
+def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], situation: str) -> _Reference:
+    """What such rings reach with messages of this size."""
+    step_ns = at["ring_step_ns"] if each.one_node else at["network_step_ns"]
+    reached = reached_by_ring(each.kind, each.ranks, each.message_bytes, most, step_ns)
+    return _Reference(link, reached, at["min_share_of_plan"], most, situation)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Bus bandwidth of transfers alone, held against what was measured, or what the sparsest board gives two GPUs."""
-    measured = [
-        (each, reference)
-        for each in bandwidths(run, at["large_message_bytes"])
-        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
-    ]
+    measured = _measured(run, at)
     if not measured:
         return
     worst, against = measured[0]  # the most exposed
@@ -75,7 +93,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             1 - reached,
             1 - worst.bus_bytes_per_second / against.most,
         ),
-        confidence="high",
+        confidence="high" if against.situation in ("", "measured") else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
             "expected_gb_per_second": against.expected / 1e9,
@@ -84,12 +102,26 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),
         },
-        evidence=(
-            Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
-            Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
-            bandwidth_table([each for each, _ in measured]),
-        ),
+        evidence=_evidence(measured),
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         counted_ns=exposed_ns,
+    )
+
+
+def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
+    """Large messages on rings with what they are held against, the most exposed first."""
+    return [
+        (each, reference)
+        for each in bandwidths(run, at["large_message_bytes"])
+        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
+    ]
+
+
+def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:
+    worst, against = measured[0]
+    return (
+        Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
+        Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
+        bandwidth_table([each for each, _ in measured]),
     )

@@ -6,50 +6,47 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.findings import Finding, Saving
+from perfdoctor.findings import Finding
 from perfdoctor.metrics.kernel_limits import Bounds, claim, evidence
 from perfdoctor.metrics.kernel_profiles import Floats, Measured
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import percent
 
 #: NVIDIA's rule about the same sickness.
 _RULE = "UncoalescedGlobalAccess"
 
 
-def _share_won(kernels: Measured, reached: float, *, capped: bool) -> Floats:
+def _share_won(kernels: Measured, reached: float) -> Floats:
     """Of its time, where its busiest unit comes to `reached` once nothing is fetched in vain.
 
     Caches then move only what is used, memory no more than that (what L2 held was not fetched in vain), and the rest
-    has the same to do. `capped`: no more than the wasted share, nor than NVIDIA's rule hopes for.
+    has the same to do.
     """
     excess, dram = kernels.number("excess_sector_share"), kernels.number("dram_share")
     dram = np.where(np.isnan(dram), kernels.number("memory_share"), dram)
     needed = np.fmin(kernels.number("useful_bytes") / np.maximum(kernels.number("dram_bytes"), 1), 1.0)
     caches = np.fmax(kernels.number("l1_share"), kernels.number("l2_share")) * (1 - excess)
     others = np.fmax(caches, kernels.number("sm_share"))
-    share = np.where(np.isnan(dram), np.nan, 1 - np.fmax(dram * needed, others) / reached)
-    return np.fmin(np.minimum(share, excess), kernels.estimated_by(_RULE)) if capped else share
+    return np.where(np.isnan(dram), np.nan, 1 - np.fmax(dram * needed, others) / reached)
+
+
+def _hoped(kernels: Measured) -> Floats:
+    """No more than what is fetched in vain, nor than NVIDIA's rule hopes for."""
+    return np.fmin(kernels.number("excess_sector_share"), kernels.estimated_by(_RULE))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """What is fetched for nothing, counted by sectors of 32 bytes between the processors and L2."""
-    bounds = Bounds(at["min_excess_share"], 0, 0, at["min_kernel_ns"])
+    bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"])
     found = claim(run, bounds.wasteful, with_eager=True)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
     yield Finding(
         rule="uncoalesced-access",
-        saving_ns_per_step=Saving(
-            found.won_ns(lambda kernels: _share_won(kernels, at["reached_share_low"], capped=True)),
-            found.won_ns(lambda kernels: _share_won(kernels, at["reached_share_likely"], capped=True)),
-            found.won_ns(lambda kernels: _share_won(kernels, at["reached_share_high"], capped=False)),
-        ),
+        saving_ns_per_step=found.saving(lambda kernels, case: _share_won(kernels, at[f"reached_share_{case}"]), _hoped),
         confidence="medium",
         values={
-            "kernels": found.rows.sum() / found.units,
-            "kernels_ms": ms(found.time_ns),
-            "step_ms": ms(found.whole_ns),
-            "kernels_percent": percent(found.share),
+            **found.sentence_values(),
             "excess_percent": percent(found.mean(found.kernels.number("excess_sector_share"))),
         },
         evidence=evidence(
@@ -61,5 +58,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="alone" if found.alone else "",
         work=found.work(),
-        counted_ns=0 if found.alone else found.time_ns,
+        counted_ns=found.counted_ns,
     )

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,9 +29,13 @@ class Link:
 
 
 @lru_cache(maxsize=1)
+def _file() -> dict[str, list[dict[str, Any]]]:
+    return tomllib.loads((files("perfdoctor.hardware") / "links.toml").read_text("utf-8"))
+
+
+@lru_cache(maxsize=1)
 def _table() -> list[tuple[re.Pattern[str], Link]]:
-    text = (files("perfdoctor.hardware") / "links.toml").read_text("utf-8")
-    return [(re.compile(entry["match"], re.IGNORECASE), _link(entry)) for entry in tomllib.loads(text)["link"]]
+    return [(re.compile(entry["match"], re.IGNORECASE), _link(entry)) for entry in _file()["link"]]
 
 
 def _link(entry: dict[str, float | str]) -> Link:
@@ -41,3 +46,10 @@ def _link(entry: dict[str, float | str]) -> Link:
 def link_of(gpu_name: str) -> Link | None:
     """None for a GPU that is not in the table, for one whose links its name does not tell, and for "" (not told)."""
     return next((link for pattern, link in _table() if pattern.search(gpu_name)), None)
+
+
+@lru_cache(maxsize=256)
+def nvlink_bytes_per_second(gpu_name: str) -> float:
+    """One NVLink of this GPU one way; how many it has, the machine's topology tells. 0 where it is not known."""
+    entries = _file()["nvlink"]
+    return next((each["one"] * 1e9 for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), 0.0)

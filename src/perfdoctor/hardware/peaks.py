@@ -115,9 +115,16 @@ def _has(board: _Board, memory_bytes: int) -> bool:
     return _LEAST_MEMORY * board.memory_gib <= memory_bytes / 2**30 <= _MOST_MEMORY * board.memory_gib
 
 
+def short_names() -> dict[str, str]:
+    """Every name of the table by one that a shell needs no quotes for: `H100-SXM` for `NVIDIA H100 SXM`."""
+    names = [board.peaks.name for board in _boards()]
+    return {re.sub(r"[^0-9A-Za-z]+", "-", _VENDOR.sub("", name)).strip("-"): name for name in names}
+
+
 def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
     """The GPU that somebody names: as a driver does, or as the table does. Else None and the names that come near."""
     known = [board.peaks for board in _boards()]
+    text = {short.casefold(): name for short, name in short_names().items()}.get(text.strip().casefold(), text)
     plain = _VENDOR.sub("", text.strip()).casefold()
     found = peaks_of(text) or next((each for each in known if _VENDOR.sub("", each.name).casefold() == plain), None)
     if found:

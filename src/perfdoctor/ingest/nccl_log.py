@@ -70,8 +70,8 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
         (r"Connected all rings.*\bGDR (\d)", lambda m: ("ring_gdr", "", float(m.group(1)))),
         (r"\+ (NVL|PCI)\[(\d+\.\d+)\] - GPU", lambda m: (
             {"NVL": "nvlink", "PCI": "pci"}[m.group(1)], m.group(1), float(m.group(2)))),
-        (r"Pattern (\d+), crossNic \d+, nChannels (\d+), (?:bw|speed) (\d+\.\d+)/\d+\.\d+, type (\S+?),", lambda m: (
-            "graph", f"{m.group(1)} {m.group(4)}", float(m.group(2)) * float(m.group(3)))),
+        (r"Pattern (\d+), crossNic \d+, nChannels (\d+), (?:bw|speed) (\d+\.\d+)/(\d+\.\d+), type (\S+?),", lambda m: (
+            "graph", f"{m.group(1)} {m.group(5)}", float(m.group(2)) * min(float(m.group(3)), float(m.group(4))))),
         (r"(\d+) coll channels", lambda m: ("channels", "", float(m.group(1)))),
         (r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)", lambda m: (
             "algorithm", f"{m.group(1)} {m.group(3)}/{m.group(4)}"[:60], float(m.group(2)))),
@@ -93,12 +93,16 @@ _LATENCY_BANDWIDTH = re.compile(r"\d+\.\d+/\s*(\d+\.\d+)")
 
 @dataclass
 class _Log:
-    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each was told."""
+    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each was told.
+
+    `members`: how many are in the communicator that a process builds on a device.
+    """
 
     ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
     facts: Counter[tuple[int, int, int, str, str, float]] = field(default_factory=Counter)
     hosts: dict[str, int] = field(default_factory=dict)
     silent: set[tuple[int, int]] = field(default_factory=set)
+    members: dict[tuple[int, int, int], str] = field(default_factory=dict)
     lines: int = 0
 
     def tell(self, where: tuple[int, int, int], fact: _Fact) -> None:
@@ -208,9 +212,12 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
         return
     for pattern, fact in _FACTS:
         if found := pattern.search(text):
-            log.tell(where, fact(found))
+            name, value, amount = fact(found)
+            of = f" of {log.members[where]}" if name == "graph" and where in log.members else ""
+            log.tell(where, (name, value + of, amount))
             break
     if members := _MEMBERS.search(text):
+        log.members[where] = members.group(1)
         log.tell(where, ("members", "", float(members.group(1))))
     elif nvls := _NVLS.search(text):
         log.tell(where, ("nvls_channels", "", float(nvls.group(1))))

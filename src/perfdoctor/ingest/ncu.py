@@ -8,6 +8,7 @@ The frames stand on a clock of their own: ncu measures kernels alone, one after 
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,14 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import ncu_csv, ncu_file, ncu_package, ncu_tool
+from perfdoctor.ingest import ncu_csv, ncu_file, ncu_notes, ncu_package, ncu_tool
 from perfdoctor.ingest.ncu_metrics import Launch, numbers, occupancy_limiter, top_stall
 from perfdoctor.metrics.kernel_profiles import matched, on_same_gpu
 from perfdoctor.timeline.base_names import base_name
 from perfdoctor.timeline.model import PROFILE_NUMBERS, UNKNOWN, Frame, Source, Text, Timeline
 
 _GZIP = b"\x1f\x8b"
-_PRINTED = b"==PROF== "
+#: What it says while it measures, and the sections of a page.
+_PRINTED = re.compile(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
 SIGNALS = ("kernel_profiles", "kernel_advice")
 #: How many names a note has, and how long they are.
 _NAMED, _LONGEST_NAME = 3, 60
@@ -43,7 +45,7 @@ def is_table(head: bytes) -> bool:
 
 def is_printed_text(head: bytes) -> bool:
     """Is it what ncu prints for people, and no table?"""
-    return head.startswith(_PRINTED) and not is_table(head)
+    return _PRINTED.search(head) is not None and not is_table(head)
 
 
 def read(path: Path) -> Timeline:
@@ -93,6 +95,7 @@ def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
         notes=(
             *timeline.notes,
             *(note for each in profiles for note in each.notes),
+            *(() if len(timeline.kernels) else _notes_alone(profiles)),
             *_joined_notes(timeline, joined["kernel_profiles"]),
         ),
     )
@@ -104,6 +107,11 @@ def _one_behind_the_other(parts: Sequence[Frame]) -> Frame:
         shifted.append(part.with_columns(start_ns=part.start_ns + at, end_ns=part.end_ns + at))
         at += int(part.end_ns[-1]) if len(part) else 0
     return Frame.join(shifted)
+
+
+def _notes_alone(profiles: Sequence[Timeline]) -> Iterator[str]:
+    for each in profiles:
+        yield from ncu_notes.alone(each.sources[0].file, each["kernel_profiles"])
 
 
 def _joined_notes(timeline: Timeline, profiles: Frame) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest.ncu_metrics import Advice, Launch, is_stall, wanted_names
+from perfdoctor.ingest.ncu_metrics import Advice, Launch, base_unit, is_stall, wanted_names
 
 #: NVIDIA's SpeedupType: of a part of the kernel, or of all of it.
 _GLOBAL = 2
@@ -71,7 +71,8 @@ def _launch(module: Any, action: Any) -> Launch:
         metric = action.metric_by_name(name)
         value = metric.value() if metric is not None and metric.has_value() else None
         if isinstance(value, (int, float)):
-            launch.metrics[name] = [(float(value), str(metric.unit() or ""))]
+            # Of a chip that the package does not know it tells no units; what a report holds is in base units.
+            launch.metrics[name] = [(float(value), str(metric.unit() or "") or base_unit(name))]
     return launch
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest.collective_kinds import kinds_as_launched
 from perfdoctor.ingest.nsys_frames import GRAPH, KERNEL, MEMCPY, MEMSET, Ranks, device_frames, host_frames, occurring
+from perfdoctor.ingest.nsys_memory import device_memory
 from perfdoctor.ingest.nsys_payloads import payloads, with_payloads
 from perfdoctor.ingest.nsys_tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
 from perfdoctor.timeline.model import UNKNOWN, Device, Frame, Source, Text, Timeline
@@ -90,6 +91,7 @@ def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
     ranks = Ranks.of(device, host, told)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
+    frames["device_memory"] = device_memory(tables, ranks)
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
@@ -158,7 +160,7 @@ def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
         tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
     recorded |= {"ranges"} if _was_nvtx_traced(database) and _NVTX not in lost else set()
-    recorded |= {"ops"} if len(frames["ops"]) else set()
+    recorded |= {signal for signal in ("ops", "device_memory") if len(frames[signal])}
     recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
     return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ _FORMATS = (
 )
 #: What Nsight Compute writes: its report, and the table that is printed of it.
 _PROFILES = ("ncu-report", "ncu-table")
+#: `nvidia-smi` without a query, and `nvidia-smi -q`.
+_NVIDIA_SMI_PAGE = re.compile(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 #: What torch's allocator writes. Like those, it belongs to whatever else was recorded.
 _SNAPSHOT = "snapshot"
 #: What torch.profiler counts of the memory by purpose.
@@ -179,12 +182,18 @@ def _read_file(file: Path, say: Progress) -> Timeline:
         return replace(exported, sources=tuple(replace(source, file=file.name) for source in exported.sources))
     if file.stat().st_size == 0:
         raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
+    if ncu.is_printed_text(head):
+        raise PerfdoctorError(
+            f"{file.name} is what Nsight Compute printed for people",
+            do="Pass the .ncu-rep itself, or print it as a table: ncu --import report.ncu-rep --csv --page raw > k.csv",
+        )
     # The Kineto reader tells best what else a JSON or a damaged gzip is.
     if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
         return kineto.read(file)
-    if ncu.is_printed_text(head):
+    if _NVIDIA_SMI_PAGE.search(head):
         raise PerfdoctorError(
-            f"{file.name} is what Nsight Compute printed for people", do="Print it as a table: ncu --csv --page raw …"
+            f"{file.name} is the page that nvidia-smi prints for people",
+            do="Sample while the training runs: nvidia-smi --query-gpu=timestamp,index,… --format=csv -lms 200",
         )
     if plain_pickle.is_pickle(head):
         raise PerfdoctorError(f"{file.name} is a pickle, but no memory snapshot", do=f"perfdoctor reads {_FORMATS}.")

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from perfdoctor.ingest import device_samples, flight_recorder, kineto, nccl_log, nccl_tests, text_rows, topology
+from perfdoctor.ingest import (
+    device_samples,
+    flight_recorder,
+    kineto,
+    nccl_log,
+    nccl_tests,
+    process_lists,
+    text_rows,
+    topology,
+)
 from perfdoctor.ingest.device_times import EPOCH_NS, SECOND_NS
 from perfdoctor.timeline.model import Frame, Timeline
 
@@ -24,6 +33,7 @@ _READERS: Mapping[str, Callable[[Path], Timeline]] = {
     "nccl-tests": nccl_tests.read,
     "topology": topology.read,
     "nvml": device_samples.read,
+    "processes": process_lists.read,
 }
 KINDS = frozenset(_READERS)
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
@@ -43,6 +53,8 @@ def kind_of(head: bytes) -> str | None:
         return "nccl-tests"
     if topology.looks_like(head):
         return "topology"
+    if process_lists.looks_like(head):
+        return "processes"
     return "nvml" if device_samples.looks_like(head) else None
 
 

@@ -22,7 +22,7 @@ _LOSS = re.compile(r"^aten::nll_loss_forward$")
 
 def targets_per_step(place: Place) -> float | None:
     """The mean over the steps; None where it is not told, or not unambiguous."""
-    if not place.steps.used:
+    if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
     of_rank = place.timeline.ops.of(rank=place.rank)
     at, losses = _when(place, of_rank.take(of_rank.name.matches(_LOSS)))

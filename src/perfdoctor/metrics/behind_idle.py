@@ -19,7 +19,9 @@ from perfdoctor.timeline.steps import host_marks
 #: A function of the user's own: a line in a file that belongs to no library.
 _LIBRARY = re.compile(
     r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
-    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module"
+    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
+    r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
+    r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
 )
 _LINE = re.compile(r"\.py\(\d+\): ")
 _HOST = ("rank", "process", "thread", "start_ns", "end_ns", "name")
@@ -87,4 +89,9 @@ def each_step_ns(place: Place, pieces: Intervals) -> Nanoseconds:
 
 
 def is_user_function(name: str) -> bool:
-    return _LINE.search(name) is not None and _LIBRARY.search(name) is None
+    return _LINE.search(name) is not None and not is_library(name)
+
+
+def is_library(name: str) -> bool:
+    """Does this line of code belong to Python, torch or another package?"""
+    return _LIBRARY.search(name) is not None

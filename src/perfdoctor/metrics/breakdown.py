@@ -47,6 +47,8 @@ class Place:
     steps: Steps
     work: DeviceWork
     host: HostActivity
+    #: When the host asked for the window's work, where the window is that of a range: its executions.
+    asked: Intervals | None = None
 
     @property
     def window_ns(self) -> int:
@@ -76,6 +78,8 @@ class Place:
         rows = frame.of(rank=self.rank, device=self.device)
         if not self.window:
             return rows.take(np.zeros(len(rows), dtype=bool))
+        if len(self.window) > 1:  # pieces: what ran between them is not looked at
+            return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
         return rows.take((rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1]))
 
     @cached_property

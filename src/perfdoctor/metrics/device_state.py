@@ -53,13 +53,20 @@ class Gpu:
         return self.samples.floats(column)
 
     def under_load(self, least_share: float) -> Mask:
-        """One bool a sample: was the GPU at work? By its utilisation, or where that is not told, by not being idle."""
+        """One bool a sample: was the GPU at work?
+
+        By its utilisation; where that is not told, by not being idle; in a mere list of processes, by having one.
+        """
         used = self.floats("utilization_share")
         used = np.where(np.isnan(used), self.floats("sm_active_share"), used)
         reasons = self.samples["reasons"]
-        untold = (reasons != UNKNOWN) & (reasons & IDLE == 0)
+        untold = np.where(reasons == UNKNOWN, self.floats("processes") > 0, reasons & IDLE == 0)
         at_work: Mask = np.where(np.isnan(used), untold, np.nan_to_num(used) >= least_share)
         return at_work
+
+    def tells(self, *columns: str) -> bool:
+        """Is a number of one of these columns in any sample?"""
+        return any(not np.isnan(self.floats(column)).all() for column in columns)
 
     def held_by(self, cause: str) -> Mask:
         """One bool a sample: were its clocks held down by this (a key of HELD_BY)?"""
@@ -92,11 +99,16 @@ def gpus(timeline: Timeline) -> list[Gpu]:
     return found
 
 
-def of_places(run: Run, load_share: float) -> dict[tuple[int, int], Gpu]:
-    """The samples of each place's GPU, by rank and device; empty where nobody can know whose they are."""
+def of_places(run: Run, load_share: float, *telling: str) -> dict[tuple[int, int], Gpu]:
+    """The samples of each place's GPU, by rank and device; empty where nobody can know whose they are.
+
+    Of the first file that knows them. `telling`: only of files with numbers of one of these columns.
+    """
     places = [place for place in run.places if place.device is not None]
     for name in dict.fromkeys(run.timeline["device_samples"].name):
         own = {gpu.device: gpu for gpu in gpus(run.timeline) if gpu.file == name}
+        if telling and not any(gpu.tells(*telling) for gpu in own.values()):
+            continue
         loaded = [gpu for gpu in own.values() if gpu.under_load(load_share).any()]
         devices = [place.device or 0 for place in places]
         is_alone = len(loaded) <= max(run.timeline.world_size, len(places))
@@ -156,7 +168,8 @@ def sampled(run: Run) -> tuple[Rows, ...]:
 
 def table(found: list[Gpu], load_share: float) -> Rows | None:
     """Each GPU under load: its medians; None where nothing is told."""
-    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in found if gpu.under_load(load_share).any()]
+    told = [gpu for gpu in found if gpu.tells("power_w", "sm_clock_mhz", "temperature_c")]
+    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in told if gpu.under_load(load_share).any()]
     if not rows:
         return None
     return Rows(

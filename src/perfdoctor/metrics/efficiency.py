@@ -48,7 +48,7 @@ def efficiency(run: Run) -> Efficiency | None:
         return None
     stated = run.timeline.stated
     # Tokens a step cannot be held against a window of who knows how many steps.
-    told = model_flop(stated.parameters, stated.tokens_per_step) if run.per_step else 0.0
+    told = model_flop(stated.parameters, stated.tokens_per_step) if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
     known = any(each.flop for each in counted)
     share = _mean([each.known_share for each in counted])
@@ -69,8 +69,8 @@ def efficiency(run: Run) -> Efficiency | None:
         peak_source=_source(best),
         items="tokens" if stated.tokens_per_step else "targets" if items else "",
         items_per_step=items,
-        items_per_second=items / (run.step_ns / 1e9) if items and run.per_step and run.step_ns else None,
-        lacks=_lacks(best, counted=bool(told) or enough, steps=run.per_step or not stated.parameters),
+        items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
+        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not stated.parameters),
         on_gpu=on_gpu,
         roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,
     )

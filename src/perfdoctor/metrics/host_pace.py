@@ -34,8 +34,8 @@ def spare_ns(place: Place) -> int | None:
 
     Time in which nothing was seen of the host counts as spare, unless framework ops were recorded.
     """
-    if place.steps.used < _FEWEST_STEPS or not place.host.in_view:
-        return None
+    if place.steps.used < _FEWEST_STEPS or not place.host.in_view or place.asked is not None:
+        return None  # what a host has to spare in a range, the rest of the step may need
     issued = _issued(place)
     return max(place.window_ns - (_busy(place) & issued).total_ns, 0) if issued else None
 

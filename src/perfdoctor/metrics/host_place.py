@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -180,6 +181,12 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
             return None
         window = Intervals.single(int(ops.start_ns[0]), int(ops.end_ns.max()))
     return HostPlace(timeline, rank, None, window, steps, _work(timeline, rank, steps), host)
+
+
+def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Intervals | None) -> HostPlace:
+    """The same thread with another window and other steps."""
+    work = _work(place.timeline, place.rank, steps)
+    return replace(place, window=window, steps=steps, work=work, asked=asked)
 
 
 def _transport(timeline: Timeline, rank: int) -> Frame:

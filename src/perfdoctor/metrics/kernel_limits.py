@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from perfdoctor.findings import Evidence, Measure, Rows, Value
+from perfdoctor.findings import CASES, Evidence, Measure, Rows, Saving, Value
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.kernel_profiles import Floats, Measured, launches_alone, measured
 from perfdoctor.metrics.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.optimizer import in_optimizer
 from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.timeline import kernel_names
 from perfdoctor.timeline.model import Mask
 
@@ -40,9 +42,9 @@ class Bounds:
     """What counts as far from a limit: shares of a kernel's sectors, of a unit's peak, of a processor's warps; ns."""
 
     excess_share: float
-    busy_share: float
-    occupancy_share: float
     kernel_ns: float
+    busy_share: float = 0
+    occupancy_share: float = 0
 
     def wasteful(self, kernels: Measured) -> Mask:
         """Kernels that ask for many more sectors than their threads use."""
@@ -94,6 +96,33 @@ class Claim:
         """How much of all kernels' time is of kernels that were measured."""
         total = self.kernels.time_ns.sum()
         return float(self.kernels.time_ns[self.kernels.known].sum() / total) if total else 0.0
+
+    @property
+    def counted_ns(self) -> int:
+        """The part of the step that a saving is of; 0 without a timeline."""
+        return 0 if self.alone else self.time_ns
+
+    def sentence_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of each of these rules: how many kernels a step, and how long they take."""
+        return {
+            "kernels": float(self.rows.sum() / self.units),
+            "kernels_ms": ms(self.time_ns),
+            "step_ms": ms(self.whole_ns),
+            "kernels_percent": percent(self.share),
+        }
+
+    def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
+        """What a step gets shorter by. `share`: what each kernel loses of its time in one of CASES.
+
+        `hoped`: what NVIDIA's own rules hope for, NaN where they do not say. Low and likely are no more than that.
+        """
+
+        def lost(kernels: Measured, case: str) -> Floats:
+            most = share(kernels, case)
+            return most if case == "high" else np.minimum(most, np.nan_to_num(hoped(kernels), nan=1.0))
+
+        low, likely, high = (self.won_ns(partial(lost, case=case)) for case in CASES)
+        return Saving(low, likely, high)
 
     def won_ns(self, share: Callable[[Measured], Floats]) -> int:
         """What a step gets shorter by where each kernel loses this share of its time; 0 without a timeline."""

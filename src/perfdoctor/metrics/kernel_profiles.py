@@ -15,11 +15,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.findings import Measure
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.timeline.base_names import are_alike, base_name, plain_name
 from perfdoctor.timeline.model import UNKNOWN, Device, Frame, Ints, Mask, Timeline
 
 Floats = npt.NDArray[np.float64]
+
+#: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
+_TENSOR_CORES_AT_WORK = 0.05
 _Size = tuple[int, int]
 
 
@@ -101,6 +105,29 @@ def measured(place: Place) -> Measured:
         kernels, place.kernel_ns.astype(np.float64), of_kernel, _as_rows(sets, profiles), profiles,
         timeline["kernel_advice"],
     )  # fmt: skip
+
+
+def tensor_share(place: Place) -> Floats:
+    """For each kernel of a place how busy ncu saw the tensor cores in it; NaN where it was not measured."""
+    if not len(place.timeline["kernel_profiles"]):
+        return np.full(len(place.kernels), np.nan)
+    return measured(place).number("tensor_share")
+
+
+def on_tensor_cores(place: Place) -> Mask:
+    """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
+    at_work: Mask = np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
+    return at_work
+
+
+def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
+    """How busy tensor cores are in these kernels, each counting as long as it runs; () where none was measured."""
+    share = tensor_share(place)
+    known = rows & ~np.isnan(share) & (place.kernel_ns > 0)
+    if not known.any():
+        return ()
+    mean = float(np.average(share[known], weights=place.kernel_ns[known]))
+    return (Measure("tensor cores at work in them, by Nsight Compute", mean, "share"),)
 
 
 def launches_alone(timeline: Timeline) -> Measured:

@@ -1,4 +1,4 @@
-"""What do the links give when nothing else runs, and how long does a collective take at that rate?"""
+"""What do the links give when nothing else runs: measured, planned by NCCL, or by what joins the GPUs?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.collectives import bus_factor
 from perfdoctor.timeline.model import Timeline
 
 #: Within this factor two messages are of one size: bandwidth changes little from one row of nccl-tests to the next.
@@ -51,6 +52,30 @@ def baseline(timeline: Timeline, kind: str, ranks: int, message_bytes: int) -> B
             speed = float(np.median(speeds) if source == "nccl-tests" else speeds.max())
             return Baseline(speed, source, int(speeds.size))
     return None
+
+
+def planned_rings(timeline: Timeline, ranks: int) -> float:
+    """Bus bandwidth in bytes/s of the rings that NCCL plans among as many ranks, by its log; 0 where it does not say.
+
+    Channels times the bandwidth of each (`Pattern 4` with NCCL_DEBUG_SUBSYS=GRAPH); of several communicators the least.
+    """
+    facts = timeline["nccl_facts"]
+    rings = facts.name.equals("graph") & facts.text("value").where(
+        lambda value: value.startswith("4 ") and value.endswith(f" of {ranks}")
+    )
+    speeds = facts.floats("amount")[rings]
+    return float(speeds.min()) * 1e9 if speeds.size else 0.0
+
+
+def reached_by_ring(kind: str, ranks: int, message_bytes: float, bus_bytes_per_second: float, step_ns: float) -> float:
+    """Bus bandwidth in bytes/s of one message, where each of a ring's steps takes `step_ns` beside what it moves.
+
+    NCCL's own model (src/graph/tuning.cc): time = latency + bytes / bandwidth, an all-reduce of 2 (n - 1) steps, the
+    other kinds of n - 1.
+    """
+    steps = (ranks - 1) * (2 if kind == "all_reduce" else 1)
+    moved = bus_factor(kind, ranks) * message_bytes
+    return moved / (moved / bus_bytes_per_second + steps * step_ns / 1e9)
 
 
 def best_bus_bandwidth(timeline: Timeline, source: str) -> float:

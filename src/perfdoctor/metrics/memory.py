@@ -120,7 +120,10 @@ def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
     """One a device of which samples, a snapshot or running totals tell the reserve: a device may have several."""
     told = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
     told += [
-        (use.rank, use.device, use.most_reserved_bytes) for use in memory_uses(timeline) if use.most_reserved_bytes >= 0
+        (use.rank, use.device, use.most_reserved_bytes)
+        for use in memory_uses(timeline)
+        # What CUDA handed out before nsys looked is missing from what it tells.
+        if use.most_reserved_bytes >= 0 and use.source != "driver"
     ]
     for rank, device, peak_bytes in told:
         yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)

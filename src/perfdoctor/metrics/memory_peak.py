@@ -19,9 +19,10 @@ _PAGE_BYTES = 20 << 20
 
 
 def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
-    """One a rank and device: block by block of snapshots, else by purpose or in total of torch.profiler."""
+    """One a rank and device: block by block of snapshots, else by purpose or in total of torch.profiler, or of nsys."""
     found = [_use(replay) for replay in replays(timeline)]
-    for signal, use in (("memory_changes", _changes_use), ("memory_totals", _totals_use)):
+    told_by = (("memory_changes", _changes_use), ("memory_totals", _totals_use), ("device_memory", _device_use))
+    for signal, use in told_by:
         frame, told = timeline[signal], {(each.rank, each.device) for each in found}
         places = sorted(set(zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)) - told)
         found += [use(rank, device, frame.of(rank=rank, device=device)) for rank, device in places]
@@ -95,6 +96,27 @@ def _changes_use(rank: int, device: int, changes: Frame) -> MemoryUse:
         free_pieces=UNKNOWN,
         largest_free_bytes=UNKNOWN,
         by_category=_summed(changes.name, changes["bytes"], until),
+    )
+
+
+def _device_use(rank: int, device: int, handed_out: Frame) -> MemoryUse:
+    """What torch uses of it is not known, nor what for, nor what was there before."""
+    held = handed_out["bytes"]
+    return MemoryUse(
+        rank=rank,
+        device=device,
+        source="driver",
+        events=len(handed_out),
+        reserved_bytes=int(held[-1]),
+        allocated_bytes=UNKNOWN,
+        active_bytes=UNKNOWN,
+        requested_bytes=UNKNOWN,
+        peak_bytes=int(held.max()),
+        peak_reserved_bytes=int(held.max()),
+        most_reserved_bytes=int(held.max()),
+        free_bytes=UNKNOWN,
+        free_pieces=UNKNOWN,
+        largest_free_bytes=UNKNOWN,
     )
 
 

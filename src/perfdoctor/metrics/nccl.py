@@ -43,7 +43,8 @@ class Told:
 
     def setting(self, *names: str) -> str:
         """The first of these environment variables that was set, as NAME=value; "" if none was."""
-        return next((value for value in self.values("environment") if value.split("=", 1)[0] in names), "")
+        told = next((value for value in self.values("environment") if value.split("=", 1)[0] in names), "")
+        return told.removesuffix(".")  # NCCL ends the line of a number with a full stop, that of a word without
 
     @property
     def machines(self) -> int:

@@ -27,6 +27,8 @@ class Repetition:
 def repetition(place: Place) -> Repetition:
     """Steps held against each other: name, grid and block of each kernel and collective, stream by stream."""
     work = [frame.of(rank=place.rank, device=place.device or 0) for frame in _recorded(place)]
+    if place.asked is not None:  # of a range only what lies in its executions
+        work = [frame.take(place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0) for frame in work]
     numbers = [_launching_step(place, frame) for frame in work]
     signatures = Counter(
         _signature([np.flatnonzero(step == index) for step in numbers], work)

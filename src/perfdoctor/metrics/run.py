@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfdoctor.findings import StepStats
+from perfdoctor.findings import Finding, StepStats
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_place import HostPlace, host_place
 from perfdoctor.metrics.idle_causes import host_activity
+from perfdoctor.metrics.look import EVERYTHING, Look, different, narrowed, range_names
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import DeviceWork, device_work
 from perfdoctor.timeline.model import Timeline
@@ -26,6 +27,8 @@ class Run:
 
     timeline: Timeline
     places: tuple[Place, ...]
+    #: The part of the recording that is looked at: the places are narrowed to it.
+    look: Look = EVERYTHING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
     kept: dict[str, object] = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -33,6 +36,11 @@ class Run:
     def per_step(self) -> bool:
         """Are numbers per step? Only if steps were found on every place."""
         return bool(self.places) and all(place.steps.used for place in self.places)
+
+    @property
+    def whole_steps(self) -> bool:
+        """Are they steps of the training, and no executions of a range?"""
+        return self.per_step and not self.look.range_name
 
     @property
     def host_places(self) -> tuple[HostPlace, ...]:
@@ -59,8 +67,23 @@ class Run:
         return max(self.places, key=lambda place: place.share(quantity_ns(place)))
 
 
-def prepare(timeline: Timeline) -> Run:
-    """Find steps and windows on every device; on none, let the training thread play the device."""
+def keep_findings(run: Run, findings: Sequence[Finding]) -> None:
+    """What the detectors saw, for those who show where: a diagnosis holds no rows."""
+    run.kept["findings"] = tuple(findings)
+
+
+def findings_of(run: Run) -> tuple[Finding, ...]:
+    """What the detectors saw in it; nothing before they looked."""
+    kept = run.kept.get("findings", ())
+    assert isinstance(kept, tuple)
+    return kept
+
+
+def prepare(timeline: Timeline, look: Look = EVERYTHING) -> Run:
+    """Find steps and windows on every device; on none, let the training thread play the device.
+
+    `look`: only that part. Raises AskedWronglyError where it is not in the recording.
+    """
     places: list[Place] = []
     for rank in timeline.ranks:
         marks = host_marks(timeline, rank)
@@ -77,7 +100,23 @@ def prepare(timeline: Timeline) -> Run:
             place = host_place(timeline, rank, marks)
             if place is not None:
                 places.append(place)
-    return Run(timeline, tuple(place for place in places if place.window))
+    return Run(timeline, narrowed([place for place in places if place.window], timeline, look), look)
+
+
+def look_notes(run: Run) -> Iterator[str]:
+    """Which part was looked at, if not all of it."""
+    look, steady = run.look, [place.steps for place in run.places if place.steps.steady]
+    if look.steps and steady:
+        first, last = look.steps
+        steps = f"step {first}" if first == last else f"steps {first} to {last}"
+        yield f"Only {steps} of {min(every[1] - every[0] for each in steady if (every := each.steady))} was looked at."
+    if look.range_name:
+        names = " and ".join(sorted(different(range_names(run.timeline, look.range_name))))
+        count = sum(place.steps.used for place in run.places)
+        yield (
+            f"Only the range {names} was looked at, {count} executions: what is told of a step is for one of them. "
+            "Its time is that of the work that it launched, and of idle at its edges while the host was in it."
+        )
 
 
 def _window(steps: Steps, work: DeviceWork) -> Intervals:

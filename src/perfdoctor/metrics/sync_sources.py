@@ -10,6 +10,7 @@ from perfdoctor.metrics import host_names
 from perfdoctor.metrics.behind_idle import host_rows, is_user_function
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.idle_causes import blocking_calls
+from perfdoctor.metrics.moments import Moment
 from perfdoctor.metrics.nesting import innermost_at
 from perfdoctor.timeline.intervals import Intervals, Nanoseconds
 from perfdoctor.timeline.model import Frame, Ints, Mask, Timeline
@@ -36,6 +37,18 @@ class Syncs:
             entry[0] += 1
             entry[1] += int(self.idle_ns[index])
         return sorted(((*key, n, ns) for key, (n, ns) in found.items()), key=lambda row: (-row[4], row[:3]))
+
+    def longest(self, place: Place, rows: Mask) -> list[Moment]:
+        """Of these calls of a place the one behind which the device was idle longest, with that idle."""
+        if not self.idle_ns[rows].any():
+            return []
+        at = int(np.argmax(np.where(rows, self.idle_ns, 0)))
+        begin, end = int(self.calls.start_ns[at]), int(self.calls.end_ns[at])
+        idle = place.idle_causes["host_sync"]
+        following = int(np.searchsorted(idle.ends, begin, side="right"))
+        if following < len(idle) and idle.starts[following] <= end:
+            end = max(end, int(idle.ends[following]))
+        return [(place.rank, begin, end)]
 
 
 def _name(rows: Frame, index: int) -> str:

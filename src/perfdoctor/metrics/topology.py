@@ -60,6 +60,18 @@ def has_ring(links: Pairs, chosen: Sequence[int]) -> bool:
     return goes_on(start, frozenset(chosen) - {start})
 
 
+def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
+    """How many NVLinks a ring through `ranks` of the chosen GPUs has at least between two; 0 where it needs others.
+
+    Of a part of the GPUs it is known only where each has links to all.
+    """
+    told = [links.get((f"GPU{one}", f"GPU{other}"), "") for one, other in combinations(chosen, 2)]
+    counts = [int(link[2:]) for link in told if _NVLINK.match(link)]
+    if not counts or (len(counts) < len(told) and (ranks < len(chosen) or not has_ring(links, chosen))):
+        return 0
+    return min(counts)
+
+
 def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
     """As many GPUs with a ring of NVLinks, if the chosen ones have none; () where there are none either.
 

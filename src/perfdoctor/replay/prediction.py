@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
-from perfdoctor.findings import SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
+from perfdoctor.findings import CASES, SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
 from perfdoctor.metrics.run import Run
 from perfdoctor.replay.levers import pulled_ns
 from perfdoctor.replay.more_ranks import askable
@@ -25,8 +25,6 @@ MOST_CURES = 5
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
 #: less is noise, and no saving.
 NOTICED = 0.001
-#: How far a cure goes as its finding has it; the place in `Saving`.
-CASES: Mapping[str, int] = {"low": 0, "likely": 1, "high": 2}
 #: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
 PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
 _NO_BF16 = "fp32-before-ampere"
@@ -148,6 +146,8 @@ def answered(
 
     Raises AskedWronglyError for what was not found here or cannot be played, PerfdoctorError where nothing can.
     """
+    if played is None and run.look.range_name and len(questions) == 1:
+        return _of_range(questions[0], ranked, seen, outcomes, run)
     if played is None:
         raise PerfdoctorError(
             f"--what-if: this recording cannot be played again: {unplayable(run)}",
@@ -178,6 +178,26 @@ def answered(
     return played_sizes(stops, run)
 
 
+def _of_range(
+    question: Question, ranked: Sequence[Advice], seen: Found, outcomes: Sequence[Outcome], run: Run
+) -> Prediction:
+    """An execution of the range with one cure: what its finding saves, subtracted. A range is not played again."""
+    known = {each.rule: each for cause in ranked for each in (cause, *cause.symptoms)}
+    asked = f"--what-if {question.rule}"
+    can = ", ".join(sorted(name for name, each in known.items() if each.saving_ns_per_step.high))
+    right = f"What can be asked of this range: {can}." if can else "Nothing that was found in this range saves time."
+    if question.rule in SIZES or question.share is not None:
+        raise AskedWronglyError(f"{asked}={question.choice}: a range is not played again", do=right)
+    if question.rule not in known:
+        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(seen), outcomes)}", do=right)
+    saving = known[question.rule].saving_ns_per_step
+    cases = (saving.low, saving.likely, saving.high)
+    low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
+    step_ns = (run.step_ns - high, run.step_ns - likely, run.step_ns - low)
+    way = [PredictedStep(question.rule, step_ns[1], question.choice)]
+    return _prediction(run.step_ns, step_ns, way, None, asked=True)
+
+
 def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cure:
     cure = played.cure(rule.id, rule.lever, finding)
     choice = question.choice
@@ -192,7 +212,8 @@ def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cu
             raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
         return cure.going(question.share, round(question.share * pulled_ns(rule.lever, finding, played.run)))
     if choice in CASES:
-        return cure.going(cure.shares[CASES[choice]], cure.most_ns[CASES[choice]])
+        case = CASES.index(choice)
+        return cure.going(cure.shares[case], cure.most_ns[case])
     return cure
 
 

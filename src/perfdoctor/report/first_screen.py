@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.findings import Measure
 from perfdoctor.report import wording
+from perfdoctor.report.foreign_text import clean_name
 
 if TYPE_CHECKING:
     from perfdoctor.findings import Advice, Diagnosis
@@ -36,11 +38,11 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
 
 def check(diagnosis: Diagnosis, advice: Advice) -> str:
     """What a second recording must show if the fix worked."""
-    number = next((each for each in advice.evidence if hasattr(each, "unit")), None)
+    number = next((each for each in advice.evidence if isinstance(each, Measure)), None)
     said = ["Record the same steps again, and this finding is gone."]
     if number is not None:
         now = wording.quantity(number.value, number.unit)
-        said.append(f"The number that must move is “{wording.clean_name(number.label)}”: {now} in this recording.")
+        said.append(f"The number that must move is “{clean_name(number.label)}”: {now} in this recording.")
     saving, base = advice.saving_ns_per_step, diagnosis.base_ns
     if saving.likely and base:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))

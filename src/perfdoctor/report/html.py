@@ -39,7 +39,11 @@ TITLES = {
 }
 #: In this order: what a file uses is defined in one before it, or is only called once all are there.
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
-SCRIPTS = ("format.js", "shell.js", "tables.js", "timeline.js", "start.js")
+SCRIPTS = (
+    "format.js", "shell.js", "csv.js", "tables.js", "timeline_data.js", "timeline_layout.js", "timeline_colours.js",
+    "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js", "timeline_panel.js",
+    "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "start.js",
+)  # fmt: skip
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 

@@ -56,6 +56,9 @@ def shown(diagnosis: Diagnosis) -> Sequence[MemoryUse]:
 
 def peak(use: MemoryUse) -> str:
     """`rank 0: at most 13.0 GiB in use of 13.2 GiB reserved; 241 MiB lay free in 60 pieces of 39.4 MiB at most`."""
+    if use.source == "driver":
+        taken = wording.size(use.peak_bytes)
+        return f"{place(use)}: at most {taken} taken from the device since the recording began, by torch and libraries."
     free = ""
     if use.free_pieces > 0:
         pieces = wording.counted(use.free_pieces, "piece")
@@ -68,7 +71,10 @@ def peak(use: MemoryUse) -> str:
 
 def now(use: MemoryUse) -> str:
     """What is held at the end, in torch's own words."""
-    held = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes, 'and')}"
+    if use.source == "driver":
+        held = f"{wording.size(use.reserved_bytes)} taken"
+    else:
+        held = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes, 'and')}"
     return f"At the end {held}; {wording.counted(use.events, 'change')} recorded."
 
 

@@ -10,7 +10,7 @@ from perfdoctor.report import wording
 from perfdoctor.report.foreign_text import clean
 
 if TYPE_CHECKING:
-    from perfdoctor.findings import Diagnosis, PredictedStep, Prediction, Scaling
+    from perfdoctor.findings import Advice, Diagnosis, PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
 _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "input_wait": "the next batch"}
@@ -140,7 +140,7 @@ def _name(step: PredictedStep) -> str:
 
 
 def behind_others(diagnosis: Diagnosis, advice: Advice) -> str:
-    """Of a finding that saves nothing by itself: what its fix brings once those above it are made; "" where nothing."""
+    """Of a finding that saves nothing by itself: what its fix brings with those above it made; "" where nothing."""
     prediction = diagnosis.prediction
     if prediction is None or prediction.asked or advice.saving_ns_per_step.high:
         return ""

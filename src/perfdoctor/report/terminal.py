@@ -1,24 +1,21 @@
-"""What does a person see in the terminal? The verdict, one step as a bar, the findings, and what was not looked at."""
+"""What does a person see in the terminal? The verdict, one step as a bar, the findings, and last what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from perfdoctor.findings import Rows
+from perfdoctor.metrics.behind_idle import is_library
 from perfdoctor.report import efficiency, memory, outlook, wording
-from perfdoctor.report.foreign_text import clean
-from perfdoctor.report.parts import (
-    SHOWN_FINDINGS,
-    Part,
-    all_parts,
-    cells,
-    parts,
-    place_names,
-    shown_places,
-    split_base_ns,
-)
+from perfdoctor.report.foreign_text import clean, shorten
+from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
+from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
+from perfdoctor.report.terminal_links import SOURCE_LINE, Links
+from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,58 +23,44 @@ if TYPE_CHECKING:
     from perfdoctor.findings import Advice, Diagnosis, TimeSplit
 
 SHOWN_RANKS = 8
-WIDEST = 100
-RANK_BAR = 24
+#: Up to so many rules that could not look are named with what wakes them; more of them nobody reads.
+SHOWN_SKIPPED = 6
+_SHOWN_LACKS = 5
+#: Cells of a small bar at the end of a line: no fewer tell anything, and more take the room of the numbers.
+_SMALLEST_BAR, _LARGEST_BAR = 6, 24
+_SHORTEST_NAME = 8
 
-# Okabe and Ito's palette, which stays apart for colour-blind eyes; the legend names each part all the same.
-COLOURS = {
-    "compute": "#0072b2",
-    "exposed_communication": "#e69f00",
-    "exposed_copy": "#56b4e9",
-    "input_wait": "#d55e00",
-    "host_sync": "#cc79a7",
-    "launch_bound": "#f0e442",
-    "host_work": "#009e73",
-    "allocator": "#8c6bb1",
-    "storage": "#a6761d",
-    "garbage_collection": "#66a61e",
-    "compilation": "#7f7f00",
-    "peer_wait": "#b35900",
-}
-GREY = "#8a8a8a"
-DIM = "bright_black"
+DIM = "dim"
 GAIN = "green"
 CONFIDENCE = {"high": "green", "medium": "yellow", "low": DIM}
-# Without colour the parts differ by their characters: work is dark, idle is light.
-SHADES = {"compute": "█", "exposed_communication": "▓", "exposed_copy": "▒"}
-ASCII_SHADES = {"compute": "#", "exposed_communication": "%", "exposed_copy": "+"}
-IDLE_SHADES = "░:-=~.^'\"o*xv"
-
-Shades = Mapping[str, tuple[str, str]]
 
 
-def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False) -> None:
-    """Print the diagnosis; `show_all` lifts the limit of five findings and lists every rank."""
-    _Page(diagnosis, console, show_all).print()
+def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False, page: Path | None = None) -> None:
+    """Print the diagnosis; `show_all` lifts the limit of five findings and lists every rank.
+
+    `page` is the HTML report that was written: where the terminal can, findings lead to theirs on it.
+    """
+    _Page(diagnosis, console, show_all, Links(console, page)).print()
 
 
-def wrapped(text: Text, console: Console, width: int, indent: str = "", first: str | None = None) -> Iterator[Text]:
-    """The text in lines of at most `width`, each behind `indent`, the first behind `first`."""
-    for place, line in enumerate(text.wrap(console, max(width - len(indent), 20))):
-        line.rstrip()
-        yield Text(first if first is not None and place == 0 else indent) + line
+def print_report_path(page: Path, console: Console) -> None:
+    """`Report: FILE`, to be clicked where the terminal can."""
+    # Not Text.assemble: a path may hold what looks like a style.
+    line = Text("Report: ").append(str(page), Links(console, page).to_page())
+    console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class _Page:
     """One printed report: what all of its sections share."""
 
-    def __init__(self, diagnosis: Diagnosis, console: Console, show_all: bool) -> None:
+    def __init__(self, diagnosis: Diagnosis, console: Console, show_all: bool, links: Links) -> None:
         self.diagnosis = diagnosis
         self.console = console
         self.show_all = show_all
+        self.links = links
         self.width = min(console.width, WIDEST)
-        self.shades = _shades(all_parts(diagnosis), console)
-        self.left, self.gone = ("█", "░") if _is_unicode(console) else ("#", "-")
+        self.shades = shades(all_parts(diagnosis), console)
+        self.left, self.gone = ("█", "░") if is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
         sections = (
@@ -88,32 +71,50 @@ class _Page:
             self.memory(),
             self.not_looked_at(),
             self.notes(),
+            self.next(),
         )
         lines = [*self.wrapped(Text(wording.verdict(self.diagnosis), "bold")), *self.recorded()]
         for section in sections:
             if content := list(section):
                 lines += [Text(), *content]
         for line in lines:
-            line.rstrip()
             self.console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     def wrapped(self, text: Text, indent: str = "", first: str | None = None) -> Iterator[Text]:
         return wrapped(text, self.console, self.width, indent, first)
 
     def recorded(self) -> Iterator[Text]:
-        return self.wrapped(Text(" · ".join(wording.recorded(self.diagnosis)), DIM))
+        for line in packed(wording.recorded(self.diagnosis), self.width):
+            yield from self.wrapped(Text(line, DIM))
 
     def step(self) -> Iterator[Text]:
         shown = all_parts(self.diagnosis)
         if not shown:
             return
-        yield Text(wording.bar_heading(self.diagnosis), "bold")
-        yield _bar(shown, self.shades, self.width)
-        yield from _columns([_legend_row(part, *self.shades[part.key]) for part in shown], left=2)
+        yield from self.wrapped(Text(wording.bar_heading(self.diagnosis), "bold"))
+        colours = has_colours(self.console)
+        yield named_bar(shown, self.width) if colours else bar(shown, self.shades, self.width)
+        yield from self.legend()
         if hangs_on := outlook.hangs_on(self.diagnosis):
             yield from self.wrapped(Text(hangs_on, DIM))
         if use := efficiency.line(self.diagnosis):
             yield from self.wrapped(Text(use, DIM))
+
+    def legend(self) -> Iterator[Text]:
+        shown = all_parts(self.diagnosis)
+        for labels in ([part.label for part in shown], [short_label(part) for part in shown]):
+            rows = [
+                (self.swatch(part.key), Text(label), *_amounts(part.shown_ns, part.share))
+                for part, label in zip(shown, labels, strict=True)
+            ]
+            if width_of(rows) <= self.width:
+                break
+        return columns(rows, words=(0, 1))
+
+    def swatch(self, part: str) -> Text:
+        """What the part looks like in the bar; smaller than that, so that the two do not flow together."""
+        character, style = self.shades[part]
+        return Text("■" if style and is_unicode(self.console) else character, style)
 
     def ranks(self) -> Iterator[Text]:
         """One line a rank; of many ranks the slowest and the median."""
@@ -122,15 +123,31 @@ class _Page:
         places = shown_places(self.diagnosis.time, len(self.diagnosis.time) if self.show_all else SHOWN_RANKS)
         names = place_names(self.diagnosis.time)
         length = "step" if self.diagnosis.per_step else "window"
-        rows = [tuple(Text(heading, DIM) for heading in ("", length, "compute", "comm.", "copies", "idle", ""))]
+        rows = [tuple(Text(heading, DIM) for heading in ("", length, "compute", "comm.", "copies", "idle"))]
         for split, remark in places:
             name = names[split.rank, split.device] + (f" ({remark})" if remark else "")
-            rows.append((Text(name), *_rank_row(split), self.rank_bar(split)))
-        yield from _columns(rows, left=1)
+            rows.append((Text(name), *_rank_row(split)))
+        if width_of(rows) > self.width:  # the bar tells the shares
+            rows = [row[:2] for row in rows]
+        longest_ns = max(map(split_base_ns, self.diagnosis.time)) or 1
 
-    def rank_bar(self, split: TimeSplit) -> Text:
-        shown = parts([split], split_base_ns(split))
-        return _bar(shown, {**_shades(shown, self.console), **self.shades}, RANK_BAR)
+        def rank_bar(row: int, width: int) -> Text:
+            """As long as the rank's step."""
+            if not row:
+                return Text()
+            split = places[row - 1][0]
+            shown = parts([split], split_base_ns(split))
+            cells = max(round(width * split_base_ns(split) / longest_ns), 1)
+            return bar(shown, {**shades(shown, self.console), **self.shades}, cells)
+
+        yield from self.with_bars(rows, rank_bar)
+
+    def with_bars(self, rows: Sequence[tuple[Text, ...]], draw: Callable[[int, int], Text]) -> Iterator[Text]:
+        """The columns, and behind them the bar that `draw(row, cells)` makes, if there is room for one."""
+        room = min(self.width - width_of(rows) - 2, _LARGEST_BAR)
+        if room < _SMALLEST_BAR:
+            return columns(rows, words=(0,))
+        return columns([(*row, draw(place, room)) for place, row in enumerate(rows)], words=(0, len(rows[0])))
 
     def findings(self) -> Iterator[Text]:
         findings = self.diagnosis.findings
@@ -144,35 +161,35 @@ class _Page:
             yield from (Text(), Text(f"{hidden} not shown: --all", DIM))
 
     def finding(self, number: int, advice: Advice) -> Iterator[Text]:
-        title = Text.assemble((clean(advice.title), "bold"), "  ", (clean(advice.rule), DIM))
+        leads = self.links.to_finding(number)
+        title = Text().append(clean(advice.title), f"bold {leads}").append("  ")
+        title.append(clean(advice.rule), f"{DIM} {leads}")
         yield from self.wrapped(title, " " * 4, f"{number:>2}  ")
-        certain = (wording.confidence(advice.confidence), CONFIDENCE[advice.confidence])
-        body = [Text.assemble((wording.saving(self.diagnosis, advice), "cyan"), " · ", certain)]
-        body.append(Text(clean(advice.summary)))
-        if advice.confidence != "high" and advice.confidence_because:
-            body.append(Text(wording.certainty(advice), DIM))
-        if advice.fixes:
-            fix = advice.fixes[0]
-            body.append(
-                Text.assemble(
-                    ("Fix: ", "bold"),
-                    clean(fix.title),
-                    (f" ({wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)})", DIM),
-                )
-            )
-        for text in body:
+        for text in self.body(advice):
+            for start, end, style in self.links.to_source(text.plain):
+                text.stylize(style, start, end)
             yield from self.wrapped(text, " " * 4)
         for symptom in advice.symptoms:
             yield from self.wrapped(_symptom(symptom), " " * 6, "    - ")
 
+    def body(self, advice: Advice) -> Iterator[Text]:
+        """What it saves, why we think so, where, and the first fix."""
+        certain = (wording.confidence(advice.confidence), CONFIDENCE[advice.confidence])
+        saving, behind = wording.saving(self.diagnosis, advice), outlook.behind_others(self.diagnosis, advice)
+        yield Text.assemble((behind or saving, "cyan"), " · ", certain)
+        yield Text(summary := clean(advice.summary))
+        if doubt := wording.certainty(advice) if self.show_all else _doubt(advice):
+            yield Text(doubt, DIM)
+        if (line := _source_line(advice)) and line not in summary:
+            yield Text.assemble(("At: ", "bold"), line)
+        for fix in advice.fixes[:1]:
+            terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
+            yield Text.assemble(("Fix: ", "bold"), clean(fix.title), (f" ({terms})", DIM))
+
     def outlook(self) -> Iterator[Text]:
-        """What the fixes bring together, and where to read on."""
+        """What the fixes bring together."""
         if together := outlook.together(self.diagnosis):
             yield from (*self.way(), *self.wrapped(Text(together)))
-        if not self.diagnosis.findings:
-            return
-        command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
-        yield from self.wrapped(Text.assemble("Why, and every fix with its code: ", (command, "bold")))
 
     def way(self) -> Iterator[Text]:
         """One line a fix: the step behind it and all before it, and as a bar what is left and what it has won."""
@@ -180,14 +197,16 @@ class _Page:
         if not stops:
             return
         yield Text(outlook.heading(self.diagnosis), "bold")
-        rows = []
-        for stop in stops:
-            widest_ns = outlook.widest_ns(stops)
-            left, gone = (round(RANK_BAR * ns / widest_ns) for ns in (stop.step_ns, stop.before_ns))
-            bar = Text(self.left * left).append(self.gone * max(gone - left, 0), GAIN)
-            amounts = Text(wording.duration(stop.step_ns)), Text(outlook.won(stop), GAIN)
-            rows.append((Text(stop.name), *amounts, bar))
-        yield from _columns(rows, left=1)
+        amounts = [(Text(wording.duration(stop.step_ns)), Text(outlook.won(stop), GAIN)) for stop in stops]
+        room = max(self.width - width_of(amounts) - 2, _SHORTEST_NAME)
+        rows = [(Text(shorten(stop.name, room)), *row) for stop, row in zip(stops, amounts, strict=True)]
+        widest_ns = outlook.widest_ns(stops)
+
+        def left_and_won(row: int, width: int) -> Text:
+            left, before = (round(width * ns / widest_ns) for ns in (stops[row].step_ns, stops[row].before_ns))
+            return Text().append(self.left * left, DIM).append(self.gone * max(before - left, 0), GAIN)
+
+        yield from self.with_bars(rows, left_and_won)
 
     def memory(self) -> Iterator[Text]:
         """Each device's peak: how much, for what, and who held most of it."""
@@ -197,16 +216,31 @@ class _Page:
             yield from self.wrapped(Text(f"{memory.peak(use)} {memory.now(use)}"))
             for lines in (memory.categories(use), memory.holders(use)):
                 rows = [tuple(map(Text, (each.size, each.share, each.count, each.what))) for each in lines]
-                for row in _columns(rows, left=0, words_last=True) if rows else ():
+                for row in columns(rows, words=(3,)) if rows else ():
                     yield from self.wrapped(row, " " * 4, "  ")
 
     def not_looked_at(self) -> Iterator[Text]:
+        """Each group of rules with what wakes it; of many only what they lacked."""
+        groups = wording.not_looked_at(self.diagnosis)
+        skipped = sum(len(rules) for _, rules, _ in groups)
+        is_short = skipped > SHOWN_SKIPPED and not self.show_all
         lines = [
-            wording.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
-            for missing, rules, wake in wording.not_looked_at(self.diagnosis)
+            wording.lacking(missing, rules) + (f". To wake: {wake}" if wake else "") for missing, rules, wake in groups
         ]
-        lines += [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in wording.failed(self.diagnosis)]
-        return self.listed("Not looked at", lines)
+        failed = [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in wording.failed(self.diagnosis)]
+        if is_short:
+            yield from self.wrapped(Text.assemble(("Not looked at: ", "bold"), (self.lacks(skipped), DIM)))
+            yield from self.listed("Failed", failed)
+        else:
+            yield from self.listed("Not looked at", [*lines, *failed])
+
+    def lacks(self, skipped: int) -> str:
+        """Many rules in one sentence: how many lacked what."""
+        lacked = wording.lacked(self.diagnosis)
+        told = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
+        others = " and others" * (len(lacked) > len(told))
+        rules = wording.counted(len(self.diagnosis.outcomes), "rule")
+        return f"{skipped} of {rules}, for lack of {', '.join(told)}{others}. Which, and what wakes them: --all"
 
     def notes(self) -> Iterator[Text]:
         return self.listed("Notes", [clean(note, 240) for note in self.diagnosis.notes])
@@ -217,51 +251,38 @@ class _Page:
         for line in lines:
             yield from self.wrapped(Text(line), "    ", "  - ")
 
-
-def _is_unicode(console: Console) -> bool:
-    return console.encoding.lower().startswith("utf")
-
-
-def _shades(shown: Sequence[Part], console: Console) -> Shades:
-    """Each part's character and style on this console."""
-    unicode = _is_unicode(console)
-    work = SHADES if unicode else ASCII_SHADES
-    if console.color_system is not None and not console.no_color:
-        return {part.key: (work["compute"], COLOURS.get(part.key, GREY)) for part in shown}
-    idle = [part.key for part in shown if part.key not in work]
-    light = IDLE_SHADES if unicode else IDLE_SHADES[1:]
-    return {**{key: (shade, "") for key, shade in work.items()}, **{key: (light[i], "") for i, key in enumerate(idle)}}
+    def next(self) -> Iterator[Text]:
+        """Where to read on: the last words, where the eye is when the prompt is back."""
+        if self.diagnosis.findings:
+            words = "Why, and every fix with its code:"
+            command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
+            fits = len(words) + 1 + len(command) <= self.width  # a command that is torn cannot be copied
+            yield from self.wrapped(Text.assemble(words + " " * fits, (command * fits, "bold")))
+            if not fits:
+                yield Text(command, "bold")
 
 
-def _bar(shown: Sequence[Part], shades: Shades, width: int) -> Text:
-    bar = Text()
-    for part, number in zip(shown, cells(shown, width), strict=True):
-        character, style = shades[part.key]
-        bar.append(character * number, style)
-    return bar
-
-
-def _columns(rows: Sequence[Sequence[Text]], *, left: int, words_last: bool = False) -> Iterator[Text]:
-    """Aligned columns, two spaces apart: the first `left` and the last are flush left where they hold words."""
-    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = Text()
-        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            gap = " " * (width - cell.cell_len)
-            bar = place == len(row) - 1 and (width == RANK_BAR or words_last)
-            line += cell + Text(gap + "  ") if place < left or bar else Text(gap) + cell + Text("  ")
-        yield line
-
-
-def _legend_row(part: Part, character: str, style: str) -> tuple[Text, ...]:
-    amounts = (wording.duration(part.shown_ns), wording.share(part.share))
-    return (Text(character, style), Text(part.label), *map(Text, amounts))
+def _amounts(ns: float, share: float) -> tuple[Text, Text]:
+    return Text(wording.duration(ns)), Text(wording.share(share))
 
 
 def _rank_row(split: TimeSplit) -> list[Text]:
     exposed = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
     amounts = [wording.share_of(part, split.window_ns) for part in exposed]
     return [Text(text) for text in (wording.duration(split_base_ns(split)), *amounts)]
+
+
+def _doubt(advice: Advice) -> str:
+    """What speaks against it: all that follows on what was measured (see `certainty.py`)."""
+    against = clean(advice.confidence_because, 240).partition("; ")[2]
+    return f"Doubt: {against}" if against and advice.confidence != "high" else ""
+
+
+def _source_line(advice: Advice) -> str:
+    """The first line of own code in a finding's tables, which are sorted by cost; "" where none is named."""
+    tables = [table for table in advice.evidence if isinstance(table, Rows)]
+    texts = (clean(value, 120) for table in tables for row in table.rows for value in row if isinstance(value, str))
+    return next((text for text in texts if SOURCE_LINE.match(text) and not is_library(text)), "")
 
 
 def _symptom(advice: Advice) -> Text:

@@ -1,12 +1,79 @@
-"""How does a page carry the timeline? Columns of whole numbers, starts as differences, defaults left out."""
+"""How does a page carry the timeline? Columns of whole numbers, starts as differences, defaults left out.
+
+```
+{"length": ns, "typical": [start, end], "whole": [[start, end], …], "names": […], "pieces_in_all": n,
+ "groups": [{"title", "rank", "device"}],
+ "tracks": [{"group", "kind", "title", "rows": how many,
+             "start": [the first, then differences], "duration": […], "name": [places in names],
+             left out where all are the default: "row" (0), "count" (1), "busy" (the duration), "launch_track" (-1),
+             "launch" (start - launch_ns, 0 where not told), "detail" (-1);
+             of a counter: "values", "unit"}]}
+```
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfdoctor.views import TimelineView
+import numpy as np
+
+from perfdoctor.report.foreign_text import clean, clean_name, shorten
+from perfdoctor.timeline.columns import Ints
+from perfdoctor.views import Floats, TimelineView, Track
+
+#: A shape of many tensors is long, and is shown in a box of a few lines.
+_DETAIL_LIMIT = 240
 
 
 def document(view: TimelineView) -> dict[str, Any]:
     """The view as JSON's lists; times are ns from the window's first event."""
-    return {}
+    return {
+        "length": view.length_ns,
+        "typical": list(view.typical),
+        "whole": [list(stretch) for stretch in view.whole],
+        "names": _names(view),
+        "pieces_in_all": view.pieces_in_all,
+        "groups": [{"title": clean(group.title), "rank": group.rank, "device": group.device} for group in view.groups],
+        "tracks": [_track(track) for track in view.tracks],
+    }
+
+
+def _names(view: TimelineView) -> list[str]:
+    """Each text safe to print: names short, what is only a detail somewhat longer."""
+    is_name = np.zeros(len(view.names), dtype=bool)
+    for track in view.tracks:
+        is_name[track.name[track.name >= 0]] = True
+    return [
+        clean_name(text) if name else shorten(clean_name(text, _DETAIL_LIMIT), _DETAIL_LIMIT)
+        for text, name in zip(view.names, is_name.tolist(), strict=True)
+    ]
+
+
+def _track(track: Track) -> dict[str, Any]:
+    columns: dict[str, tuple[Ints, Ints | int]] = {
+        "row": (track.row, 0),
+        "count": (track.count, 1),
+        "busy": (track.busy_ns, track.duration_ns),
+        "launch_track": (track.launch_track, -1),
+        "launch": (np.where(track.launch_track >= 0, track.start_ns - track.launch_ns, 0), 0),
+        "detail": (track.detail, -1),
+    }
+    start = np.diff(track.start_ns, prepend=0)
+    found: dict[str, Any] = {
+        "group": track.group,
+        "kind": track.kind,
+        "title": clean(track.title),
+        "rows": int(track.row.max(initial=0)) + 1,
+        "start": start.tolist(),
+        "duration": track.duration_ns.tolist(),
+        "name": track.name.tolist(),
+        **{key: values.tolist() for key, (values, default) in columns.items() if (values != default).any()},
+    }
+    return {**found, "values": _numbers(track.values), "unit": track.unit} if track.kind == "counter" else found
+
+
+def _numbers(values: Floats) -> list[float]:
+    """Whole numbers whole: half as many characters."""
+    is_whole = np.isfinite(values).all() and (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
+    numbers: list[float] = (values.astype(np.int64) if is_whole else values).tolist()
+    return numbers

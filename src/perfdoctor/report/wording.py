@@ -54,6 +54,7 @@ NEEDS = {
     "memory_segments": "a memory snapshot",
     "memory_events": "the events of a memory snapshot",
     "memory_totals": "the allocator's totals",
+    "device_memory": "what CUDA handed out of the memory",
     "time": "any record of time",
     "kernel_profiles": "kernels measured by Nsight Compute",
     "device_samples": "samples of the GPUs",
@@ -77,6 +78,7 @@ WAKING = {
     "overheads": "record with torch.profiler",
     "memory": "record with `perfdoctor run`",
     "memory_events": "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()",
+    "device_memory": "record with nsys --cuda-memory-usage=true",
     "time": "record the training itself: `perfdoctor run -- python train.py`",
     "kernel_profiles": "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep beside the timeline",
     "places": "record the training itself: `perfdoctor run -- python train.py`",
@@ -88,6 +90,8 @@ WAKING = {
 }
 #: Sources that tell of the machine and of no time.
 _OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
+#: Sources that tell of kernels one by one.
+_KERNELS_ALONE = frozenset(("ncu",))
 _MACHINE_SIGNALS = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
@@ -213,8 +217,9 @@ def verdict(diagnosis: Diagnosis) -> str:
         return _worst(diagnosis, worth_fixing[0])
     blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
     rules = counted(len(diagnosis.outcomes), "rule")
-    if not diagnosis.time and any(source.kind == "ncu" for source in diagnosis.sources):
-        return "Single kernels were measured, and no step was recorded: what they are of one is not known."
+    if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
+        first = diagnosis.findings[0].title if diagnosis.findings else _told(diagnosis)
+        return f"{clean(first).rstrip('.')}; single kernels were measured, and what they are of a step is not known."
     if not diagnosis.time and diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
         reserved = f" of {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
@@ -222,7 +227,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     if not diagnosis.time and diagnosis.findings:
         return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
     if not diagnosis.time and _tells_of_the_machine(diagnosis):
-        return "Nothing was found wrong in what the machine told of itself; of time nothing was recorded."
+        return f"{_told(diagnosis)}; nothing was found wrong, and of time nothing was recorded."
     if not diagnosis.time:
         return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
     if blind == len(diagnosis.outcomes):
@@ -317,12 +322,16 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
     if diagnosis.memory and not gpus and not diagnosis.time:
         gpus = counted(len(diagnosis.memory), "GPU")
+    if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+        return gpus, ""
     return gpus or "no GPU", f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
 
 
 def _steps(diagnosis: Diagnosis) -> str:
     steps = diagnosis.steps
     if not steps.count:
+        if not diagnosis.time and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+            return "no time recorded"
         return "no steps found" if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
     found = FOUND_BY.get(steps.found_by, steps.found_by)
@@ -344,6 +353,19 @@ def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]
     return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
 
 
+def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:
+    """What the skipped rules lacked, each signal by itself, with how many of them lacked it; the most first."""
+    needs = {clean(outcome.rule): outcome.missing for outcome in diagnosis.outcomes}
+    found: Counter[str] = Counter()
+    for missing, rules, _ in not_looked_at(diagnosis):
+        for rule in rules:
+            # Without any work to account for, what else is missing tells more.
+            telling = [need for need in needs[rule] if need != "places"]
+            alone = not telling or missing == NEEDS["time"]
+            found.update({missing} if alone else {_listed((need,)) for need in telling})
+    return found.most_common()
+
+
 def named(rules: Sequence[str]) -> Sequence[str]:
     """The rules of such a group by name; none where nobody would read them all."""
     return rules if len(rules) <= _MOST_NAMED else ()
@@ -355,7 +377,20 @@ def lacking(missing: str, rules: Sequence[str]) -> str:
 
 
 def _tells_of_the_machine(diagnosis: Diagnosis) -> bool:
-    return any(source.kind in _OF_THE_MACHINE for source in diagnosis.sources)
+    return _is_of(diagnosis, _OF_THE_MACHINE)
+
+
+def _is_of(diagnosis: Diagnosis, kinds: frozenset[str]) -> bool:
+    return any(source.kind in kinds for source in diagnosis.sources)
+
+
+def _told(diagnosis: Diagnosis) -> str:
+    """What the first file tells, as its reader noted it, and how many more files there are."""
+    files = list(dict.fromkeys(source.file for source in diagnosis.sources))
+    heads = [(note, f"{file}: ") for file in files for note in diagnosis.notes]
+    first = next((note.removeprefix(head) for note, head in heads if note.startswith(head)), "One file")
+    more = f" ({counted(len(files) - 1, 'more file')} beside)" if len(files) > 1 else ""
+    return clean(first, 160).rstrip(".") + more
 
 
 def waking(missing: Sequence[str]) -> str:
@@ -380,8 +415,9 @@ def failed(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 def stretch(span: Span) -> str:
     """Where to look in the recording."""
-    length = duration(span.end_ns - span.start_ns)
-    return f"{length} on rank {span.rank}, from {duration(span.start_ns)} to {duration(span.end_ns)} of the window"
+    length, begin, end = (duration(ns) for ns in (span.end_ns - span.start_ns, span.start_ns, span.end_ns))
+    where = f"at {begin}" if begin == end else f"from {begin} to {end}"
+    return f"{length} on rank {span.rank}, {where} of the window"
 
 
 def saved_of(diagnosis: Diagnosis) -> str:

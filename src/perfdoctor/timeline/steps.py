@@ -76,6 +76,10 @@ class Steps:
     #: The same edges by the first work on the stream that has most: a batch that is copied ahead, on another stream,
     #: comes whenever the host does, and would make even steps look uneven. None where they are the same.
     on_main_stream: Ints | None = None
+    #: How long each step is, where the time up to the next one is not its own: the executions of a range.
+    lengths_ns: Ints | None = None
+    #: The steady steps `[first, last)` of which some were chosen to be looked at; None where all are.
+    steady: tuple[int, int] | None = None
 
     @property
     def even_bounds(self) -> Ints:
@@ -94,7 +98,13 @@ class Steps:
     @property
     def durations_ns(self) -> Ints:
         """Of the steps used."""
-        return np.diff(self.bounds)[self.first : self.last]
+        every = np.diff(self.bounds) if self.lengths_ns is None else self.lengths_ns
+        return every[self.first : self.last]
+
+    @property
+    def warm_up(self) -> int:
+        """How many leading steps were left out."""
+        return self.first if self.steady is None else self.steady[0]
 
 
 NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
@@ -242,13 +252,18 @@ def _is_busiest(stream: Ints) -> Mask:
 def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int) -> Steps:
     """Leave out leading steps that are much longer than the later ones (warm-up, compilation)."""
     durations = np.diff(bounds)
+    return Steps(found_by, confidence, bounds, warm_up(durations), durations.size, partial)
+
+
+def warm_up(durations: Ints) -> int:
+    """How many of the first are much longer than the later ones."""
     first = 0
     while durations.size - first > _FEWEST_STEPS:
         later = durations[first + 1 :]
         if durations[first] <= _WARM_UP_FACTOR * np.quantile(later, 0.9):
             break
         first += 1
-    return Steps(found_by, confidence, bounds, first, durations.size, partial)
+    return first
 
 
 def host_steps(marks: Marks | None) -> Steps:

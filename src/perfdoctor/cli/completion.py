@@ -1,0 +1,94 @@
+"""What can be typed next? Rules with their titles, GPUs, passes: for the shell's completion, so in no time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+#: The environment variable by which the shell asks.
+ASKED = "_PERFDOCTOR_COMPLETE"
+_TITLE = re.compile(r'^title *= *"(.*)"$', re.MULTILINE)
+_LEVER = re.compile(r"^lever *=", re.MULTILINE)
+_PASSES = {
+    "auto": "what this machine can",
+    "torch": "torch.profiler",
+    "nsys": "Nsight Systems",
+    "ncu": "Nsight Compute, behind one of the others",
+}
+
+Offer = tuple[str, str]
+
+
+def rules(incomplete: str) -> list[Offer]:
+    """Ids with their titles."""
+    return [(name, title) for name, title, _ in _rules() if name.startswith(incomplete)]
+
+
+def conditions(incomplete: str) -> list[Offer]:
+    """For `--fail-on`."""
+    return [*_fitting([("any", "any finding at all")], incomplete), *rules(incomplete)]
+
+
+def questions(incomplete: str) -> list[Offer]:
+    """For `--what-if`: behind the last comma, what can be played again."""
+    sizes = [("batch=2x", "twice the batch"), ("ranks=8", "on eight ranks"), ("synthetic-data", "without a loader")]
+    before, word = _last(incomplete)
+    offered = [*((name, title) for name, title, lever in _rules() if lever), *sizes]
+    return [(before + name, title) for name, title in _fitting(offered, word)]
+
+
+def passes(incomplete: str) -> list[Offer]:
+    """For `--passes`: behind the last comma, what is not named yet."""
+    before, word = _last(incomplete)
+    left = [
+        offer for offer in _PASSES.items() if offer[0] not in before.split(",") and (offer[0] != "auto" or not before)
+    ]
+    return [(before + name, what) for name, what in _fitting(left, word)]
+
+
+def gpus(incomplete: str) -> list[Offer]:
+    """Names that need no quotes."""
+    from perfdoctor.hardware.peaks import short_names
+
+    return _fitting(short_names().items(), incomplete)
+
+
+def peaks(incomplete: str) -> list[Offer]:
+    """For `--peak`, up to the number."""
+    from perfdoctor.hardware.peaks import SETTABLE
+
+    units = {"memory": "bytes/s", "host_link": "bytes/s, one way"}
+    return _fitting(((f"{name}=", units.get(name, "FLOP/s, dense")) for name in SETTABLE), incomplete)
+
+
+def spare_rich() -> None:
+    """Let help stay as it is: typer puts it through rich, which takes longer to load than all the rest together."""
+    try:
+        from typer import _completion_classes
+    except ImportError:  # another typer: slower, and as right
+        return
+    if hasattr(_completion_classes, "_sanitize_help_text"):
+        setattr(_completion_classes, "_sanitize_help_text", str)  # noqa: B010 (not ours: mypy knows better types)
+
+
+def _fitting(offers: Iterable[Offer], incomplete: str) -> list[Offer]:
+    return [offer for offer in offers if offer[0].startswith(incomplete)]
+
+
+def _last(incomplete: str) -> tuple[str, str]:
+    """`input-wait, laun` → `input-wait, ` and `laun`"""
+    word = re.split(r",\s*", incomplete)[-1]
+    return incomplete[: len(incomplete) - len(word)], word
+
+
+def _rules() -> Iterator[tuple[str, str, bool]]:
+    """Id, title, and whether its cure can be played; by their lines, which is ten times as fast as to read the TOML.
+
+    A straight apostrophe would end the string that zsh evaluates.
+    """
+    from perfdoctor.rulebook import rules_folder
+
+    for path in sorted(rules_folder().glob("*.toml")):
+        text = path.read_text("utf-8")
+        if title := _TITLE.search(text):
+            yield path.stem, title[1].replace("'", "’"), bool(_LEVER.search(text))

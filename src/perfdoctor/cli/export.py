@@ -1,0 +1,115 @@
+"""`perfdoctor export`: the merged timeline, with what was found in it, for another tool to show."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import looking, report_files
+from perfdoctor.cli.analyze import diagnosed, progress, rules_of
+from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor export perfdoctor-runs/train --perfetto train.pftrace
+  perfdoctor export rank0.json.gz rank1.json.gz --perfetto job.pftrace.gz
+  perfdoctor export profile.nsys-rep --perfetto profile.pftrace --steps 3..5
+Open the file at https://ui.perfetto.dev: the page reads it in your browser
+and sends it nowhere.
+"""
+_HEAD_BYTES = 1024
+_GZIP = b"\x1f\x8b"
+#: The slowest level makes the file a fifth smaller, and takes twenty times as long.
+_LEVEL = 1
+
+
+def export(
+    *,
+    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH")],
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
+    ] = None,
+    range_: looking.Range = None,
+    steps: looking.Steps = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
+) -> None:
+    """Write the merged timeline, with the findings as tracks of it."""
+    if perfetto is None:
+        raise AskedWronglyError("nothing says what to write", do="Name the file: --perfetto train.pftrace.")
+    part = looking.look(range_, steps)
+    _check(perfetto, paths)
+    rules = rules_of([], [])
+    diagnosis, run = diagnosed(paths, rules, quiet=quiet, verbose=verbose, look=part)
+    from perfdoctor.export.perfetto import render
+
+    with progress(quiet=quiet, verbose=verbose) as say:
+        say(f"Writing {perfetto.name}")
+        try:
+            _write(perfetto, render(run, diagnosis, {rule.id: rule for rule in rules}))
+        except OSError as error:
+            raise PerfdoctorError(
+                f"--perfetto {perfetto} cannot be written: {error.strerror or error}",
+                do="Name a file in a folder that you may write to.",
+            ) from error
+    if not quiet:
+        typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
+
+
+def _check(target: Path, inputs: list[Path]) -> None:
+    """Refuse to write over what is not ours, before the analysis."""
+    if report_files.is_input(target, inputs):
+        raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Name another file.")
+    if target.is_file() and not _is_ours(target):
+        raise PerfdoctorError(
+            f"--perfetto {target} exists and was not written by perfdoctor export",
+            do="Name another file, or remove it.",
+        )
+
+
+def _is_ours(file: Path) -> bool:
+    """Does it begin as ours do? So does an empty one."""
+    from perfdoctor.export.perfetto import FIRST_TRACK
+
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return False
+    return FIRST_TRACK.encode() in head or not head
+
+
+def _write(target: Path, pieces: Iterable[bytes]) -> None:
+    """Write it whole or not at all. Raises OSError; a device such as /dev/null is written to as it is."""
+    if target.exists() and not target.is_file():
+        _fill(target, pieces, compressed=False)
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        _fill(draft, pieces, compressed=target.suffix == ".gz")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _fill(file: Path, pieces: Iterable[bytes], *, compressed: bool) -> None:
+    with file.open("wb") as plain:
+        packed = gzip.GzipFile("", "wb", _LEVEL, plain, mtime=0) if compressed else nullcontext(plain)
+        with packed as stream:
+            for piece in pieces:
+                stream.write(piece)

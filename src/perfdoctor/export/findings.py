@@ -1,0 +1,135 @@
+"""Which stretches of time is a finding about, and how are they shown as tracks?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from perfdoctor.export.slices import Slices
+from perfdoctor.export.trace import Trace, Value
+from perfdoctor.findings import IDLE_CAUSES, Advice, Diagnosis, Finding, Span
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run, findings_of
+from perfdoctor.replay.chosen import chosen_of, own
+from perfdoctor.replay.levers import WORK
+from perfdoctor.rulebook import Rule
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import UNKNOWN, Ints
+
+#: The file's first track: by it ours are known.
+FIRST_TRACK = "perfdoctor findings"
+#: Levers that are about idle of one cause under another name.
+_CAUSE_OF = {"waits": "host_sync", "host_pace": "launch_bound"}
+_MILLISECOND_NS = 1e6
+
+
+def place_name(place: Place) -> str:
+    return f"rank {place.rank}" + ("" if place.device is None else f" GPU {place.device}")
+
+
+def add_findings(trace: Trace, run: Run, diagnosis: Diagnosis, rules: Mapping[str, Rule]) -> None:
+    """The window that was looked at, and a track a finding: around all the window, inside it what it is about."""
+    top = trace.track(FIRST_TRACK, place=0)
+    if run.places:
+        name = "window looked at"
+        track = trace.track(name, top, place=0)
+        for number, place in enumerate(run.places):
+            _add(trace, run, place, number, (name, track, top), stretches(trace, name, place.window, "window"))
+    by_rule = {finding.rule: finding for finding in sorted(findings_of(run), key=_likely_ns)}
+    for advice in _all(diagnosis.findings):
+        name = f"{advice.rank}. {advice.rule}: {advice.title}"
+        parent = trace.track(name, top, place=advice.rank)
+        told = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
+        for number, place in enumerate(run.places):
+            pieces = _pieces(place, advice, by_rule.get(advice.rule), rules.get(advice.rule))
+            around = Intervals.single(int(place.window.starts[0]), int(place.window.ends[-1]))
+            rows = Slices.join([
+                stretches(trace, advice.title, around, "finding", told, 0),
+                stretches(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
+                *_spans(trace, advice, place, first=_is_first(place, run)),
+            ])  # fmt: skip
+            _add(trace, run, place, number, (name, parent, top), rows)
+
+
+def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int, int], rows: Slices) -> None:
+    """Rows of one place on a finding's `own` track (its name, number and parent); of several places, on one each."""
+    name, track, top = own
+    if len(run.places) == 1:
+        trace.add(track, name, top, rows)
+    else:
+        name = place_name(place)
+        trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
+
+
+def _likely_ns(finding: Finding) -> int:
+    return finding.saving_ns_per_step.likely
+
+
+def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
+    for advice in findings:
+        yield advice
+        yield from _all(advice.symptoms)
+
+
+def _is_first(place: Place, run: Run) -> bool:
+    """Spans name a rank: they are shown on its first device."""
+    return place is next(each for each in run.places if each.rank == place.rank)
+
+
+def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
+    saving = advice.saving_ns_per_step
+    unit = "ms a step" if per_step else "ms"
+    return {
+        "summary": advice.summary,
+        "why": advice.why,
+        "confidence": advice.confidence,
+        **{
+            f"saving, {case} ({unit})": ns / _MILLISECOND_NS
+            for case, ns in (("at least", saving.low), ("likely", saving.likely), ("at most", saving.high))
+        },
+        **{f"fix {number}": fix.title for number, fix in enumerate(advice.fixes, 1)},
+    }
+
+
+def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | None) -> Intervals:
+    """When did it happen? Idle of its cause, or the work that it is about; empty where the whole window is meant."""
+    lever = rule.lever if rule else ""
+    if finding is not None and finding.thread_time:
+        starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
+        return Intervals.of(starts, ends)
+    cause = _CAUSE_OF.get(lever, lever)
+    if cause in IDLE_CAUSES:
+        return place.idle_causes[cause]
+    if advice.rule == "exposed-communication":
+        return place.exposed_communication
+    if finding is None or not finding.work or lever not in WORK:
+        return Intervals.empty()
+    signals = WORK[lever]
+    rows = chosen_of(place, signals, finding.work)
+    starts, ends = (
+        np.concatenate([getattr(own(place, signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")
+    )
+    return Intervals.of(starts[rows], ends[rows])
+
+
+def _spans(trace: Trace, advice: Advice, place: Place, *, first: bool) -> Iterator[Slices]:
+    """The moments that its evidence names, in ns since the window's first event."""
+    begin = int(place.window.starts[0])
+    for each in advice.evidence:
+        if first and isinstance(each, Span) and each.rank == place.rank:
+            one = Intervals.single(begin + each.start_ns, begin + each.end_ns)
+            yield stretches(trace, each.label, one, "evidence", UNKNOWN, 2)
+
+
+def stretches(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
+    """Each piece as a slice of that name."""
+    count = len(pieces)
+
+    def constant(value: int) -> Ints:
+        return np.full(count, value, np.int64)
+
+    return Slices(
+        pieces.starts, pieces.ends, constant(level), constant(trace.name(name)), constant(trace.category(category)),
+        constant(args), constant(0),
+    )  # fmt: skip

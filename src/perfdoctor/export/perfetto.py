@@ -1,0 +1,262 @@
+"""What does the merged timeline look like in Perfetto? All ranks and tools on one clock, with what was found as tracks.
+
+```
+perfdoctor findings                  one track a finding: the stretches or the work that it is about
+rank 0 · process 1234                one process of a rank
+    steps                            those of the device; what was left out says why
+    idle and exposed, by cause       where the device computes nothing, and why
+    GPU 0 stream 7                   kernels, copies, collectives; an arrow from the call that launched each
+    GPU 0 memory allocated …         counters
+    main thread 1234                 ranges, Python functions, ops, calls, one inside the other
+machine                              what the driver told of the GPUs
+```
+Times are the recording's own. What lies on no clock (memory snapshots, Nsight Compute's kernels, logs) is not shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, stretches
+from perfdoctor.export.slices import Slices
+from perfdoctor.export.trace import Trace, groups
+from perfdoctor.findings import Diagnosis
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.run import Run
+from perfdoctor.rulebook import Rule
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.links import launch_rows
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Timeline
+
+__all__ = ["FIRST_TRACK", "render"]
+
+#: Signals of the host from the outside in, and of the device: with the columns that a slice shows when it is clicked.
+_ON_HOST: Mapping[str, Mapping[str, str]] = {
+    "ranges": {},
+    "functions": {},
+    "ops": {"shapes": "input_shapes", "types": "input_types", "inputs": "input_values"},
+    "calls": {},
+    "os_calls": {},
+    "overheads": {},
+}
+_ON_DEVICE: Mapping[str, Mapping[str, str]] = {
+    "kernels": {"blocks": "blocks", "threads per block": "threads_per_block", "is a CUDA graph": "is_graph"},
+    "collectives": {
+        "kind": "kind",
+        "bytes": "bytes",
+        "group": "group",
+        "group size": "group_size",
+        "type": "data_type",
+    },
+    "copies": {"bytes": "bytes", "direction": "direction", "host memory": "host_memory"},
+}
+#: What a slice's category is called: one of them.
+_CATEGORY = {
+    "ranges": "range", "functions": "python", "ops": "op", "calls": "call", "os_calls": "os", "overheads": "profiler",
+    "kernels": "kernel", "collectives": "collective", "copies": "copy",
+}  # fmt: skip
+#: What a driver tells that changes while a training runs, and in which unit.
+_SAMPLED = {
+    "power_w": "W", "sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "°C",
+    "utilization_share": "share", "memory_utilization_share": "share", "memory_used_bytes": "bytes",
+    "sm_active_share": "share", "tensor_active_share": "share", "dram_active_share": "share",
+    "pcie_rx_bytes_per_second": "bytes/s", "pcie_tx_bytes_per_second": "bytes/s",
+    "nvlink_rx_bytes_per_second": "bytes/s", "nvlink_tx_bytes_per_second": "bytes/s",
+}  # fmt: skip
+#: Numbers of processes that the format cannot hold (32 bits), or that two ranks share, are replaced from here on.
+_FREE_PID = 1_000_000_000
+_LARGEST = 2**31
+#: Rows of a process's tracks.
+_STEPS, _CAUSES, _STREAMS, _COUNTERS = 0, 1, 2, 3
+
+
+def render(run: Run, diagnosis: Diagnosis, rules: Mapping[str, Rule]) -> Iterator[bytes]:
+    """The file, piece by piece. `rules`: those that were looked for, by id.
+
+    PerfdoctorError where nothing was recorded that has a time.
+    """
+    trace = Trace()
+    add_findings(trace, run, diagnosis, rules)
+    _Recording(trace, run).add()
+    if trace.is_empty:
+        raise PerfdoctorError(
+            "nothing in this recording lies on a clock: there is no timeline to export",
+            do="Pass a trace of the run, of torch.profiler or Nsight Systems; others may lie beside it.",
+        )
+    return trace.written(run.timeline.epoch_ns)
+
+
+class _Recording:
+    """The tracks of what was recorded."""
+
+    def __init__(self, trace: Trace, run: Run) -> None:
+        self.trace = trace
+        self.run = run
+        self.timeline: Timeline = run.timeline
+        #: By rank and process: its track, and the number under which it is shown.
+        self.processes: dict[tuple[int, int], tuple[int, int]] = {}
+        self.pids: set[int] = set()
+
+    def add(self) -> None:
+        """Processes in order of ranks, each with all that is its own."""
+        host, device = self._host_threads(), self._streams()
+        counted = [
+            group.key
+            for signal in ("memory", "memory_totals", "memory_changes")
+            for group in groups([self.timeline[signal]["rank"], self.timeline[signal]["process"]])
+        ]
+        for rank, process in sorted({key[:2] for key in (*host, *device, *counted)}):
+            self._process(rank, process)
+        for place in self.run.places:
+            self._place(place)
+        for (rank, process, number, stream), parts in sorted(device.items()):
+            self._stream(rank, process, f"GPU {number} stream {stream}", parts)
+        self._memory()
+        for (rank, process, thread), parts in sorted(host.items()):
+            self._thread(rank, process, thread, parts)
+        self._machine()
+
+    # --- where ---
+
+    def _process(self, rank: int, process: int) -> int:
+        """The track of a rank's process. Ranks on several machines may share numbers of processes."""
+        if (rank, process) not in self.processes:
+            pid = process if 0 < process < _LARGEST and process not in self.pids else _FREE_PID + len(self.pids)
+            self.pids.add(pid)
+            told = f" · process {process}" if process != UNKNOWN else ""
+            track = self.trace.process(f"rank {rank}{told}", pid, len(self.processes))
+            self.processes[rank, process] = track, pid
+        return self.processes[rank, process][0]
+
+    def _of_rank(self, rank: int) -> int:
+        """The track of a rank's first process."""
+        return next((track for (of, _), (track, _) in self.processes.items() if of == rank), 0) or self._process(
+            rank, UNKNOWN
+        )
+
+    # --- what ran ---
+
+    def _streams(self) -> dict[tuple[int, ...], list[Slices]]:
+        """By rank, process, device and stream. An arrow is its call: on it hangs all that it launched."""
+        found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
+        for signal, columns in _ON_DEVICE.items():
+            frame = self.timeline[signal]
+            flow = launch_rows(frame, self.timeline.calls) + 1  # UNKNOWN becomes 0: none
+            rows = self._slices(signal, frame, columns, 0, flow)
+            for key, own in groups([frame[name] for name in ("rank", "process", "device", "stream")]):
+                found[key].append(rows.take(own))
+        return found
+
+    def _host_threads(self) -> dict[tuple[int, ...], list[Slices]]:
+        """By rank, process and thread."""
+        found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
+        for level, (signal, columns) in enumerate(_ON_HOST.items()):
+            frame = self.timeline[signal]
+            flow = self._launching() if signal == "calls" else np.zeros(len(frame), np.int64)
+            rows = self._slices(signal, frame, columns, level, flow)
+            for key, own in groups([frame[name] for name in ("rank", "process", "thread")]):
+                found[key].append(rows.take(own))
+        return found
+
+    def _launching(self) -> Ints:
+        """For each call its arrow, 0 where it launched nothing."""
+        calls = self.timeline.calls
+        launched = np.zeros(len(calls), dtype=bool)
+        for signal in _ON_DEVICE:
+            rows = launch_rows(self.timeline[signal], calls)
+            launched[rows[rows != UNKNOWN]] = True
+        return np.where(launched, np.arange(len(calls)) + 1, 0)
+
+    def _slices(self, signal: str, frame: Frame, columns: Mapping[str, str], level: int, flow: Ints) -> Slices:
+        category = self.trace.category(_CATEGORY[signal])
+        names, args = self.trace.names(frame.name), self.trace.arguments_of(frame, columns)
+        level_of, category_of = (np.full(len(frame), value, np.int64) for value in (level, category))
+        return Slices(frame.start_ns, frame.end_ns, level_of, names, category_of, args, flow)
+
+    def _stream(self, rank: int, process: int, name: str, parts: list[Slices]) -> None:
+        parent = self._process(rank, process)
+        self.trace.add(self.trace.track(name, parent, place=_STREAMS), name, parent, Slices.join(parts), place=_STREAMS)
+
+    def _thread(self, rank: int, process: int, thread: int, parts: list[Slices]) -> None:
+        parent, (_, pid) = self._process(rank, process), self.processes[rank, process]
+        name = self.timeline.thread_names.get((process, thread)) or (
+            "main thread" if thread == process else "thread" if thread != UNKNOWN else "thread not told"
+        )
+        fits = 0 < thread < _LARGEST
+        track = self.trace.thread(name, parent, pid, thread) if fits else self.trace.track(f"{name} {thread}", parent)
+        self.trace.add(track, "overlapping", track, Slices.join(parts))
+
+    # --- what follows from it ---
+
+    def _place(self, place: Place) -> None:
+        parent, trace = self._of_rank(place.rank), self.trace
+        several = sum(each.rank == place.rank for each in self.run.places) > 1
+        suffix = f" ({place_name(place)})" if several else ""
+        steps, what = place.steps, "execution" if place.asked is not None else "step"
+        before = 0 if place.asked is not None else steps.warm_up
+        ends = steps.bounds[1:] if steps.lengths_ns is None else steps.bounds[:-1] + steps.lengths_ns
+        numbered = [
+            (f"{what} " + (str(number - before + 1) if steps.first <= number < steps.last else "left out"), edges)
+            for number, edges in enumerate(zip(steps.bounds[:-1].tolist(), ends.tolist(), strict=True))
+        ]
+        self._row(
+            parent,
+            f"steps{suffix}",
+            _STEPS,
+            [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
+        )
+        causes = {
+            **{f"idle: {cause}": pieces for cause, pieces in place.idle_causes.items()},
+            "exposed communication": place.exposed_communication,
+            "exposed copy": place.exposed_copies,
+        }
+        rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
+        self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)
+
+    def _row(self, parent: int, name: str, place: int, parts: list[Slices]) -> None:
+        if any(map(len, parts)):
+            self.trace.add(self.trace.track(name, parent, place=place), name, parent, Slices.join(parts), place=place)
+
+    # --- counters ---
+
+    def _memory(self) -> None:
+        for signal, when in (("memory", " at the end of steps"), ("memory_totals", "")):
+            frame = self.timeline[signal]
+            for (rank, process, device, _), own in groups([
+                *(frame[name] for name in ("rank", "process", "device")), frame.name.codes.astype(np.int64),
+            ]):  # fmt: skip
+                rows = frame.take(own)
+                whose = f"GPU {device} memory" if device != UNKNOWN else f"{rows.name[0]} memory"
+                for column, word in (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved")):
+                    known = rows[column] != UNKNOWN
+                    self._bytes(rank, process, f"{whose} {word}{when}", rows.start_ns[known], rows[column][known])
+        changes = self.timeline["memory_changes"]
+        columns = [changes[name] for name in ("rank", "process", "device")]
+        for (rank, process, device, _), own in groups([*columns, changes.name.codes.astype(np.int64)]):
+            rows = changes.take(own)
+            whose = f"GPU {device}" if device != UNKNOWN else "host"
+            self._bytes(rank, process, f"{whose} memory for {rows.name[0]}", rows.start_ns, np.cumsum(rows["bytes"]))
+
+    def _bytes(self, rank: int, process: int, name: str, at_ns: Ints, values: Ints) -> None:
+        if at_ns.size:
+            self.trace.count(name, self._process(rank, process), at_ns, values, "bytes", place=_COUNTERS)
+
+    def _machine(self) -> None:
+        """What the driver told on the recording's clock; it knows no ranks."""
+        samples = self.timeline["device_samples"]
+        samples = samples.take(samples["is_on_clock"])
+        if not len(samples):
+            return
+        machine = self.trace.track("machine")
+        for (device,), own in groups([samples["device"]]):
+            rows = samples.take(own)
+            parent = self.trace.track(f"GPU {device} ({rows.text('gpu')[0] or 'driver'})", machine)
+            for number, (column, unit) in enumerate(_SAMPLED.items()):
+                values = rows.floats(column)
+                known = np.isfinite(values)
+                if known.any():
+                    self.trace.count(column, parent, rows.start_ns[known], values[known], unit, place=number)

@@ -1,0 +1,118 @@
+"""In which order do slices begin and end, and which cannot share a track?
+
+On one track slices nest: what begins last ends first. Rows that overlap without nesting (kernels of one stream that a
+tool lets run side by side, ranges that were started and ended by hand) go to further lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.timeline.model import Ints, Mask
+
+#: At one moment: what was open ends, what goes on begins, and what takes no time does both.
+_ENDS, _BEGINS, _BOTH = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Rows of one track, of any order. Equal length; times in ns.
+
+    `level`: of rows with the same times, the lower is outside. `name` and `category` are numbers of interned names,
+    `args` those of interned arguments (UNKNOWN: none), `flow` that of an arrow (0: none).
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    level: Ints
+    name: Ints
+    category: Ints
+    args: Ints
+    flow: Ints
+
+    def __len__(self) -> int:
+        return int(self.start_ns.size)
+
+    def take(self, rows: Ints | Mask) -> Slices:
+        return Slices(*(column[rows] for column in self.columns))
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        return self.start_ns, self.end_ns, self.level, self.name, self.category, self.args, self.flow
+
+    @staticmethod
+    def join(parts: list[Slices]) -> Slices:
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return Slices(*(np.concatenate(column) for column in columns))
+
+    def outside_in(self) -> Slices:
+        """Sorted so that a row comes behind all that contain it."""
+        return self.take(np.lexsort((self.level, -self.end_ns, self.start_ns)))
+
+
+@dataclass(frozen=True)
+class Events:
+    """Begins and ends of the rows of some Slices, in the order in which a track shows them. `row` is the slice's."""
+
+    at_ns: Ints
+    row: Ints
+    is_begin: Mask
+
+    def part(self, begin: int, until: int) -> Events:
+        return Events(self.at_ns[begin:until], self.row[begin:until], self.is_begin[begin:until])
+
+
+def events(slices: Slices) -> Events:
+    """The begins and ends of rows that are sorted `outside_in`."""
+    count = len(slices)
+    row = np.tile(np.arange(count), 2)
+    is_begin = np.repeat((True, False), count)
+    at = np.concatenate((slices.start_ns, slices.end_ns))
+    turn = np.where(is_begin, _BEGINS, _ENDS)
+    turn[np.tile(slices.end_ns == slices.start_ns, 2)] = _BOTH
+    inside_out = np.where(turn == _ENDS, count - 1 - row, row)
+    order = np.lexsort(((turn * count + inside_out) * 2 + ~is_begin, at))
+    return Events(at[order], row[order], is_begin[order])
+
+
+def lanes(slices: Slices) -> list[Slices]:
+    """The rows on as many lanes as they need, each sorted and properly nested; the first holds what nests."""
+    rows = slices.outside_in()
+    if _is_nested(rows):
+        return [rows]
+    lane = _lane_of_each(rows)
+    return [rows.take(lane == each) for each in range(int(lane.max()) + 1)]
+
+
+def _is_nested(rows: Slices) -> bool:
+    """Does each row end when it is the innermost one that is open?"""
+    found = events(rows)
+    depth = np.cumsum(np.where(found.is_begin, 1, -1))
+    depth[found.is_begin] -= 1
+    # At one depth begins and ends take turns, so each end stands behind the begin that it closes.
+    by_depth = found.row[np.argsort(depth, kind="stable")]
+    return bool((by_depth[0::2] == by_depth[1::2]).all())
+
+
+def _lane_of_each(rows: Slices) -> Ints:
+    """The first lane whose innermost open row contains the new one, or that has none open."""
+    lane = np.empty(len(rows), np.int64)
+    open_until: list[list[int]] = []
+    for row, (start, end) in enumerate(zip(rows.start_ns.tolist(), rows.end_ns.tolist(), strict=True)):
+        lane[row] = number = next((each for each, stack in enumerate(open_until) if _fits(stack, start, end)), -1)
+        if number < 0:
+            lane[row] = len(open_until)
+            open_until.append([])
+        open_until[number].append(end)
+    return lane
+
+
+def _fits(open_until: list[int], start: int, end: int) -> bool:
+    """Is what is still open on the lane around the new row?"""
+    while open_until and open_until[-1] <= start:
+        open_until.pop()
+    return not open_until or open_until[-1] >= end

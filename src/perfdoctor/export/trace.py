@@ -1,0 +1,289 @@
+"""How is Perfetto's own format written? Tracks, slices, counters and arrows as a stream of TracePackets.
+
+Chosen over Chrome's JSON, which has microseconds in a double, no tree of tracks, and writes every name out: this has
+exact nanoseconds, and names once. Written by ourselves (`packets.py`): the package `perfetto` makes a Python object of
+each message, which takes five times as long, and brings protobuf along.
+
+Field numbers: https://github.com/google/perfetto/tree/main/protos/perfetto/trace (trace_packet.proto,
+interned_data/interned_data.proto, track_event/*.proto). They are part of a stable format and never reused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.export import packets
+from perfdoctor.export.slices import Events, Slices, events, lanes
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text
+
+_PACKET = 1
+# TracePacket
+_TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS, _CLOCKS, _DESCRIPTOR, _FIRST = 8, 10, 11, 12, 13, 6, 60, 87
+_CLEARED, _NEEDS_INTERNED = 1, 2
+_BOOTTIME, _REALTIME = 6, 1
+# TrackDescriptor, ProcessDescriptor, ThreadDescriptor, CounterDescriptor
+_UUID, _NAME, _PROCESS, _THREAD, _PARENT, _COUNTER, _ORDERING, _PLACE = 1, 2, 3, 4, 5, 8, 11, 12
+_EXPLICIT = 3
+_PID, _SORT_INDEX, _PROCESS_NAME, _TID, _THREAD_NAME = 1, 3, 6, 2, 5
+_UNIT, _UNIT_NAME, _BYTES_UNIT = 3, 6, 3
+# TrackEvent
+_CATEGORY, _ANNOTATION, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_INT, _COUNTER_DOUBLE, _FLOW = 3, 4, 9, 10, 11, 30, 44, 47
+_BEGIN, _END, _COUNT = 1, 2, 4
+# DebugAnnotation
+_LABEL, _BOOL, _INT, _DOUBLE, _STRING = 1, 2, 4, 5, 17
+# InternedData
+_CATEGORIES, _NAMES, _LABELS, _STRINGS = 1, 2, 3, 29
+
+#: All packets are of one sequence, and know its interned names.
+_SAME = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _NEEDS_INTERNED)
+#: So many packets are in memory at once.
+_CHUNK = 1 << 15
+#: Interned names are told in packets of this many.
+_INTERNED_AT_ONCE = 1 << 12
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_UNREADABLE = re.compile("[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+Value = int | float | str | bool
+
+
+def shown(text: str) -> str:
+    """A name as it may be shown: control characters as their pictures (␛), what hides or reorders text as �."""
+    text = _CONTROL.sub(lambda found: "␡" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), text)
+    return _UNREADABLE.sub("\ufffd", text)
+
+
+class Group(NamedTuple):
+    """Rows that agree in some columns: what they have there, and which rows they are."""
+
+    key: tuple[int, ...]
+    rows: Ints
+
+
+def groups(columns: Sequence[Ints]) -> list[Group]:
+    """The rows that agree in all of these columns, ascending by what they have there."""
+    code, first = together(columns)
+    order = np.argsort(code, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if code.size else []
+    found = [Group(tuple(int(column[row]) for column in columns), rows) for row, rows in zip(first, parts, strict=True)]
+    return sorted(found, key=lambda group: group.key)
+
+
+def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int]]:
+    """A number for each row, equal where all columns are; and for each number one row that has it."""
+    code = np.zeros(columns[0].size, np.int64)
+    first: npt.NDArray[np.generic] = np.zeros(min(code.size, 1), np.int64)
+    for column in columns:
+        if column.size and (column == column[0]).all():
+            continue
+        values, mine = np.unique(column, return_inverse=True)
+        _, first, code = np.unique(code * values.size + mine, return_index=True, return_inverse=True)
+    return code, first.tolist()
+
+
+class Trace:
+    """One trace on its way to a file: first all that is in it, then `written`."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        self._categories: dict[str, int] = {}
+        self._labels: dict[str, int] = {}
+        self._strings: dict[str, int] = {}
+        self._args: dict[bytes, int] = {}
+        self._descriptors: list[bytes] = []
+        self._slices: list[tuple[int, Slices]] = []
+        self._counters: list[tuple[int, Ints, npt.NDArray[np.generic]]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._slices and not any(at_ns.size for _, at_ns, _ in self._counters)
+
+    # --- tracks ---
+
+    def track(self, name: str, parent: int = 0, *, place: int | None = None, more: bytes = b"") -> int:
+        """A new track's number. `place`: its row among its siblings; children are shown in order of theirs."""
+        number = len(self._descriptors) + 1
+        body = packets.number(_UUID, number) + packets.text(_NAME, shown(name))
+        if parent:
+            body += packets.number(_PARENT, parent)
+        if place is not None:
+            body += packets.number(_PLACE, place)
+        self._descriptors.append(body + packets.number(_ORDERING, _EXPLICIT) + more)
+        return number
+
+    def process(self, name: str, pid: int, sort_index: int) -> int:
+        about = packets.number(_PID, pid) + packets.text(_PROCESS_NAME, shown(name))
+        return self.track(
+            name, more=packets.message(_PROCESS, about + packets.number(_SORT_INDEX, sort_index & 0x7FFFFFFF))
+        )
+
+    def thread(self, name: str, parent: int, pid: int, tid: int) -> int:
+        about = packets.number(_PID, pid) + packets.number(_TID, tid) + packets.text(_THREAD_NAME, shown(name))
+        return self.track(name, parent, more=packets.message(_THREAD, about))
+
+    def add(self, track: int, name: str, parent: int, slices: Slices, *, place: int | None = None) -> None:
+        """Rows of a track. What does not nest goes to tracks of the same name, which are shown as one."""
+        if not len(slices):
+            return
+        first, *others = lanes(slices)
+        self._slices.append((track, first))
+        self._slices += [(self.track(name, parent, place=place), lane) for lane in others]
+
+    def count(
+        self,
+        name: str,
+        parent: int,
+        at_ns: Ints,
+        values: npt.NDArray[np.generic],
+        unit: str,
+        *,
+        place: int | None = None,
+    ) -> None:
+        """A counter. `values`: int64 or float64; `unit`: bytes, or a word to show."""
+        about = packets.number(_UNIT, _BYTES_UNIT) if unit == "bytes" else packets.text(_UNIT_NAME, unit)
+        track = self.track(name, parent, place=place, more=packets.message(_COUNTER, about))
+        self._counters.append((track, at_ns, values))
+
+    # --- what slices refer to ---
+
+    def category(self, name: str) -> int:
+        return self._categories.setdefault(name, len(self._categories) + 1)
+
+    def name(self, text: str) -> int:
+        return self._names.setdefault(shown(text) or "(no name)", len(self._names) + 1)
+
+    def names(self, texts: Text) -> Ints:
+        """The number of each row's name."""
+        numbers = np.zeros(len(texts.values), np.int64)
+        for code in np.unique(texts.codes).tolist():
+            numbers[code] = self.name(texts.values[code])
+        return numbers[texts.codes] if numbers.size else np.empty(0, np.int64)
+
+    def arguments(self, of_row: Mapping[str, Value]) -> int:
+        """The number of one row's arguments, UNKNOWN if it has none."""
+        told = b"".join(packets.message(_ANNOTATION, self._annotation(*each)) for each in of_row.items())
+        return self._args.setdefault(told, len(self._args)) if told else UNKNOWN
+
+    def _annotation(self, label: str, value: Value) -> bytes:
+        name = packets.number(_LABEL, self._labels.setdefault(label, len(self._labels) + 1))
+        if isinstance(value, bool):
+            return name + packets.number(_BOOL, value)
+        if isinstance(value, int):
+            return name + packets.number(_INT, value)
+        if isinstance(value, float):
+            return name + packets.double(_DOUBLE, value)
+        return name + packets.number(_STRING, self._strings.setdefault(shown(value), len(self._strings) + 1))
+
+    def arguments_of(self, frame: Frame, columns: Mapping[str, str]) -> Ints:
+        """The number of each row's arguments. `columns`: label → column; what a row does not tell is left out."""
+        if not columns or not len(frame):
+            return np.full(len(frame), UNKNOWN, np.int64)
+        raw = {label: frame.columns[column] for label, column in columns.items()}
+        code, first = together([each.codes if isinstance(each, Text) else each for each in raw.values()])
+        numbers = [self.arguments(_told({label: each[row] for label, each in raw.items()})) for row in first]
+        return np.array(numbers, np.int64)[code]
+
+    # --- the file ---
+
+    def written(self, epoch_ns: int | None = None) -> Iterator[bytes]:
+        """The file, piece by piece. `epoch_ns`: when time 0 was, in ns since 1970.
+
+        Times are those of the recording. Only where some are below 0, which the format has not, all are moved so that
+        the first is 0.
+        """
+        first_ns = self._first_ns()
+        shift_ns = max(-first_ns, 0)
+        yield _packet(self._head(first_ns + shift_ns, None if epoch_ns is None else epoch_ns - shift_ns))
+        for body in self._descriptors:
+            yield _packet(packets.message(_DESCRIPTOR, body) + _SAME)
+        for body in self._interned():
+            yield _packet(packets.message(_INTERNED, body) + _SAME)
+        args = packets.table([*self._args, b""])  # UNKNOWN is −1: the last one
+        for track, slices in self._slices:
+            found = events(slices)
+            for begin in range(0, found.row.size, _CHUNK):
+                yield _slice_packets(track, slices, found.part(begin, begin + _CHUNK), args, shift_ns)
+        for track, at_ns, values in self._counters:
+            for begin in range(0, at_ns.size, _CHUNK):
+                until = begin + _CHUNK
+                yield _counter_packets(track, at_ns[begin:until] + shift_ns, values[begin:until])
+
+    def _first_ns(self) -> int:
+        firsts = [int(slices.start_ns.min()) for _, slices in self._slices]
+        firsts += [int(at_ns.min()) for _, at_ns, _ in self._counters if at_ns.size]
+        return min(firsts, default=0)
+
+    @staticmethod
+    def _head(at_ns: int, epoch_ns: int | None) -> bytes:
+        """The first packet: nothing before it is known. With it what the wall clock said, if that is told."""
+        head = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _CLEARED) + packets.number(_FIRST, 1)
+        if epoch_ns is None or at_ns + epoch_ns < 0:
+            return head
+        clocks = ((_BOOTTIME, at_ns), (_REALTIME, at_ns + epoch_ns))
+        told = (packets.message(1, packets.number(1, clock) + packets.number(2, ns)) for clock, ns in clocks)
+        return head + packets.message(_CLOCKS, b"".join(told))
+
+    def _interned(self) -> Iterator[bytes]:
+        kinds = (
+            (_CATEGORIES, self._categories),
+            (_NAMES, self._names),
+            (_LABELS, self._labels),
+            (_STRINGS, self._strings),
+        )
+        every = [(field, number, text) for field, known in kinds for text, number in known.items()]
+        for begin in range(0, len(every), _INTERNED_AT_ONCE):
+            yield b"".join(
+                packets.message(field, packets.number(1, number) + packets.text(2, text))
+                for field, number, text in every[begin : begin + _INTERNED_AT_ONCE]
+            )
+
+
+def _told(row: Mapping[str, object]) -> dict[str, Value]:
+    """What a row of a frame tells: a text that is not empty, a number that is known, a flag that is set."""
+    plain = {label: value if isinstance(value, str) else value.item() for label, value in row.items()}  # type: ignore[attr-defined]
+    return {label: value for label, value in plain.items() if value is not False and value not in (UNKNOWN, "")}
+
+
+def _packet(body: bytes) -> bytes:
+    return packets.message(_PACKET, body)
+
+
+def _slice_packets(track: int, slices: Slices, part: Events, args: packets.Part, shift_ns: int) -> bytes:
+    rows, begins = part.row, part.is_begin
+    flow = slices.flow[rows]
+    return _event_packets(
+        part.at_ns + shift_ns,
+        [
+            packets.numbers(_TYPE, np.where(begins, _BEGIN, _END)),
+            packets.constant(packets.number(_TRACK, track), rows.size),
+            packets.numbers(_CATEGORY, slices.category[rows], begins),
+            packets.numbers(_EVENT_NAME, slices.name[rows], begins),
+            packets.chosen(args, np.where(begins, slices.args[rows], UNKNOWN)),
+            packets.fixed(_FLOW, flow, begins & (flow > 0)),
+        ],
+    )
+
+
+def _counter_packets(track: int, at_ns: Ints, values: npt.NDArray[np.generic]) -> bytes:
+    is_whole = values.dtype.kind == "i"
+    return _event_packets(
+        at_ns,
+        [
+            packets.constant(packets.number(_TYPE, _COUNT) + packets.number(_TRACK, track), at_ns.size),
+            packets.numbers(_COUNTER_INT, values) if is_whole else packets.fixed(_COUNTER_DOUBLE, values),  # type: ignore[arg-type]
+        ],
+    )
+
+
+def _event_packets(at_ns: Ints, event: Iterable[packets.Part]) -> bytes:
+    body = [
+        packets.numbers(_TIMESTAMP, at_ns),
+        packets.constant(_SAME, at_ns.size),
+        *packets.messages(_TRACK_EVENT, list(event)),
+    ]
+    return packets.written(packets.messages(_PACKET, body))

@@ -1,0 +1,102 @@
+"""Where on a chart does a number stand, and which numbers are written beside it?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.report.charts import words
+from perfdoctor.views import Axis, Unit
+
+Floats = npt.NDArray[np.float64]
+
+#: Steps between ticks that are easy to count in; of bytes the powers of two, of time also what halves a unit.
+_NICE = (1, 2, 2.5, 5, 10)
+_NICE_BYTES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_NICE_WHOLE = (1, 2, 5, 10)
+_WHOLE_UNITS = frozenset(("count", "position"))
+#: Beyond this many powers of ten not each of them gets a label.
+_MOST_POWERS = 7
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From numbers to shares of an axis' length, 0 at its low end. On a logarithmic one what is ≤ 0 is nowhere: NaN."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    unit: Unit
+
+    def at(self, values: npt.ArrayLike) -> Floats:
+        numbers = np.asarray(values, np.float64)
+        if not self.logarithmic:
+            return (numbers - self.low) / (self.high - self.low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(numbers > 0, np.log10(np.where(numbers > 0, numbers, 1.0)), np.nan)
+        return (logs - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Each tick's share of the length, and its label."""
+        values = self._powers() if self.logarithmic else self._steps(most)
+        labels = (
+            [words.power_label(value, self.unit) for value in values]
+            if self.logarithmic
+            else words.tick_labels(values, self.unit)
+        )
+        return list(zip(self.at(values).tolist(), labels, strict=True))
+
+    def _steps(self, most: int) -> list[float]:
+        step = _nice_step((self.high - self.low) / most, self.unit, self.high)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [number * step for number in range(first, last + 1)]
+
+    def _powers(self) -> list[float]:
+        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+        every = max(1, math.ceil((last - first + 1) / _MOST_POWERS))
+        return [10.0**power for power in range(first, last + 1, every)]
+
+
+def scale(axis: Axis, values: Iterable[Floats], *, from_zero: bool, to_round: bool = False) -> Scale:
+    """An axis on which all the numbers have room; where there are none, or all are equal, around them.
+
+    from_zero: a length that is compared begins at nothing. to_round: the end is a round number, so that the highest
+    mark does not touch the frame.
+    """
+    parts = [np.asarray(each, np.float64).ravel() for each in values]
+    known = np.concatenate(parts) if parts else np.empty(0)
+    known = known[np.isfinite(known) & ((known > 0) | (not axis.logarithmic))]
+    low, high = (float(known.min()), float(known.max())) if known.size else (1.0, 1.0)
+    if axis.logarithmic:
+        return _logarithmic(low, high, axis.unit)
+    if from_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        low, high = (low, low + 1.0) if from_zero or not low else (low - abs(low) / 2, high + abs(high) / 2)
+    if to_round:
+        step = _nice_step((high - low) / 5, axis.unit, high)
+        low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    return Scale(low, high, False, axis.unit)
+
+
+def _logarithmic(low: float, high: float, unit: Unit) -> Scale:
+    """Whole powers of ten at both ends, at least one apart."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    return Scale(10.0**first, 10.0 ** max(last, first + 1), True, unit)
+
+
+def _nice_step(least: float, unit: Unit, high: float) -> float:
+    """The smallest round step that is no smaller than this."""
+    size, _ = words.scale_of(high, unit)
+    scaled = least / size
+    if unit in _WHOLE_UNITS:
+        scaled = max(scaled, 1.0)
+    power = math.floor(math.log10(scaled)) if scaled > 0 else 0
+    if unit == "bytes" and scaled >= 1:
+        return size * next((step for step in _NICE_BYTES if step >= scaled * (1 - 1e-9)), _NICE_BYTES[-1])
+    steps = _NICE_WHOLE if unit in _WHOLE_UNITS else _NICE
+    return float(size * next(step * 10.0**power for step in steps if step * 10.0**power >= scaled * (1 - 1e-9)))

@@ -1,0 +1,144 @@
+"""How is a map of numbers drawn? Each as a piece of colour, in as many levels as eyes tell apart.
+
+Cells of one level are one path, and those below each other one stroke of it, as broad as a cell: a thousand ranks
+that are alike take as few bytes as one. What a cell says is written in it while there is room, and stands in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from perfdoctor.report.charts import words
+from perfdoctor.report.charts.axes import Floats
+from perfdoctor.report.charts.marks import percent
+from perfdoctor.report.charts.picture import template
+from perfdoctor.report.foreign_text import clean_name
+from perfdoctor.views import Heat
+
+LEVELS = 10
+#: Numbers that are not shares are compared with their neighbours. Runs of the same training differ by this share of
+#: themselves: a smaller difference must not look like a large one.
+_LEAST_SPAN = 0.05
+_HIGHEST_PX, _ROW_PX, _LEAST_ROW_PX = 640.0, 24.0, 1.0
+#: While each has room for it, rows and columns are named and cells say their number.
+_MOST_ROW_NAMES, _MOST_COLUMN_NAMES = 32, 12
+_MOST_WRITTEN_COLUMNS, _MOST_WRITTEN_ROWS = 9, 20
+_MOST_POINTED_AT = 400
+_NAME_LENGTH = 44
+
+
+@dataclass(frozen=True)
+class Cell:
+    x: str
+    y: str
+    width: str
+    height: str
+    told: str
+    number: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """`levels`: its number ("none" where nothing is known), and the path down its columns' middles, a unit a row."""
+
+    heat: Heat
+    told: str
+    height_px: float
+    levels: Sequence[tuple[str, str]]
+    cells: Sequence[Cell]
+    row_names: Sequence[tuple[str, str]]
+    column_names: Sequence[tuple[int, str]]
+    lowest: str
+    highest: str
+    is_written: bool
+
+
+def heat(picture: Heat) -> Markup:
+    """The map as a `figure`, its words and names escaped."""
+    return Markup(template("heat.html.j2").render(d=drawing(picture), LEVELS=LEVELS))  # noqa: S704 escaped by the template
+
+
+def drawing(picture: Heat) -> Drawing:
+    """Where everything goes."""
+    rows, columns = picture.values.shape
+    low, high = span(picture)
+    is_written = rows <= _MOST_WRITTEN_ROWS and columns <= _MOST_WRITTEN_COLUMNS
+    return Drawing(
+        heat=picture,
+        told=words.told(picture),
+        height_px=round(max(min(_ROW_PX, _HIGHEST_PX / max(rows, 1)), _LEAST_ROW_PX) * rows, 1),
+        levels=list(_levels(level_of(picture.values, low, high))),
+        cells=list(_cells(picture)) if rows * columns <= _MOST_POINTED_AT else list(_whole_rows(picture)),
+        row_names=[(percent((first + 0.5) / rows), name) for first, _, name in _names(picture.rows, _MOST_ROW_NAMES)],
+        column_names=[(count, name) for _, count, name in _names(picture.columns, _MOST_COLUMN_NAMES)],
+        lowest=words.said(low, picture.unit),
+        highest=words.said(high, picture.unit),
+        is_written=is_written,
+    )
+
+
+def span(picture: Heat) -> tuple[float, float]:
+    """What the palest and the fullest colour stand for. Shares begin at nothing."""
+    known = picture.values[np.isfinite(picture.values)]
+    if not known.size:
+        return 0.0, 1.0
+    low, high = float(known.min()), float(known.max())
+    if picture.unit == "share":
+        return min(low, 0.0), max(high, 0.0) or (1.0 if low >= 0 else 0.0)
+    least = _LEAST_SPAN * max(abs(low), abs(high))
+    return (min(low, high - least), high) if high > 0 else (low, max(high, low + least) or low + 1.0)
+
+
+def level_of(values: Floats, low: float, high: float) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """0 to LEVELS - 1 in even steps from low to high; -1 where nothing is known."""
+    share = (np.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) / (high - low)
+    level = np.clip((share * LEVELS).astype(np.int64), 0, LEVELS - 1)
+    return np.where(np.isfinite(values), level, -1)
+
+
+def _levels(level: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Iterator[tuple[str, str]]:
+    for number in np.unique(level).tolist():
+        yield ("none" if number < 0 else str(number)), _strokes(level == number)
+
+
+def _strokes(mask: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> str:
+    """Each column's runs of cells, one below the other."""
+    edge = np.zeros((1, mask.shape[1]), np.int8)
+    change = np.diff(np.concatenate((edge, mask.astype(np.int8), edge)), axis=0).T
+    starts, ends = np.argwhere(change == 1), np.argwhere(change == -1)
+    runs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return "".join(f"M{column} {top}v{bottom - top}" for (column, top), (_, bottom) in runs)
+
+
+def _cells(picture: Heat) -> Iterator[Cell]:
+    rows, columns = picture.values.shape
+    for row in range(rows):
+        for column in range(columns):
+            number = words.said(float(picture.values[row, column]), picture.unit)
+            told = f"{clean_name(picture.rows[row])}, {clean_name(picture.columns[column])}: {number}"
+            yield Cell(percent(column / columns), percent(row / rows), percent(1 / columns), percent(1 / rows), told,
+                       number)  # fmt: skip
+
+
+def _whole_rows(picture: Heat) -> Iterator[Cell]:
+    """Of many cells each row tells its lowest and its highest; of too many rows only the table tells them."""
+    rows, columns = picture.values.shape
+    if rows > _MOST_POINTED_AT or not columns:
+        return
+    for row in range(rows):
+        known = picture.values[row][np.isfinite(picture.values[row])]
+        if known.size:
+            low, high = (words.said(float(each), picture.unit) for each in (known.min(), known.max()))
+            told = f"{clean_name(picture.rows[row])}: {low} to {high}"
+            yield Cell("0", percent(row / rows), "100%", percent(1 / rows), told, "")
+
+
+def _names(names: Sequence[str], most: int) -> Iterator[tuple[int, int, str]]:
+    """Of many every so many: its place, for how many it stands, and what it says."""
+    every = -(-len(names) // most) if names else 1
+    for first in range(0, len(names), every):
+        yield first, min(every, len(names) - first), clean_name(names[first], _NAME_LENGTH)

@@ -1,0 +1,81 @@
+"""Which marks get their name written beside them, without one name lying on another?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+#: The plot for which room is looked for: narrower pages show no names beside dots.
+_PLOT_PX = (860.0, 340.0)
+_LETTER_PX, _LINE_PX = 6.3, 13.0
+#: Names beside dots: more than these are read in the table.
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class Dot:
+    """Where it is, as shares of the plot from its left and its top, how large, and what it is called."""
+
+    x: float
+    y: float
+    radius_px: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Label:
+    """`anchor` and the offsets in pixels are those of an SVG text at the dot's place."""
+
+    x: float
+    y: float
+    dx: float
+    dy: float
+    anchor: str
+    name: str
+
+
+@dataclass(frozen=True)
+class _Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def placed(dots: Iterable[Dot]) -> list[Label]:
+    """Names for as many of the first dots as there is room for: to the right, to the left, above or below."""
+    every = list(dots)
+    taken = [_around(dot) for dot in every]
+    found: list[Label] = []
+    for dot in every:
+        if len(found) == _MOST:
+            break
+        for label, box in _choices(dot):
+            inside = box.left >= 0 and box.top >= 0 and box.right <= _PLOT_PX[0] and box.bottom <= _PLOT_PX[1]
+            if dot.name and inside and not any(box.meets(other) for other in taken):
+                found.append(label)
+                taken.append(box)
+                break
+    return found
+
+
+def _around(dot: Dot) -> _Box:
+    x, y, r = dot.x * _PLOT_PX[0], dot.y * _PLOT_PX[1], dot.radius_px
+    return _Box(x - r, y - r, x + r, y + r)
+
+
+def _choices(dot: Dot) -> Iterator[tuple[Label, _Box]]:
+    x, y, away = dot.x * _PLOT_PX[0], dot.y * _PLOT_PX[1], dot.radius_px + 4
+    wide, half = _LETTER_PX * len(dot.name), _LINE_PX / 2
+    for dx, dy, anchor, left, middle in (
+        (away, 4.0, "start", x + away, y),
+        (-away, 4.0, "end", x - away - wide, y),
+        (0.0, -away, "middle", x - wide / 2, y - away - 4),
+        (0.0, away + 9, "middle", x - wide / 2, y + away + 4),
+    ):
+        yield Label(dot.x, dot.y, dx, dy, anchor, dot.name), _Box(left, middle - half, left + wide, middle + half)

@@ -1,0 +1,302 @@
+"""What is on a chart? Everything that its template prints, worked out from the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from perfdoctor.report.charts import axes, labels, marks, words
+from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
+from perfdoctor.report.foreign_text import clean_block, clean_name
+from perfdoctor.views import Chart, Series
+
+_STACKED = ("area", "bars")
+_BESIDE_X = ("stretches",)
+#: So many different colours; further lines differ in their dashes.
+_COLOURS, _DASHES = 6, 4
+_MOST_TICKS = 6
+#: Of more bars or dots nobody points at a single one.
+_MOST_TOLD = 130
+_SHAPES = ("round", "square", "diamond")
+#: How long a name beside a mark may be.
+_SHORT_NAME = 30
+#: Guides nearer to each other than this share of the height have their names in the legend only.
+_NAME_ROOM = 0.045
+#: Names of guides end here, or the frame cuts them.
+_AT_THE_END = 0.97
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One element. `kind` says which; `path` for paths, else its place in percent (and size) as SVG writes it."""
+
+    kind: str
+    css: str
+    told: str
+    path: str = ""
+    x: str = ""
+    y: str = ""
+    width: str = ""
+    height: str = ""
+    radius: float = 0.0
+
+
+@dataclass(frozen=True)
+class LegendLine:
+    css: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """All that the template needs. Ticks: (place in percent, label); names beside marks: `Label`s in shares."""
+
+    chart: Chart
+    told: str
+    x_ticks: Sequence[tuple[str, str]]
+    y_ticks: Sequence[tuple[str, str]]
+    paths: Sequence[Mark]
+    points: Sequence[Mark]
+    guide_names: Sequence[labels.Label]
+    dot_names: Sequence[labels.Label]
+    legend: Sequence[LegendLine]
+    numbers: Sequence[Sequence[str]] = field(default_factory=tuple)
+
+
+def chart(picture: Chart) -> Markup:
+    """The chart as a `figure`, its words and names escaped."""
+    page = template("chart.html.j2").render(d=drawing(picture), percent=percent, WIDTH=WIDTH, HEIGHT=HEIGHT)
+    return Markup(page)  # noqa: S704 escaped by the template
+
+
+def drawing(picture: Chart) -> Drawing:
+    """Where everything goes."""
+    frame, css = _frame(picture), _classes(picture.series)
+    paths: list[Mark] = []
+    points: list[Mark] = []
+    for series in picture.series:
+        if series.kind in ("line", "steps", "guide"):
+            path = marks.line(series, frame, in_steps=series.kind == "steps")
+            paths.append(Mark(series.kind, css[id(series)], _span_told(series, picture), path=path))
+    for kind in _STACKED:
+        paths[:0] = _stack([each for each in picture.series if each.kind == kind], picture, frame, css)
+    points += _hits(picture, frame)
+    points += _dots(picture, frame, css)
+    points += _stretches(picture, frame, css)
+    points += _remarks(picture, frame)
+    return Drawing(
+        chart=picture,
+        told=words.told(picture),
+        x_ticks=[(percent(at), label) for at, label in frame.x.ticks(_MOST_TICKS)],
+        y_ticks=[(percent(1 - at), label) for at, label in frame.y.ticks(_MOST_TICKS)],
+        paths=[mark for mark in paths if mark.path],
+        points=points,
+        guide_names=_guide_names(picture, frame),
+        dot_names=labels.placed(_named_dots(picture, frame)),
+        legend=_legend(picture, css),
+        numbers=_numbers(picture),
+    )
+
+
+@lru_cache(maxsize=2)
+def template(name: str) -> Template:
+    environment = Environment(
+        loader=FunctionLoader(lambda file: (files("perfdoctor.report") / "page" / file).read_text("utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: clean_block(value) if type(value) is str else value,
+    )
+    return environment.get_template(name)
+
+
+# --- axes -------------------------------------------------------------------------------------------------------------
+
+
+def _frame(picture: Chart) -> marks.Frame:
+    standing = [each for each in picture.series if each.kind not in _BESIDE_X]
+    x_values = [each.x for each in standing] + [each.y for each in picture.series if each.kind in _BESIDE_X]
+    bars = [each for each in picture.series if each.kind == "bars"]
+    if bars:
+        half = marks.bar_width(bars) / 2
+        x_values += [each.x + sign * half for each in bars for sign in (-1, 1)]
+    heights = [each.y for each in standing if each.kind not in (*_STACKED, "marks")]
+    for kind in _STACKED:
+        heights += [high for _, _, high in marks.stacked([each for each in standing if each.kind == kind])]
+    return marks.Frame(
+        axes.scale(picture.x, x_values, from_zero=False),
+        axes.scale(picture.y, heights, from_zero=True, to_round=True),
+    )
+
+
+def _classes(series: Sequence[Series]) -> dict[int, str]:
+    """The CSS classes of each series by its identity: a part of the step keeps its colour, others go by their number.
+
+    Lines upon a stack have the colour of ink, which no part has; guides are dashed where there are such.
+    """
+    found: dict[int, str] = {}
+    is_stack = any(each.kind in _STACKED for each in series)
+    over = [each for each in series if is_stack and each.kind in ("line", "steps")]
+    number, guide = 0, len(over)
+    for each in series:
+        if each.part:
+            found[id(each)] = f"k-{each.part}"
+        elif each.kind == "guide":
+            found[id(each)] = f"k-guide d{guide % _DASHES}"
+            guide += 1
+        elif any(each is line for line in over):
+            found[id(each)] = f"k-over d{next(n for n, line in enumerate(over) if line is each) % _DASHES}"
+        else:
+            found[id(each)] = f"k{number % _COLOURS} d{number // _COLOURS % _DASHES}"
+            number += 1
+    return found
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+def _stack(series: Sequence[Series], picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+    width = marks.bar_width(series)
+    for each, low, high in marks.stacked(series):
+        is_bar = each.kind == "bars"
+        path = marks.bars(each.x, low, high, width, frame) if is_bar else marks.between(each.x, low, high, frame)
+        yield Mark(each.kind, css[id(each)], _span_told(each, picture), path=path)
+
+
+def _hits(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
+    """Over each bar something to point at, which tells all its parts."""
+    bars = [each for each in picture.series if each.kind == "bars"]
+    if not bars or bars[0].x.size > _MOST_TOLD:
+        return
+    width = marks.bar_width(bars)
+    left, right = frame.x.at(bars[0].x - width / 2), frame.x.at(bars[0].x + width / 2)
+    for row in range(bars[0].x.size):
+        parts = [f"{clean_name(each.name)} {words.said(float(each.y[row]), picture.y.unit)}" for each in bars
+                 if row < each.y.size and each.y[row] != 0]  # fmt: skip
+        whole = words.said(float(sum(np.nan_to_num(each.y[row]) for each in bars if row < each.y.size)), picture.y.unit)
+        name = clean_name(bars[0].labels[row]) if bars[0].labels else words.said(float(bars[0].x[row]), picture.x.unit)
+        told = f"{name}: {whole}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+        yield Mark("hit", "", told, x=percent(float(left[row])), y="0", height="100%",
+                   width=percent(float(right[row] - left[row])))  # fmt: skip
+
+
+def _dots(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+    kinds = [each for each in picture.series if each.kind == "dots"]
+    for number, series in enumerate(kinds):
+        shape = _SHAPES[number % len(_SHAPES)]
+        for row, (x, y, radius) in enumerate(_places(series, frame)):
+            if np.isfinite(x) and np.isfinite(y):
+                yield Mark(shape, css[id(series)], _dot_told(series, row, picture), x=percent(x), y=percent(y),
+                           radius=radius)  # fmt: skip
+
+
+def _places(series: Series, frame: marks.Frame) -> Iterator[tuple[float, float, float]]:
+    across, down = frame.x.at(series.x), 1 - frame.y.at(series.y)
+    return zip(across.tolist(), down.tolist(), marks.dot_sizes(series), strict=True)
+
+
+def _named_dots(picture: Chart, frame: marks.Frame) -> list[labels.Dot]:
+    """Those with a name, the weightiest first: what stands behind a comma is told to who points at them."""
+    found = []
+    for series in picture.series:
+        if series.kind == "dots":
+            for row, (x, y, radius) in enumerate(_places(series, frame)):
+                if np.isfinite(x) and np.isfinite(y):
+                    name = clean_name(series.labels[row].split(", ")[0], _SHORT_NAME) if series.labels else ""
+                    found.append(labels.Dot(x, y, radius, name))
+    return sorted(found, key=lambda dot: -dot.radius_px)
+
+
+def _stretches(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+    """Each kind in a lane of its own under the upper edge."""
+    kinds = [each for each in picture.series if each.kind == "stretches"]
+    for lane, series in enumerate(kinds):
+        starts, ends = frame.x.at(series.x), frame.x.at(series.y)
+        for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            begin, until = (words.said(float(each[row]), picture.x.unit) for each in (series.x, series.y))
+            yield Mark("stretch", css[id(series)], f"{clean_name(series.name)}: {begin} to {until}", x=percent(start),
+                       y=percent(lane * marks.LANE), width=percent(max(end - start, 0.001)),
+                       height=percent(marks.LANE * 0.75))  # fmt: skip
+
+
+def _remarks(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
+    for series in picture.series:
+        if series.kind == "marks":
+            for row, (x, y) in enumerate(zip(frame.x.at(series.x), frame.y.at(series.y), strict=True)):
+                if np.isfinite(x) and np.isfinite(y):
+                    told = clean_name(series.labels[row], 200) if series.labels else clean_name(series.name)
+                    yield Mark("remark", "", told, x=percent(float(x)), y=percent(float(1 - y)))
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _guide_names(picture: Chart, frame: marks.Frame) -> list[labels.Label]:
+    """At the right end of each guide that reaches it, where no other's name is."""
+    found: list[labels.Label] = []
+    for series in picture.series:
+        if series.kind != "guide" or not series.x.size:
+            continue
+        x, y = float(frame.x.at(series.x)[-1]), float(1 - frame.y.at(series.y)[-1])
+        if x >= _AT_THE_END and 0 <= y <= 1 and all(abs(y - other.y) > _NAME_ROOM for other in found):
+            found.append(labels.Label(1.0, y, -4, -5 if y > _NAME_ROOM else 13, "end", _guide_name(series, picture)))
+    return found
+
+
+def _guide_name(series: Series, picture: Chart) -> str:
+    """With its height, where it has one."""
+    known = series.y[np.isfinite(series.y)]
+    is_level = known.size and (known == known[0]).all()
+    height = f" {words.said(float(known[0]), picture.y.unit)}" if is_level else ""
+    return f"{clean_name(series.name, _SHORT_NAME)}{height}"
+
+
+def _legend(picture: Chart, css: dict[int, str]) -> list[LegendLine]:
+    """In the order in which they lie on each other, the uppermost first; none for a picture of one thing."""
+    stacked = [each for each in picture.series if each.kind in _STACKED]
+    others = [each for each in picture.series if each.kind not in _STACKED]
+    if len(picture.series) < 2:
+        return []
+    shapes = iter(_SHAPES * len(others))
+    lines = []
+    for each in (*reversed(stacked), *others):
+        kind = next(shapes) if each.kind == "dots" else each.kind
+        name = _guide_name(each, picture) if each.kind == "guide" else clean_name(each.name)
+        lines.append(LegendLine(css[id(each)], kind, name))
+    return lines
+
+
+def _span_told(series: Series, picture: Chart) -> str:
+    """A line or area in words: its name, its lowest and its highest."""
+    known = series.y[np.isfinite(series.y)]
+    if not known.size:
+        return clean_name(series.name)
+    low, high = (words.said(float(each), picture.y.unit) for each in (known.min(), known.max()))
+    return f"{clean_name(series.name)}: {low}" + (f" to {high}" if low != high else "")
+
+
+def _dot_told(series: Series, row: int, picture: Chart) -> str:
+    name = series.labels[row] if series.labels else series.name
+    x, y = words.said(float(series.x[row]), picture.x.unit), words.said(float(series.y[row]), picture.y.unit)
+    return f"{clean_name(name)}: {y} at {x}"
+
+
+def _numbers(picture: Chart) -> list[list[str]]:
+    """Of lines and areas, which no table repeats: name, first, lowest, highest and last number. Bars have a table."""
+    rows: list[list[str]] = []
+    if any(each.kind == "bars" for each in picture.series):
+        return rows
+    for series in picture.series:
+        known = series.y[np.isfinite(series.y)]
+        if series.kind in ("line", "steps", "area") and known.size:
+            told = (known[0], known.min(), known.max(), known[-1])
+            rows.append([clean_name(series.name), *(words.said(float(each), picture.y.unit) for each in told)])
+    return rows

@@ -1,0 +1,130 @@
+// What stands around the picture? Search, zoom buttons, which rank, the legend, the keys, and labels that fold.
+
+const TIMELINE_KEYS = [
+  ["W or +, S or −", "zoom in, zoom out"],
+  ["A and D, or ← and →", "to earlier, to later"],
+  ["↑ and ↓", "to the track above, below; without a selection: scroll"],
+  ["[ and ], or Shift with ← and →", "select the piece before, the next"],
+  ["Enter", "select the piece in the middle; again: zoom to it"],
+  ["L", "from a kernel to its launch, from a call to what it launched"],
+  ["/ then Enter", "search, next match; N and Shift+N go on from the picture"],
+  ["0, T, Home, End", "everything, a typical step, the beginning, the end"],
+  ["Escape", "select nothing"],
+  ["Ctrl + wheel, pinch", "zoom at the pointer"],
+  ["drag, Shift + wheel", "move"],
+  ["drag on the time axis, or Shift + drag", "zoom to that stretch"],
+];
+
+/** Search box, zoom buttons and the choice of a rank. `act` is what they do. */
+class TimelineToolbar {
+  constructor(data, act) {
+    this.search = timelineElement("input", { type: "search", placeholder: "Search names", "aria-label": "Search names", spellcheck: false, autocomplete: "off" });
+    this.found = timelineElement("output", { className: "tl-found", "aria-live": "polite" });
+    this.seen = timelineElement("span", { className: "tl-seen" });
+    this.element = timelineElement(
+      "div", { className: "tl-bar", role: "toolbar", "aria-label": "Timeline" },
+      timelineElement("span", { className: "tl-search" }, this.search, this.found,
+        this.#button("‹", "Previous match", () => act.nextMatch(-1)), this.#button("›", "Next match", () => act.nextMatch(1))),
+      timelineElement("span", { className: "tl-zoom" },
+        this.#button("−", "Zoom out", () => act.zoom(1 / ZOOM_STEP)), this.#button("+", "Zoom in", () => act.zoom(ZOOM_STEP)),
+        this.#button("Typical step", "", act.showTypical), this.#button("Everything", "", act.showAll)),
+      this.#ranks(data, act), this.seen,
+    );
+    this.#listen(act);
+  }
+
+  #listen(act) {
+    this.search.addEventListener("input", () => {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => act.lookFor(this.search.value), 120);
+    });
+    this.search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") act.nextMatch(event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") act.lookFor("");
+    });
+  }
+
+  #ranks(data, act) {
+    if (data.ranks.length < 2) return null;
+    const options = data.ranks.map((rank) => timelineElement("option", { value: String(rank), textContent: `rank ${rank}` }));
+    this.rank = timelineElement("select", { "aria-label": "Ranks shown" }, timelineElement("option", { value: "", textContent: "all ranks" }), ...options);
+    this.rank.addEventListener("change", () => act.showRank(this.rank.value === "" ? null : Number(this.rank.value)));
+    return this.rank;
+  }
+
+  #button(label, title, onclick) {
+    return timelineElement("button", { type: "button", textContent: label, onclick, ...(title ? { title, "aria-label": title } : {}) });
+  }
+}
+
+/** Which colour is which idle cause, and what a hatched piece is. */
+function timelineLegend(data) {
+  const causes = new Set(data.tracks.filter((track) => track.kind === "idle").flatMap((track) => [...new Set(track.name)]));
+  const known = Object.keys(timelineCauses).filter((cause) => [...causes].some((name) => data.names[name] === cause));
+  const items = known.map((cause) => timelineElement("li", {}, timelineElement("span", { className: `swatch p-${cause}` }), idleWords(cause)));
+  items.push(timelineElement("li", {}, timelineElement("span", { className: "swatch tl-hatched" }), "many short pieces as one, as high as they were busy"));
+  return timelineElement("ul", { className: "tl-legend" }, ...items);
+}
+
+function timelineKeys() {
+  const rows = TIMELINE_KEYS.map(([keys, what]) => timelineElement("div", {}, timelineElement("dt", { textContent: keys }), timelineElement("dd", { textContent: what })));
+  return timelineElement("details", { className: "tl-keys" }, timelineElement("summary", { textContent: "Keys and mouse" }), timelineElement("dl", {}, ...rows));
+}
+
+/** What is seen at first, and what is not drawn one by one. */
+function timelineFirstWords(data) {
+  const steps = data.stepsOf(data.ranks[0]);
+  const isAll = data.typical[0] <= 0 && data.typical[1] >= data.length;
+  const some = steps?.size > 1 ? `a typical step of ${inWords(steps.size, "count")}` : steps ? "the step" : "a part of the recording";
+  const first = `Shown at first: ${isAll ? "everything" : some}.`;
+  const { alone, together } = data.thinned();
+  const lost = data.piecesInAll - alone - together;
+  const kept = lost > 0 ? `${inWords(lost, "count")} are left out` : "none is left out";
+  if (!together && lost <= 0) return `${first} Each of ${inWords(alone, "count")} recorded pieces is drawn.`;
+  return `${first} ${inWords(alone, "count")} of ${inWords(data.piecesInAll, "count")} recorded pieces are drawn one by one; ${inWords(together, "count")} short ones are drawn together (hatched), ${kept}.`;
+}
+
+/** Labels of groups and tracks, as elements upon the picture: they are read out, and fold by mouse and by key. */
+class TimelineLabels {
+  constructor(data, layout, onFold) {
+    this.layout = layout;
+    this.element = timelineElement("div", { className: "tl-labels" });
+    this.groups = data.groups.map((group, index) => this.#foldable("tl-group", group.title, () => {
+      layout.folded[index] = !layout.folded[index];
+      onFold();
+    }));
+    this.tracks = data.tracks.map((track) => {
+      if (track.rows < 2) return timelineElement("span", { className: "tl-track", title: track.title }, ...this.#titleParts(track.title));
+      return this.#foldable("tl-track", track.title, () => {
+        layout.thin[track.place] = !layout.thin[track.place];
+        onFold();
+      });
+    });
+    this.element.append(...this.groups, ...this.tracks);
+  }
+
+  place() {
+    const { layout, element } = this;
+    element.style.height = `${layout.height}px`;
+    for (const label of [...this.groups, ...this.tracks]) label.hidden = true;
+    for (const { index, y, folded } of layout.groups) this.#put(this.groups[index], y, !folded);
+    for (const { track, labelY, thin } of layout.tracks) this.#put(this.tracks[track.place], labelY, !thin);
+  }
+
+  #put(label, y, isOpen) {
+    label.hidden = false;
+    label.style.top = `${y}px`;
+    if (label.tagName === "BUTTON") label.setAttribute("aria-expanded", String(isOpen));
+  }
+
+  #foldable(className, title, onclick) {
+    return timelineElement("button", { type: "button", className, title, onclick }, ...this.#titleParts(title));
+  }
+
+  /** What a long title is shortened in is its middle: the last part says what kind of track it is. */
+  #titleParts(title) {
+    const at = title.lastIndexOf(" · ");
+    const parts = at < 0 ? [title] : [title.slice(0, at), title.slice(at)];
+    return parts.map((part) => timelineElement("span", { textContent: part }));
+  }
+}

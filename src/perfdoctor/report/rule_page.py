@@ -1,0 +1,166 @@
+"""What does `perfdoctor explain` show of a rule? What it means, how it is told and fixed, what to measure then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from perfdoctor.report import code_text
+from perfdoctor.report.fix_text import blocks
+from perfdoctor.report.terminal_links import Links
+from perfdoctor.report.terminal_text import WIDEST, wrapped
+from perfdoctor.report.wording import NEEDS, PART_LABELS, fix_terms
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perfdoctor.rulebook import Rule, RuleFix
+
+DIM = "dim"
+_INDENT = "  "
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+#: What is not a signal of a recording but of every one that tells of time.
+_ALWAYS = "places"
+#: Which part of the step's bar shrinks, by what a cure acts on where the step is played again.
+_SHRINKS = {
+    "allocator": "allocator",
+    "collectives": "exposed_communication",
+    "compilation": "compilation",
+    "copies": "exposed_copy",
+    "fused": "compute",
+    "garbage_collection": "garbage_collection",
+    "host_pace": "launch_bound",
+    "host_work": "host_work",
+    "input_wait": "input_wait",
+    "kernels": "compute",
+    "lateness": "exposed_communication",
+    "peer_wait": "peer_wait",
+    "storage": "storage",
+    "waits": "host_sync",
+}
+
+
+def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
+    """Everything that the rule's document says; `quiet`: the fixes alone; `verbose`: names of signals too."""
+    page = _Page(rule, known, console)
+    for line in page.fixes() if quiet else page.whole(verbose=verbose):
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+class _Page:
+    """One rule on one console."""
+
+    def __init__(self, rule: Rule, known: Mapping[str, Rule], console: Console) -> None:
+        self.rule = rule
+        self.known = known
+        self.console = console
+        self.links = Links(console)
+        self.width = min(console.width, WIDEST)
+
+    def whole(self, *, verbose: bool) -> Iterator[Text]:
+        rule = self.rule
+        yield from self.wrapped(Text(rule.title, "bold"), "")
+        yield from self.wrapped(Text(f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}", DIM), "")
+        yield from self.section("Why it costs", rule.why)
+        yield from self.sentences()
+        yield from self.section("How it is told", *self.needs(verbose=verbose))
+        yield from self.thresholds()
+        yield from self.section("No problem when", rule.not_a_problem_when)
+        yield from self.section("Goes with", *self.relatives())
+        yield Text()
+        yield from self.fixes()
+        yield from self.afterwards()
+        yield from self.references()
+
+    def wrapped(self, text: Text, indent: str = _INDENT, first: str | None = None) -> Iterator[Text]:
+        text.highlight_regex("`[^`\n]+`", "cyan")
+        return wrapped(text, self.console, self.width, indent, first)
+
+    def section(self, heading: str, *paragraphs: str) -> Iterator[Text]:
+        told = [paragraph for paragraph in paragraphs if paragraph]
+        if told:
+            yield from (Text(), Text(heading, "bold"))
+        for paragraph in told:
+            yield from self.wrapped(Text(paragraph))
+
+    def sentences(self) -> Iterator[Text]:
+        """The words of a finding without its numbers, and those for each situation."""
+        yield from self.section("What a report says", _PLACEHOLDER.sub("…", self.rule.summary))
+        for situation, words in self.rule.summaries.items():
+            sentence = f"{situation.replace('-', ' ')}: {_PLACEHOLDER.sub('…', words)}"
+            yield from self.wrapped(Text(sentence), "    ", "  - ")
+
+    def needs(self, *, verbose: bool) -> Iterator[str]:
+        yield f"From {_listed(self.rule.needs)}."
+        if self.rule.needs_without_gpu:
+            yield f"On a run without a GPU, from {_listed(self.rule.needs_without_gpu)}."
+        if self.rule.doubt:
+            yield f"What may leave us unsure: {self.rule.doubt}."
+        if verbose:
+            yield f"Signals: {', '.join(self.rule.needs) or 'none'}."
+
+    def thresholds(self) -> Iterator[Text]:
+        for name, threshold in self.rule.thresholds.items():
+            line = Text(_INDENT).append(name, "cyan").append(f" = {threshold.value:g} ({threshold.unit})")
+            yield from self.wrapped(line, "      ", "")
+            yield from self.wrapped(Text(threshold.why, DIM), "      ")
+        if self.rule.thresholds:
+            table = f"[tool.perfdoctor.thresholds.{self.rule.id}]"
+            yield from self.wrapped(Text(f"Others for your project: {table} in its pyproject.toml."))
+
+    def relatives(self) -> Iterator[str]:
+        """Rules whose cure makes this one vanish, and the other way round."""
+        if self.rule.symptom_of:
+            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that cured it vanishes."
+        symptoms = [rule.id for rule in self.known.values() if self.rule.id in rule.symptom_of]
+        if symptoms:
+            yield f"Its symptoms, which vanish with it: {', '.join(symptoms)}."
+
+    def fixes(self) -> Iterator[Text]:
+        for number, fix in enumerate(self.rule.fixes):
+            if number:
+                yield Text()
+            yield from self.fix(fix)
+
+    def fix(self, fix: RuleFix) -> Iterator[Text]:
+        terms = fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
+        yield from self.wrapped(Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({terms})", DIM)), "")
+        named = [situation for situation in fix.situations if situation in self.rule.summaries]
+        if named and "" not in fix.situations:  # the words under "What a report says"
+            yield from self.wrapped(Text(f"If it says: {', '.join(named).replace('-', ' ')}", DIM))
+        for block in blocks(fix.how):
+            yield Text()
+            if block.code:
+                yield from code_text.shown(block, self.console, self.width)
+            else:
+                yield from self.wrapped(Text(block.text))
+
+    def afterwards(self) -> Iterator[Text]:
+        part = PART_LABELS.get(_SHRINKS.get(self.rule.lever, ""), "")
+        shrinks = f"`{part}` must shrink in the bar of the step, and the step with it" if part else ""
+        yield from self.section(
+            "Then measure",
+            f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
+        )
+        commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
+        if self.rule.lever:
+            asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
+            commands.insert(0, f"{asked}    # before you begin: what it would bring")
+        yield Text()
+        yield from (Text(f"    {line}") for line in code_text.folded(commands, self.width - 4))
+
+    def references(self) -> Iterator[Text]:
+        if self.rule.references:
+            yield from (Text(), Text("Read on", "bold"))
+        for reference in self.rule.references:
+            yield Text(_INDENT).append(reference, self.links.to_web(reference))
+
+
+def _listed(needs: Sequence[str]) -> str:
+    """`kernels, and ops or ranges`"""
+    told = [need for need in needs if need != _ALWAYS]
+    words = [" or ".join(dict.fromkeys(NEEDS.get(each, each) for each in need.split("|"))) for need in told]
+    return ", and ".join(words) if words else "any recording of a training"

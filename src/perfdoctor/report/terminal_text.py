@@ -1,0 +1,69 @@
+"""How does text fit into a terminal of any width, with no number cut from its unit and no column torn?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+#: Longer lines are hard to read, so a wide terminal is not filled.
+WIDEST = 100
+_NARROWEST = 20
+#: Of the private use area: stands for a space that must not become a line's end.
+_GLUE = "\ue000"
+_UNITS = r"ns|µs|ms|s|[KMGTP]i?B|kB|B|[kKMGTP]?B/s|[kMGTPEZ]?FLOP(?:/s)?"
+_BEFORE_UNIT = re.compile(rf"(?<=\d) (?=%|(?:{_UNITS})(?![\w/]))")
+
+
+class Terminal(Console):
+    """Standard output or error, where a reader that is gone ends as everywhere in the program, and not as rich does."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def wrapped(text: Text, console: Console, width: int, indent: str = "", first: str | None = None) -> Iterator[Text]:
+    """The text in lines of at most `width` cells, each behind `indent`, the first behind `first`."""
+    glued = text.copy()
+    glued.plain = _BEFORE_UNIT.sub(_GLUE, text.plain.replace(_GLUE, " "))
+    for place, line in enumerate(glued.wrap(console, max(width - len(indent), _NARROWEST))):
+        line.rstrip()
+        line.plain = line.plain.replace(_GLUE, " ")
+        yield Text(first if first is not None and place == 0 else indent) + line
+
+
+def packed(pieces: Sequence[str], width: int) -> Iterator[str]:
+    """The pieces, parted by dots, in lines that end between two of them; one that is too long stays whole."""
+    line = ""
+    for piece in pieces:
+        longer = f"{line} · {piece}" if line else piece
+        if line and len(longer) > width:
+            yield line
+            longer = piece
+        line = longer
+    if line:
+        yield line
+
+
+def columns(rows: Sequence[Sequence[Text]], *, words: Sequence[int]) -> Iterator[Text]:
+    """Aligned columns, two spaces apart: those numbered in `words` flush left, all others flush right."""
+    widths = _widths(rows)
+    for row in rows:
+        line = Text()
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            gap = " " * (width - cell.cell_len)
+            line += Text("  " if place else "") + (cell + Text(gap) if place in words else Text(gap) + cell)
+        line.rstrip()
+        yield line
+
+
+def width_of(rows: Sequence[Sequence[Text]]) -> int:
+    """How many cells `columns` needs for them."""
+    widths = _widths(rows)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _widths(rows: Sequence[Sequence[Text]]) -> list[int]:
+    return [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
