@@ -68,7 +68,10 @@ def doctor(monkeypatch, tmp_path):
     stand_in = Doctor()
     stubs = {name: types.ModuleType(name) for name in ("ingest.reader", "diagnose", "metrics.run", "viewing.build")}
     stubs["ingest.reader"].read, stubs["diagnose"].examine = stand_in.read, stand_in.examine
-    stubs["metrics.run"].prepare, stubs["viewing.build"].views = lambda timeline, look: timeline, lambda run, diagnosis: Views()
+    stubs["metrics.run"].prepare, stubs["viewing.build"].views = (
+        lambda timeline, look: timeline,
+        lambda run, diagnosis: Views(),
+    )
     for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, f"perfdoctor.{name}", stub)
     monkeypatch.setattr(rulebook, "load_rules", lambda: {name: rule(name) for name in RULES})

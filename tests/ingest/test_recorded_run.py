@@ -118,7 +118,14 @@ def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tm
     folders = []
     for rank in (0, 8):
         folder = run_folder(tmp_path / f"machine{rank}", torch=TORCH)
-        told = {"pass": "torch", "pid": 5, "rank": rank, "world_size": 16, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
+        told = {
+            "pass": "torch",
+            "pid": 5,
+            "rank": rank,
+            "world_size": 16,
+            "steps_seen": 9,
+            "trace": "rank0.pt.trace.json",
+        }
         (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
         folders.append(folder.path)
     one, both = read([folders[0]]), read(folders)

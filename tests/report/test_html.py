@@ -129,7 +129,10 @@ def test_each_stop_of_the_way_is_as_wide_as_the_recorded_step():
 
 
 def test_the_way_stands_before_the_findings_and_leads_to_them():
-    for diagnosis, heading in ((ASKED, "What if: fixed one after the other"), (INPUT_BOUND, "Fixed one after the other")):
+    for diagnosis, heading in (
+        (ASKED, "What if: fixed one after the other"),
+        (INPUT_BOUND, "Fixed one after the other"),
+    ):
         text = html.render(diagnosis)
         assert text.index(f"<h2>{heading}</h2>") < text.index("<h2>2 findings</h2>")
     assert '<a href="#finding-1">input-wait</a>' in html.render(INPUT_BOUND)

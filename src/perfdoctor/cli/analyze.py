@@ -54,7 +54,7 @@ def analyze(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]"
+            help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
         ),
     ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,

@@ -30,7 +30,10 @@ class Link:
 
 @lru_cache(maxsize=1)
 def _file() -> dict[str, list[dict[str, Any]]]:
-    return tomllib.loads((files("perfdoctor.hardware") / "links.toml").read_text("utf-8"))
+    told: dict[str, list[dict[str, Any]]] = tomllib.loads(
+        (files("perfdoctor.hardware") / "links.toml").read_text("utf-8")
+    )
+    return told
 
 
 @lru_cache(maxsize=1)

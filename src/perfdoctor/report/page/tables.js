@@ -41,7 +41,7 @@ function scrollToRow(id, text) {
 
 function drawnTable(element, table) {
   const state = { table, rows: [], shown: TABLE_CHUNK, sortedBy: null, descending: true, words: [], choices: new Map() };
-  const title = tableElement("h3", { id: `table-${table.id}`, textContent: table.title });
+  const title = tableElement("h2", { id: `table-${table.id}`, textContent: table.title });
   element.classList.add("data-table");
   element.classList.toggle("wide", table.columns.length > TABLE_WIDE);
   element.replaceChildren(title);
