@@ -128,7 +128,7 @@ class Track:
 
     `row`: depth of nesting, 0 is outermost. `count` > 1: so many short pieces drawn as one, of which `busy_ns` was
     taken. `launch_track`, `launch_ns`: where and when the host asked for it (-1: not told). `name`, `detail`: places in
-    `TimelineView.names` (detail -1: nothing to add). Of a counter, `values` are its numbers from `start_ns` on.
+    `TimelineView.names` (detail -1: nothing to add). Of a counter, `values` are its numbers from `start_ns` on, of a joined piece the highest.
     """
 
     group: int

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from perfdoctor.diagnose import examine
 from perfdoctor.findings import Span
@@ -159,7 +160,6 @@ def test_keys_alone_lead_from_the_start_into_a_finding_and_to_the_timeline(plant
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(planted, open_page, scheme):
-    from axe_playwright_python.sync_playwright import Axe
 
     page = open_page(planted[1], color_scheme=scheme)
     for address in addresses(page):

@@ -140,6 +140,18 @@ def test_a_step_that_is_too_much_is_thinned_more_finely_than_the_rest():
     assert np.median(found.count[inside]) < np.median(found.count[~inside]) / 4
 
 
+def test_moments_beside_a_step_that_is_too_much_share_its_room():
+    lane, typical, moment, budget = long_run(steps=10, each=10_000), (5_000_000, 6_000_000), (0, 100_000), 30_000
+    (found,), whole = thinned([lane], budget, typical, [moment])
+    assert list(whole) == [moment]
+    inside, around = (
+        (found.start_ns < end) & (found.start_ns + found.duration_ns > begin) for begin, end in (typical, moment)
+    )
+    assert LONE_BYTES * (inside.sum() + around.sum()) <= bytes_of([found]) <= budget
+    of_step = sum(LONE_BYTES if count == 1 else JOINED_BYTES for count in found.count[inside].tolist())
+    assert of_step + LONE_BYTES * around.sum() <= 0.6 * budget
+
+
 def test_without_steps_the_whole_budget_is_used():
     lane, budget = long_run(), 60_000
     (found,), whole = thinned([lane], budget, (0, 100_000_000))

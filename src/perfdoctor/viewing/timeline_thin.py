@@ -1,10 +1,10 @@
 """Which pieces are drawn one by one, and which as one with their neighbours, so that a long run fits in a page?
 
 Where nothing may be lost, in the typical step and around the moments of findings, every piece stays itself. Elsewhere
-time is cut into cells of a length t, and pieces of one row that begin in the same cell, are shorter than t and lie
-less than t apart become one, which tells how many they are and how long they took in all. Nothing is dropped: counts
-and times add up to those of all pieces. t is as short as the budget allows, one t for all tracks, so that at any zoom
-all are equally fine. Is even the typical step too much, it gets a finer t of its own.
+time is cut into cells of a length t, and neighbours of one row that begin in the same cell and are shorter than t (and
+so lie less than t apart) become one, which tells how many they are and how long they took in all. Nothing is dropped:
+counts and times add up to those of all pieces. t is as short as the budget allows, one t for all tracks, so that at any
+zoom all are equally fine. Is even the typical step too much, it gets a finer t of its own.
 """
 
 from __future__ import annotations
@@ -172,15 +172,14 @@ def _pairs(pieces: _Pieces, whole: Intervals, is_fine: Mask, typical: Stretch) -
 
     Those in the typical step, which has a t of its own, and the others.
     """
-    start, end, duration = pieces.start, pieces.end, pieces.duration
+    start, duration = pieces.start, pieces.duration
     free = np.ones(len(pieces), dtype=bool)
     for stretch in whole:
         free &= ~pieces.touching(stretch)
     between = np.searchsorted(np.sort(np.append(whole.starts, typical[0])), start, side="right")
     same = (pieces.line[1:] == pieces.line[:-1]) & (between[1:] == between[:-1]) & (is_fine[1:] == is_fine[:-1])
     same &= free[1:] & free[:-1]
-
-    above = np.maximum(np.maximum(duration[1:], duration[:-1]), start[1:] - end[:-1])
+    above = np.maximum(duration[1:], duration[:-1])
 
     def those(mask: Mask) -> _Pairs:
         first = np.flatnonzero(mask)

@@ -240,8 +240,10 @@ def _remarks(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
 
 
 def _guide_names(picture: Chart, frame: marks.Frame) -> list[labels.Label]:
-    """At the right end of each guide that reaches it, where no other's name is."""
+    """At the right end of each guide that reaches it, where no other's name is; beside dots the legend must do."""
     found: list[labels.Label] = []
+    if any(series.kind == "dots" for series in picture.series):
+        return found
     for series in picture.series:
         if series.kind != "guide" or not series.x.size:
             continue

@@ -24,6 +24,15 @@ function timelineElement(tag, properties = {}, ...children) {
   return element;
 }
 
+/** A list of what and how much, from pairs of texts. */
+function timelineTerms(pairs) {
+  const rows = pairs.map(([what, value]) => {
+    const [term, said] = [timelineElement("dt", { textContent: what }), timelineElement("dd", { textContent: value })];
+    return timelineElement("div", {}, term, said);
+  });
+  return timelineElement("dl", {}, ...rows);
+}
+
 /** What is known of a piece, in words. */
 class TimelineWords {
   constructor(data) {
@@ -59,7 +68,8 @@ class TimelineWords {
 
   /** One line, for the tooltip and for those who listen. */
   line(track, piece) {
-    const parts = [track.count[piece] > 1 ? "drawn together" : KIND_WORDS[track.kind], inWords(track.duration[piece], "ns"), this.density(track, piece), this.where(track)];
+    const what = track.count[piece] > 1 ? "drawn together" : KIND_WORDS[track.kind];
+    const parts = [what, inWords(track.duration[piece], "ns"), this.density(track, piece), this.where(track)];
     return parts.filter(Boolean).join(", ");
   }
 
@@ -116,12 +126,10 @@ class TimelinePanel {
 
   show(track, piece) {
     const name = this.words.name(track, piece);
-    const rows = this.words.rows(track, piece).map(([what, value]) =>
-      timelineElement("div", {}, timelineElement("dt", { textContent: what }), timelineElement("dd", { textContent: value })),
-    );
+    const lead = timelineElement("b", { textContent: this.words.lead(track, piece) });
     this.element.replaceChildren(
-      timelineElement("p", { className: "tl-name" }, timelineElement("b", { textContent: this.words.lead(track, piece) }), timelineElement("code", { textContent: name })),
-      timelineElement("dl", {}, ...rows),
+      timelineElement("p", { className: "tl-name" }, lead, timelineElement("code", { textContent: name })),
+      timelineTerms(this.words.rows(track, piece)),
       this.#launches(track, piece),
       this.#buttons(track, piece, name),
     );

@@ -9,6 +9,9 @@ const MOST_PIXEL_RATIO = 2;
 const HEIGHT_PART = 0.62;
 const LEAST_HEIGHT_PX = 240;
 const TIP_PX = 330;
+const TIMELINE_LABEL =
+  "Timeline: Enter selects a piece, brackets go to the next or the one before, W and S zoom, A and D move. "
+  + "All keys are listed below.";
 
 /** The canvases with their scrolling frame, the tooltip, and the line that is read out. */
 class TimelineStage {
@@ -16,7 +19,7 @@ class TimelineStage {
     this.axisCanvas = timelineElement("canvas", { className: "tl-axis", "aria-hidden": "true" });
     this.canvas = timelineElement("canvas", {
       className: "tl-canvas", tabIndex: 0, role: "application", "aria-roledescription": "timeline",
-      "aria-label": "Timeline: Enter selects a piece, brackets go to the next or the one before, W and S zoom, A and D move. All keys are listed below.",
+      "aria-label": TIMELINE_LABEL,
     });
     this.live = timelineElement("p", { className: "tl-live", "aria-live": "polite" });
     this.tipName = timelineElement("b");

@@ -18,7 +18,9 @@ const TIMELINE_KEYS = [
 /** Search box, zoom buttons and the choice of a rank. `act` is what they do. */
 class TimelineToolbar {
   constructor(data, act) {
-    this.search = timelineElement("input", { type: "search", placeholder: "Search names", "aria-label": "Search names", spellcheck: false, autocomplete: "off" });
+    this.search = timelineElement("input", {
+      type: "search", placeholder: "Search names", "aria-label": "Search names", spellcheck: false, autocomplete: "off",
+    });
     this.found = timelineElement("output", { className: "tl-found", "aria-live": "polite" });
     this.seen = timelineElement("span", { className: "tl-seen" });
     this.element = timelineElement(
@@ -47,7 +49,8 @@ class TimelineToolbar {
   #ranks(data, act) {
     if (data.ranks.length < 2) return null;
     const options = data.ranks.map((rank) => timelineElement("option", { value: String(rank), textContent: `rank ${rank}` }));
-    this.rank = timelineElement("select", { "aria-label": "Ranks shown" }, timelineElement("option", { value: "", textContent: "all ranks" }), ...options);
+    const all = timelineElement("option", { value: "", textContent: "all ranks" });
+    this.rank = timelineElement("select", { "aria-label": "Ranks shown" }, all, ...options);
     this.rank.addEventListener("change", () => act.showRank(this.rank.value === "" ? null : Number(this.rank.value)));
     return this.rank;
   }
@@ -61,14 +64,15 @@ class TimelineToolbar {
 function timelineLegend(data) {
   const causes = new Set(data.tracks.filter((track) => track.kind === "idle").flatMap((track) => [...new Set(track.name)]));
   const known = Object.keys(timelineCauses).filter((cause) => [...causes].some((name) => data.names[name] === cause));
-  const items = known.map((cause) => timelineElement("li", {}, timelineElement("span", { className: `swatch p-${cause}` }), idleWords(cause)));
-  items.push(timelineElement("li", {}, timelineElement("span", { className: "swatch tl-hatched" }), "many short pieces as one, as high as they were busy"));
+  const item = (swatch, words) => timelineElement("li", {}, timelineElement("span", { className: `swatch ${swatch}` }), words);
+  const items = known.map((cause) => item(`p-${cause}`, idleWords(cause)));
+  items.push(item("tl-hatched", "many short pieces as one, as high as they were busy"));
   return timelineElement("ul", { className: "tl-legend" }, ...items);
 }
 
 function timelineKeys() {
-  const rows = TIMELINE_KEYS.map(([keys, what]) => timelineElement("div", {}, timelineElement("dt", { textContent: keys }), timelineElement("dd", { textContent: what })));
-  return timelineElement("details", { className: "tl-keys" }, timelineElement("summary", { textContent: "Keys and mouse" }), timelineElement("dl", {}, ...rows));
+  const summary = timelineElement("summary", { textContent: "Keys and mouse" });
+  return timelineElement("details", { className: "tl-keys" }, summary, timelineTerms(TIMELINE_KEYS));
 }
 
 /** What is seen at first, and what is not drawn one by one. */
@@ -81,7 +85,8 @@ function timelineFirstWords(data) {
   const lost = data.piecesInAll - alone - together;
   const kept = lost > 0 ? `${inWords(lost, "count")} are left out` : "none is left out";
   if (!together && lost <= 0) return `${first} Each of ${inWords(alone, "count")} recorded pieces is drawn.`;
-  return `${first} ${inWords(alone, "count")} of ${inWords(data.piecesInAll, "count")} recorded pieces are drawn one by one; ${inWords(together, "count")} short ones are drawn together (hatched), ${kept}.`;
+  const drawn = `${inWords(alone, "count")} of ${inWords(data.piecesInAll, "count")} recorded pieces are drawn one by one`;
+  return `${first} ${drawn}; ${inWords(together, "count")} short ones are drawn together (hatched), ${kept}.`;
 }
 
 /** Labels of groups and tracks, as elements upon the picture: they are read out, and fold by mouse and by key. */
