@@ -39,6 +39,7 @@ bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/page.py
 
 promises: $(BIN)/.made  ## what examples promise on this processor, against their cured twins
 	$(BIN)/python benchmarks/promises.py --rounds $(or $(ROUNDS),5) $(EXAMPLES)

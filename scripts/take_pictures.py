@@ -7,6 +7,8 @@ The training is one of `fixtures/plant.py`, so that everybody gets the same pict
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+from rich.console import Console
+
+from perfdoctor.diagnose import diagnose
+from perfdoctor.ingest.reader import read
+from perfdoctor.report import terminal
+from perfdoctor.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]
 PLANTED = ["input-wait=0.2", "rank-skew=0.1", "fp32-matmuls=0.15", "--ranks", "4", "--seed", "3"]
@@ -33,6 +41,15 @@ def report(folder: Path, traces: Path) -> Path:
     command = [sys.executable, "-c", "from perfdoctor.cli.main import main; main()", "analyze", str(traces)]
     subprocess.run([*command, "--html", str(page), "--quiet"], check=True)
     return page
+
+
+def terminal_text(traces: Path) -> str:
+    """What the terminal shows, as SVG in the fonts that are here."""
+    diagnosis = diagnose(read([traces]), list(load_rules().values()))
+    console = Console(record=True, width=88, force_terminal=True, color_system="truecolor", file=io.StringIO())
+    terminal.render(diagnosis, console)
+    drawn = console.export_svg(title="perfdoctor analyze traces/")
+    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace("Fira Code", "DejaVu Sans Mono")
 
 
 def take(page: Page, out: Path) -> None:
@@ -60,11 +77,15 @@ def main() -> int:
         print("No Chromium here: apt-get install chromium", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as play:
-        page_file = report(Path(scratch), recording(Path(scratch) / "planted"))
+        traces = recording(Path(scratch) / "planted")
+        page_file = report(Path(scratch), traces)
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport=SCREEN)
         page.goto(page_file.as_uri())
         take(page, out)
+        shell = browser.new_page(viewport={"width": 1092, "height": 900})
+        shell.set_content(terminal_text(traces))
+        shell.locator("svg").screenshot(path=out / "terminal.png")
         for name, size, scheme in (("dark", SCREEN, "dark"), ("phone", PHONE, "light")):
             other = browser.new_page(viewport=size, color_scheme=scheme)
             other.goto(page_file.as_uri())

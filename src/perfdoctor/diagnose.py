@@ -70,7 +70,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     keep_findings(run, [finding for _, finding in seen])
     played = stage(run) if what_if else _staged(seen, run)
     promised = [_noticed(_promised(rule, finding, run, played), run) for rule, finding in seen]
-    found = [(_hanging(rule, each), each) for (rule, _), each in zip(seen, promised, strict=True)]
+    found = [(_hanging(rule, each, seen), each) for (rule, _), each in zip(seen, promised, strict=True)]
     in_vain = {rule.id for (rule, alone), each in zip(seen, promised, strict=True) if _in_vain(alone, each)}
     ranked = _ranked(found, run, in_vain)
     with_cures = (
@@ -131,9 +131,10 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     return Outcome(rule.id, "found" if findings else "clear"), findings
 
 
-def _hanging(rule: Rule, finding: Finding) -> Rule:
-    """The rule, as a symptom also of what this finding names."""
-    return replace(rule, symptom_of=(*rule.symptom_of, *finding.symptom_of)) if finding.symptom_of else rule
+def _hanging(rule: Rule, finding: Finding, seen: Sequence[tuple[Rule, Finding]]) -> Rule:
+    """The rule, as a symptom also of what this finding names, and of what names it."""
+    causes = (*finding.symptom_of, *(cause.rule for _, cause in seen if rule.id in cause.explains))
+    return replace(rule, symptom_of=(*rule.symptom_of, *causes)) if causes else rule
 
 
 def _staged(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Stage | None:

@@ -110,7 +110,8 @@ class Fix:
 class Finding:
     """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
 
-    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names. `work`
+    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names; `explains`
+    is its other end: the rules whose findings vanish with this one, where only this one's detector knows that. `work`
     tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
     place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which
     the saving is a share, 0 where all of it counts. `thread_time`: on a run without a GPU, by rank, starts and ends of
@@ -124,6 +125,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     situation: str = ""
     symptom_of: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
     counted_ns: int = 0
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)

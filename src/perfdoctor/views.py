@@ -74,7 +74,8 @@ class Series:
     steps: holds its value until the next point. area, bars: stacked upon the areas or bars before it. guide: a line to
     compare with (a ceiling, a limit). stretches: from each x to its y, on the axis of x. marks: a remark at each point,
     its label. `weight`: how large each dot is, as a share of the largest; none, or one a point. `part`: the part of the
-    step it is (`compute`, a cause of idle, …), which has a colour of its own everywhere; "" for anything else.
+    step it is (`compute`, a cause of idle, …), or the kind of memory, which has a colour of its own everywhere; "" for
+    anything else.
     """
 
     name: str
@@ -128,7 +129,8 @@ class Track:
 
     `row`: depth of nesting, 0 is outermost. `count` > 1: so many short pieces drawn as one, of which `busy_ns` was
     taken. `launch_track`, `launch_ns`: where and when the host asked for it (-1: not told). `name`, `detail`: places in
-    `TimelineView.names` (detail -1: nothing to add). Of a counter, `values` are its numbers from `start_ns` on, of a joined piece the highest.
+    `TimelineView.names` (detail -1: nothing to add). Of a counter, `values` are its numbers from `start_ns` on, of a
+    joined piece the highest.
     """
 
     group: int

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from browser.waiting import until
 from perfdoctor.diagnose import examine
 from perfdoctor.findings import Span
 from perfdoctor.ingest.reader import read
@@ -138,7 +139,7 @@ def test_a_finding_leads_to_its_moment_on_the_timeline(planted, open_page):
     link.evaluate("link => { for (let f = link; f; f = f.parentElement.closest('details')) f.open = true; }")
     link.click()
     assert shown(page) == ["timeline"]
-    page.wait_for_function("document.querySelector('#timeline-view canvas')")
+    until(page, "document.querySelector('#timeline-view canvas') !== null")
 
 
 def test_keys_alone_lead_from_the_start_into_a_finding_and_to_the_timeline(planted, open_page):

@@ -553,9 +553,18 @@ def test_a_phone_has_labels_above_their_tracks_and_no_sideways_scrolling(open_pa
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
 
 
+def test_it_is_drawn_when_its_page_is_opened(open_page, report):
+    page = open_page(report)
+    until(page, "Boolean(timelineShown)")
+    page.locator("nav a[href='#timeline']").click()
+    until(page, "timelineShown.view.width > 0")
+    seen(page)
+    assert not is_paper(page, pixels(page, STEPS)).all()
+
+
 def test_paper_gets_a_picture_even_from_another_page(open_page, report):
     page = open_page(report)
-    until(page, "timelineShown")
+    until(page, "Boolean(timelineShown)")
     assert page.evaluate("timelineShown.view.width") == 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("timelineShown.view.width") == 680

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,9 @@ from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.device_state import Floats, Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
+from perfdoctor.metrics.same_kernels import same_kernels
+from perfdoctor.metrics.skew import skew
+from perfdoctor.metrics.step_together import won_ns
 from perfdoctor.metrics.units import percent
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Mask
@@ -24,6 +27,7 @@ _CAUSES = {
     "power": "the power limit",
     "clocks-set": "clocks that were set",
 }
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if not found:
         return
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
-    saving, counted_ns = _saving(run, worst, at)
+    losses = _losses(run, worst, at)
+    saving = _saving(run, worst, losses, at)
+    work, counted_ns = _moved(run, losses)
     clocks_told = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
     if (rows := table(sampled, at["min_load_share"])) is not None:
@@ -75,7 +81,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=tuple(evidence),
         situation=worst.cause if clocks_told else "untold",
-        work=work_of(run, _limited_by_clock),
+        explains=_explains(run, losses) if saving.likely else (),
+        work=work,
         counted_ns=counted_ns,
     )
 
@@ -141,27 +148,100 @@ def _work(place: Place) -> Intervals:
     return Intervals.of(place.kernels.start_ns[rows], place.kernels.end_ns[rows]) & place.window
 
 
-def _saving(run: Run, worst: _Held, at: Mapping[str, float]) -> tuple[Saving, int]:
-    """What a step gets shorter by at the free clock, and how much time of products a step has."""
-    placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
-    counted_ns = run.mean(lambda place: _work(place).total_ns)
-    if not placed or np.isnan(worst.loss) or not run.places:
-        return Saving(0, 0, 0), counted_ns
+@dataclass(frozen=True)
+class _Loss:
+    """What a place loses while its GPU is held down, in ns a step: of its products' time, and of all its kernels'."""
 
-    def lost(place: Place, work: Intervals) -> float:
+    place: Place
+    products_ns: float
+    of_products: float
+    of_all: float
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.place.rank, self.place.device or 0
+
+    @property
+    def share(self) -> float:
+        """Of the time of its products."""
+        return self.of_products / self.products_ns if self.products_ns else 0.0
+
+
+def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
+    """Of the places on the GPUs that are held; [] where nobody knows whose these are, or how far they are held down."""
+    if np.isnan(worst.loss):
+        return []
+    placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
+    losses = []
+    for place in run.places:
         gpu = placed.get((place.rank, place.device or 0))
         mask = next((m for g, m in zip(worst.affected, worst.held, strict=True) if gpu and _same(g, gpu)), None)
-        return 0.0 if gpu is None or mask is None else lost_ns(place, gpu, mask, work, worst.free_mhz)
+        if gpu is not None and mask is not None:
+            work = _work(place)
+            of_products, of_all = (lost_ns(place, gpu, mask, w, worst.free_mhz) for w in (work, place.compute))
+            losses.append(_Loss(place, *(ns / place.units for ns in (work.total_ns, of_products, of_all))))
+    return losses
 
-    of_products = run.mean(lambda place: lost(place, _work(place)))
-    of_all = run.mean(lambda place: lost(place, place.compute))
-    if _is_the_boards_own(worst):
-        return Saving(0, 0, 0), counted_ns
+
+def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, float]) -> Saving:
+    """What a step gets shorter by at the free clock."""
+    if not losses or _is_the_boards_own(worst):
+        return Saving(0, 0, 0)
+    of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
+    of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
     if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is not told
-        return Saving(0, 0, of_all), counted_ns
-    if not worst.is_measured:
-        return Saving(0, int(of_products * at["sure_share"]), of_all), counted_ns
-    return Saving(int(of_products * at["sure_share"]), of_products, max(of_all, of_products)), counted_ns
+        return Saving(0, 0, of_all)
+    sure = int(of_products * at["sure_share"])
+    return Saving(sure, of_products if worst.is_measured else sure, of_all)
+
+
+def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], Mask], int]:
+    """The products of the places that lose, and their time in a step of which the saving is a share.
+
+    One share is played on all places: that of the one that loses most. Of another's products so many are chosen that
+    it gets back what it loses, and not more.
+    """
+    most = max((loss.share for loss in losses), default=0.0)
+    if not most:
+        return work_of(run, _limited_by_clock), run.mean(lambda place: _work(place).total_ns)
+    chosen = {loss.key: _part(_limited_by_clock(loss.place), loss.share / most) for loss in losses}
+    won = won_ns(run, {loss.key: loss.of_products for loss in losses})
+    return chosen, max(round(won / most), 1)
+
+
+def _part(rows: Mask, share: float) -> Mask:
+    """This share of the rows, spread so that it falls in with no pattern of theirs: multiples of the golden ratio."""
+    return rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < share)
+
+
+# --- what it makes others seem to have -------------------------------------------------------------------------------
+
+
+def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
+    """The rules that see nothing but this: the rank that comes late, or whose kernels are slow, is one that is held.
+
+    And by more than the middle one of the others: by at least half of what it comes late, or its kernels take longer.
+    """
+    lost = {(place.rank, place.device or 0): 0.0 for place in run.places} | {x.key: x.of_products for x in losses}
+
+    def beyond_others(place: Place) -> float:
+        own = place.rank, place.device or 0
+        return lost[own] - float(np.median([ns for key, ns in lost.items() if key != own] or [0.0]))
+
+    return tuple(rule for rule, place, ns in _apart(run) if 0 < ns <= 2 * beyond_others(place))
+
+
+def _apart(run: Run) -> Iterator[tuple[str, Place, float]]:
+    """By which place, and by how much of a step, ranks come after each other, and GPUs differ."""
+    if (matched := skew(run)) is not None:
+        late = next(place for place in run.places if place.rank == matched.late_rank)
+        yield "rank-skew", late, matched.caused_ns[matched.ranks.index(late.rank)] / late.units
+    if (same := same_kernels(run, 0)) is not None:
+        slow = same.places[int(same.slowdown.argmax())]
+        yield "gpus-differ", slow, slow.compute.total_ns / slow.units * (1 - 1 / float(same.slowdown.max()))
+
+
+# --- limits of power -------------------------------------------------------------------------------------------------
 
 
 def _same(one: Gpu, other: Gpu) -> bool:

@@ -116,10 +116,11 @@ class Skew:
         return int(self.caused_ns.sum())
 
 
-def skew(run: Run, *, with_uneven: bool = False) -> Skew | None:
+def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 
     `with_uneven`: also those in which the ranks are known to have loads of different size, who do not end together.
+    `everywhere`: also those outside the windows, of ranks that recorded equally many, or whose rhythms agree.
     """
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
@@ -131,7 +132,7 @@ def skew(run: Run, *, with_uneven: bool = False) -> Skew | None:
         own = [each.get((kind, group, size)) for each in found]
         if 0 < size < sum(each is not None for each in own):
             continue  # several groups under one name
-        matched = _matched(own, everybody=not group)
+        matched = _matched(own, everybody=not group, everywhere=everywhere)
         rows.append(matched)
         kinds.extend([kind] * matched.shape[1])
     joined = np.concatenate(rows, axis=1) if rows else np.empty((len(places), 0), np.int64)
@@ -170,8 +171,8 @@ class _Own:
         return _Own(self.rows[places], self.inside[places], self.end_ns[places])
 
 
-def _matched(ranks: Sequence[_Own | None], *, everybody: bool) -> Matrix:
-    """The rows of one kind and group, a line a rank: those that most ranks have in their window.
+def _matched(ranks: Sequence[_Own | None], *, everybody: bool, everywhere: bool) -> Matrix:
+    """The rows of one kind and group, a line a rank: those that most ranks have in their window, or all of them.
 
     Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
     the windows where the recordings do not hold equally many. A group without a name has to be that of all ranks.
@@ -185,7 +186,7 @@ def _matched(ranks: Sequence[_Own | None], *, everybody: bool) -> Matrix:
         known = inside_only if len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
     if not known:
         return nothing
-    inside = np.mean([own.inside for own in known], axis=0) >= 0.5
+    inside = np.mean([own.inside | everywhere for own in known], axis=0) >= 0.5
     result = np.full((len(ranks), int(inside.sum())), UNKNOWN, np.int64)
     result[[own is not None for own in ranks]] = np.stack([own.rows for own in known])[:, inside]
     return result

@@ -27,7 +27,8 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     units = min((graph.units for graph in known), default=0)
     if any(graph.units != units for graph in known):  # together they can only play equally many steps
         known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
-    matched = skew(run) if len(known) > 1 else None
+    # Steps are played as they were issued: the last of them may lie behind the window.
+    matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
 
 

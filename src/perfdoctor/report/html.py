@@ -41,8 +41,8 @@ TITLES = {
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = (
     "format.js", "shell.js", "csv.js", "tables.js", "timeline_data.js", "timeline_layout.js", "timeline_colours.js",
-    "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js", "timeline_panel.js",
-    "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "start.js",
+    "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js",
+    "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "start.js",
 )  # fmt: skip
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 

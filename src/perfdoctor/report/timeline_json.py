@@ -23,6 +23,8 @@ from perfdoctor.views import Floats, TimelineView, Track
 
 #: A shape of many tensors is long, and is shown in a box of a few lines.
 _DETAIL_LIMIT = 240
+#: Whole, but for what only a generator of templates can have written: who looks at a piece wants to find it again.
+_NAME_LIMIT = 1_000
 
 
 def document(view: TimelineView) -> dict[str, Any]:
@@ -39,12 +41,12 @@ def document(view: TimelineView) -> dict[str, Any]:
 
 
 def _names(view: TimelineView) -> list[str]:
-    """Each text safe to print: names short, what is only a detail somewhat longer."""
+    """Each text safe to print: names whole, what is only a detail shorter."""
     is_name = np.zeros(len(view.names), dtype=bool)
     for track in view.tracks:
         is_name[track.name[track.name >= 0]] = True
     return [
-        clean_name(text) if name else shorten(clean_name(text, _DETAIL_LIMIT), _DETAIL_LIMIT)
+        clean_name(text, _NAME_LIMIT) if name else shorten(clean_name(text, _DETAIL_LIMIT), _DETAIL_LIMIT)
         for text, name in zip(view.names, is_name.tolist(), strict=True)
     ]
 

@@ -28,7 +28,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
 def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:
     step, took = a_step(run), costs.took
     return [
-        text("collective", [kind.replace("_", "-") for kind in costs.kinds]),
+        text("collective", costs.kinds),
         numbers("message", "bytes", costs.sizes, "As nccl-tests count it: what a rank ends up with, or begins with."),
         text("data type", costs.data_types),
         numbers("ranks", "count", costs.ranks, "In its group."),

@@ -13,7 +13,7 @@ from perfdoctor.metrics.memory_samples import samples
 from perfdoctor.metrics.run import Run
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text, Timeline
 from perfdoctor.viewing.lines import lines, telling_rows, thinned
-from perfdoctor.viewing.places import MEMORY_KINDS, device_names
+from perfdoctor.viewing.places import MEMORY_KINDS, REST, device_names
 from perfdoctor.views import Axis, Chart, Series, Table, TableColumn, Unit
 
 Floats = npt.NDArray[np.float64]
@@ -27,6 +27,8 @@ _OTHERS = "all others"
 _MOST_LEVELS = 200
 #: Below this share of the device's memory its limit would press all else to the ground: it is told, not drawn.
 _NEAR_THE_LIMIT = 0.25
+#: As findings call it.
+_NO_STACK = "no stack"
 #: The place of what was held before the first change.
 _BEFORE = -1
 _BYTES = Axis("bytes", "bytes")
@@ -39,8 +41,8 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
         yield from _over_time(run, use, name)
     yield from _at_the_ends_of_steps(run.timeline)
     if uses:
-        yield _devices(uses, run.timeline)
         yield from _holders(uses)
+        yield _devices(uses, run.timeline)
 
 
 def _names(uses: Sequence[MemoryUse]) -> list[str]:
@@ -138,13 +140,15 @@ def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
     peak = int(behind[held.argmax()])
     sums = {name: np.where(kinds.equals(name), change, 0).cumsum() for name in dict.fromkeys(kinds)}
     ranked = sorted(sums, key=lambda name: (-int(sums[name][peak]), name))
-    shown = {MEMORY_KINDS.get(name, name): sums[name] for name in ranked[:_MOST_KINDS]}
+    shown = {name: sums[name] for name in ranked[:_MOST_KINDS]}
     if ranked[_MOST_KINDS:]:
-        shown[_OTHERS] = np.sum([sums[name] for name in ranked[_MOST_KINDS:]], axis=0)
+        shown[REST] = np.sum([sums[name] for name in ranked[_MOST_KINDS:]], axis=0)
     x = np.repeat(at[rows], 2)[1:]
     for name, total in shown.items():
         if total[rows].any():
-            yield Series(name, "area", x, np.repeat(total[rows], 2)[:-1].astype(np.float64))
+            told = _OTHERS if name == REST else MEMORY_KINDS.get(name, name)
+            part = name if name == REST or name in MEMORY_KINDS else ""
+            yield Series(told, "area", x, np.repeat(total[rows], 2)[:-1].astype(np.float64), part=part)
 
 
 # --- from step to step ------------------------------------------------------------------------------------------------
@@ -219,8 +223,8 @@ def _holders(uses: Sequence[MemoryUse]) -> Iterator[Table]:
     yield Table(
         "memory", "memory-holders", "Who held the most when most was in use",
         (
-            TableColumn("device", "text", [name for name, _, _ in rows]),
-            TableColumn("line and callers", "text", [holder.stack or holder.line for _, _, holder in rows]),
+            TableColumn("line and callers", "text", [holder.stack or holder.line or _NO_STACK for _, _, holder in rows]),
+            *([TableColumn("device", "text", [name for name, _, _ in rows])] if len(uses) > 1 else []),
             TableColumn("for", "text", [MEMORY_KINDS.get(holder.category, holder.category) for _, _, holder in rows]),
             TableColumn("tensors", "count", [holder.count for _, _, holder in rows]),
             TableColumn("held", "bytes", [holder.bytes for _, _, holder in rows]),

@@ -70,7 +70,8 @@ def _told(
     rows: Sequence[RooflineRow], roofline: Roofline, per_step: bool
 ) -> tuple[str, dict[str, tuple[float | str, Unit]]]:
     longest = max((row for row in rows if row.kind != "family"), key=lambda row: row.ns, default=rows[0])
-    told = f"Most time goes to {{name}}, {{time}} {'a step' if per_step else 'in the window'}: it reaches {{rate}}"
+    whose = "" if longest.kind == "family" else "Of single ops "
+    told = f"{whose}{'most' if whose else 'Most'} time goes to {{name}}, {{time}} {'a step' if per_step else 'in the window'}: it reaches {{rate}}"
     numbers: dict[str, tuple[float | str, Unit]] = {
         "name": (f"{longest.name} {longest.data_type}".strip(), "text"),
         "time": (longest.ns, "ns"),
@@ -111,7 +112,7 @@ def _table(roofline: Roofline, whose: str, per_step: bool) -> Table:
     rows = sorted(roofline.rows, key=lambda row: -row.ns)
     time = "time a step" if per_step else "time"
     columns: list[tuple[str, Unit, Sequence[float | str | None], str]] = [
-        ("name", "text", [row.name for row in rows], ""),
+        ("name", "text", [row.name.removeprefix("void ") for row in rows], ""),
         ("kind", "text", [_SHORT_KINDS[row.kind] for row in rows], "A pass is a kernel that only passes over memory."),
         ("sizes", "text", [row.sizes for row in rows], "The tensors that were multiplied."),
         ("type", "text", [row.data_type for row in rows], "What the product reads."),

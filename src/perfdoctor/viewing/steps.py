@@ -106,7 +106,7 @@ def _chart(steps: _Steps) -> Chart:
     median, p90 = (float(np.quantile(steps.mean_ns, share)) for share in (0.5, 0.9))
     middles, half = _middles(steps, together), _BAR_SHARE / 2 * together
     ends = np.array([middles[0] - half, middles[-1] + half])
-    label = "step of those used" if together == 1 else f"step of those used, {together} a bar"
+    label = "step of those looked at" if together == 1 else f"step of those looked at, {together} a bar"
     told, numbers = _told(steps, together)
     return Chart(
         "steps", "steps", "Step by step, mean of all ranks" if len(steps.rows) > 1 else "Step by step", told,
@@ -189,6 +189,7 @@ def _told(steps: _Steps, together: int) -> tuple[str, Numbers]:
         told += " Steps far above the others: {long}; the longest is step {worst}, {longest}, where {why} grew most."
     if together > 1:
         told += f" A bar is the mean of {together} steps."
+    told += _without_the_last(steps)
     return told, numbers
 
 
@@ -211,7 +212,7 @@ def _table(steps: _Steps) -> Table:
     several = len(steps.rows) > 1
     means = [*before.tolist(), *steps.mean_ns.tolist(), *behind.tolist()]
     columns = [
-        TableColumn("step", "position", of_used(steps.number), "Of those used; the others are left out."),
+        TableColumn("step", "position", of_used(steps.number), "Of those looked at; the others are left out."),
         TableColumn("begins", "ns", of_used(steps.rows[0].start_ns), "Behind the begin of the window."),
         TableColumn("mean of all ranks" if several else "duration", "ns", means),
         *(
@@ -231,8 +232,20 @@ def _table(steps: _Steps) -> Table:
         columns.append(TableColumn("remark", "text", remarks))
     shown = _longest_rows(means)
     cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in shown], c.explained) for c in columns)
-    whole = f"Means of {len(steps.rows)} ranks." if several else ""
-    return Table("steps", "steps", "Every step", cut, size, f"{whole} The parts of a step sum to it.".strip())
+    whole = f"Means of {len(steps.rows)} ranks. " if several else ""
+    told = f"{whole}The parts of a step sum to it.{_without_the_last(steps)}"
+    return Table("steps", "steps", "Every step", cut, size, told)
+
+
+def _without_the_last(steps: _Steps) -> str:
+    """Why there are fewer steps here than were looked at, and why they are of other lengths."""
+    used = max(place.steps.used for place in steps.places)
+    if steps.number.size == used:
+        return ""
+    return (
+        " Each step begins here with the first work on the busiest stream, which makes them comparable; the last of the "
+        f"{used} looked at is not whole by this cut, and left out."
+    )
 
 
 def _left_out(steps: _Steps) -> tuple[Floats, Floats]:

@@ -31,7 +31,7 @@ _MOST_TRIES = 3
 #: Around the moment of a finding as much is drawn whole on both sides as it is long itself, and at least this much.
 _LEAST_AROUND_NS = 200_000
 #: A text that is longer is shown cut anyway.
-_MOST_LETTERS = 240
+_MOST_LETTERS = 1_000
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:

@@ -60,7 +60,7 @@ class Drawing:
 
     chart: Chart
     told: str
-    x_ticks: Sequence[tuple[str, str]]
+    x_ticks: Sequence[tuple[str, str, str]]
     y_ticks: Sequence[tuple[str, str]]
     paths: Sequence[Mark]
     points: Sequence[Mark]
@@ -94,7 +94,9 @@ def drawing(picture: Chart) -> Drawing:
     return Drawing(
         chart=picture,
         told=words.told(picture),
-        x_ticks=[(percent(at), label) for at, label in frame.x.ticks(_MOST_TICKS)],
+        x_ticks=[
+            (percent(at), label, "end" if at >= _AT_THE_END else "middle") for at, label in frame.x.ticks(_MOST_TICKS)
+        ],
         y_ticks=[(percent(1 - at), label) for at, label in frame.y.ticks(_MOST_TICKS)],
         paths=[mark for mark in paths if mark.path],
         points=points,

@@ -8,8 +8,6 @@ const TABLE_CHOICES = 16;
 const TABLE_TEXT = 56;
 const TABLE_SIDE_TEXT = 36;
 const TABLE_TEXT_END = 14;
-/** So many columns may be wider than the text of a page. */
-const TABLE_WIDE = 8;
 
 const tablesById = new Map();
 
@@ -43,7 +41,6 @@ function drawnTable(element, table) {
   const state = { table, rows: [], shown: TABLE_CHUNK, sortedBy: null, descending: true, words: [], choices: new Map() };
   const title = tableElement("h2", { id: `table-${table.id}`, textContent: table.title });
   element.classList.add("data-table");
-  element.classList.toggle("wide", table.columns.length > TABLE_WIDE);
   element.replaceChildren(title);
   if (table.explained) element.append(tableElement("p", { className: "table-told", textContent: table.explained }));
   element.append(tableTools(state), tableScroll(state, title.id), tableMore(state));
@@ -219,6 +216,7 @@ function drawTableRows(state) {
 function tableCount({ table, rows }, drawn) {
   const known = table.columns[0].values.length;
   const left = table.rows_in_all - known;
+  if (known === 1 && left === 0 && rows.length === 1) return ""; // one looks, and there it is
   const matching = rows.length < known ? `${count(rows.length)} of ${count(known)} rows match` : known === 1 ? "1 row" : `${count(known)} rows`;
   const shown = drawn < rows.length ? `, ${count(drawn)} shown` : "";
   return `${matching}${shown}${left > 0 ? `; ${count(left)} more, which cost least, are left out of this report` : ""}`;
@@ -231,7 +229,7 @@ function tableCell(column, row, isFirst) {
   else cell.textContent = tableNumber(value, column.unit);
   if (column.unit === "share" && value > 0) {
     cell.classList.add("bar-cell");
-    cell.style.setProperty("--share", `${Math.min(value, 1) * 100}%`);
+    cell.style.setProperty("--share", String(Math.min(value, 1)));
   }
   return cell;
 }
@@ -254,7 +252,7 @@ function tableText(text, most) {
     button.setAttribute("aria-expanded", String(unfold));
     button.textContent = unfold ? text : shortTableText(text, most);
   });
-  button.className = "table-text";
+  Object.assign(button, { className: "table-text", title: text });
   button.setAttribute("aria-expanded", "false");
   return button;
 }
