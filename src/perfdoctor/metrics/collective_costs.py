@@ -15,13 +15,13 @@ from perfdoctor.metrics import grouping
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.grouping import Floats, Spread
-from perfdoctor.metrics.kernel_costs import per_step
 from perfdoctor.metrics.link_baseline import baseline
+from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import skew
 from perfdoctor.metrics.topology import nvlinks, of_job, pairs
 from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import UNKNOWN, Ints, Text
+from perfdoctor.timeline.model import UNKNOWN, Ints, Mask, Text
 
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
@@ -79,7 +79,16 @@ class _Rows:
     start_ns: Ints
     end_ns: Ints
     shortest_ns: Ints
-    is_whole: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_whole: Mask
+
+    @property
+    def took_ns(self) -> Ints:
+        return self.end_ns - self.start_ns
+
+    @property
+    def is_matched(self) -> Mask:
+        matched: Mask = self.shortest_ns != UNKNOWN
+        return matched
 
 
 def collective_costs(run: Run) -> CollectiveCosts | None:
@@ -87,58 +96,48 @@ def collective_costs(run: Run) -> CollectiveCosts | None:
     rows = _rows(run)
     if rows is None:
         return None
-    columns = (
-        *(text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group)),
-        rows.ranks,
-        rows.sizes,
-    )
-    group, first = grouping.combined(*columns)
-    count = first.size
-    took = rows.end_ns - rows.start_ns
     inside, exposed = (_overlap(rows, which) for which in ("window", "exposed_communication"))
-    total = grouping.sums(group, inside, count)
-    order = np.lexsort((np.arange(count), -total))
-    matched = rows.shortest_ns != UNKNOWN
-
-    def each_step(quantity: Ints) -> Floats:
-        places = len(rows.places)
-        cells = grouping.sums(rows.place * count + group, quantity, places * count).reshape(places, count)
-        return per_step(cells, rows.places)[order]
-
-    waiting = each_step(np.where(matched, took - rows.shortest_ns, 0))
-    anyone = grouping.sums(group[matched], matched[matched], count)[order] > 0
-    timed = matched & rows.is_whole & (rows.shortest_ns > 0)
-    transfer = grouping.spread(group[timed], rows.shortest_ns[timed], count).median[order]
-    spread = grouping.spread(group, took, count).take(order)
-    of = first[order]
-    kinds = tuple(rows.kind[row] for row in of.tolist())
-    sizes, ranks = rows.sizes[of], rows.ranks[of]
-    factor = np.array(
-        [bus_factor(kind, n) if n != UNKNOWN else np.nan for kind, n in zip(kinds, ranks.tolist(), strict=True)]
-    )
-    known = np.where(sizes == UNKNOWN, np.nan, sizes)
+    kinds = (text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group))
+    group, first = grouping.combined(*kinds, rows.ranks, rows.sizes)
+    groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
+    of = first[groups.order]
+    took = groups.spread(rows.took_ns)
+    transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
+    known, factor = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of], _bus_factors(rows, of)
     algorithm = grouping.ratio(known * 1e9, transfer)
     bounds = [_bound(run, rows, row) for row in of.tolist()]
     return CollectiveCosts(
-        kinds=kinds,
+        kinds=tuple(rows.kind[row] for row in of.tolist()),
         data_types=tuple(rows.data_type[row] for row in of.tolist()),
         groups=tuple(rows.group[row] for row in of.tolist()),
-        ranks=ranks,
-        sizes=sizes,
-        took=spread,
-        ns=total[order],
-        count_per_step=each_step(np.ones(group.size, np.int64)),
-        ns_per_step=each_step(inside),
-        exposed_ns=each_step(exposed),
-        hidden_ns=each_step(inside - exposed),
-        waiting_ns=np.where(anyone, waiting, np.nan),
+        ranks=rows.ranks[of],
+        sizes=rows.sizes[of],
+        took=took,
+        ns=groups.sums(inside),
+        count_per_step=groups.per_step(groups.runs()),
+        ns_per_step=groups.per_step(inside),
+        exposed_ns=groups.per_step(exposed),
+        hidden_ns=groups.per_step(inside - exposed),
+        waiting_ns=_waiting(rows, groups),
         transfer_ns=transfer,
         algorithm_bandwidth=algorithm,
         bus_bandwidth=algorithm * factor,
-        fastest_bus=grouping.ratio(known * 1e9, spread.least) * factor,
+        fastest_bus=grouping.ratio(known * 1e9, took.least) * factor,
         bound=np.array([speed for speed, _ in bounds]),
         bound_sources=tuple(source for _, source in bounds),
     )
+
+
+def _waiting(rows: _Rows, groups: PlacedGroups) -> Floats:
+    """In it before the last rank came, ns a step; NaN where no row could be matched."""
+    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
+    return np.where(groups.sums(rows.is_matched) > 0, waited, np.nan)
+
+
+def _bus_factors(rows: _Rows, of: Ints) -> Floats:
+    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is not told."""
+    told = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
+    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in told])
 
 
 def _rows(run: Run) -> _Rows | None:
@@ -150,29 +149,23 @@ def _rows(run: Run) -> _Rows | None:
         return None
     shortest, whole = _matched(run)
     frames = [place.recorded_collectives.take(mask) for place, mask in zip(places, touching, strict=True)]
-
-    def text(name: str) -> Text:
-        return Text.join([frame.text(name) for frame in frames])
-
-    def number(name: str) -> Ints:
-        return np.concatenate([frame[name] for frame in frames])
-
+    below = below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns"))
     return _Rows(
         places=places,
         place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
-        kind=text("kind"),
-        data_type=text("data_type"),
-        group=text("group"),
-        ranks=number("group_size"),
-        sizes=number("bytes"),
-        start_ns=number("start_ns"),
-        end_ns=number("end_ns"),
+        kind=below.text("kind"),
+        data_type=below.text("data_type"),
+        group=below.text("group"),
+        ranks=below["group_size"],
+        sizes=below["bytes"],
+        start_ns=below.start_ns,
+        end_ns=below.end_ns,
         shortest_ns=np.concatenate([each[mask] for each, mask in zip(shortest, touching, strict=True)]),
         is_whole=np.concatenate([each[mask] for each, mask in zip(whole, touching, strict=True)]),
     )
 
 
-def _matched(run: Run) -> tuple[list[Ints], list[np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
     """By place and row of `recorded_collectives`: how long the last rank was in it; was its whole group recorded?"""
     shortest = [np.full(len(place.recorded_collectives), UNKNOWN, np.int64) for place in run.places]
     whole = [np.zeros(len(place.recorded_collectives), dtype=bool) for place in run.places]

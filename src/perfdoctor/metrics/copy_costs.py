@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +13,12 @@ from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.device_peaks import peaks
 from perfdoctor.metrics.device_state import Gpu, of_places
 from perfdoctor.metrics.grouping import Floats, Spread
-from perfdoctor.metrics.kernel_costs import per_step
 from perfdoctor.metrics.pcie import bytes_per_second
+from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.transfers import asked_by
-from perfdoctor.timeline.model import UNKNOWN, Ints, Text
+from perfdoctor.timeline.intervals import Intervals
+from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text
 
 #: Where one class of sizes ends and the next begins, in bytes: below the first latency is all, above the last the link.
 SIZE_EDGES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
@@ -57,63 +59,73 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
 
     None where no copy ran in a window.
     """
-    places = [place for place in run.places if len(place.copies)]
-    if not places:
+    copies = _copies(run, by_op=by_op)
+    if copies is None:
         return None
-    direction = Text.join([place.copies.text("direction") for place in places])
-    memory = Text.join([place.copies.text("host_memory") for place in places])
-    size = np.concatenate([place.copies["bytes"] for place in places])
+    direction, memory, size = copies.frame.text("direction"), copies.frame.text("host_memory"), copies.frame["bytes"]
     size_class = np.where(size < 0, UNKNOWN, np.searchsorted(SIZE_EDGES, size, side="right"))
-    op = Text.join([asked_by(place) for place in places]) if by_op else Text.constant("", size.size)
-    kind = op.codes.astype(np.int64) if by_op else size_class
+    kind = copies.op.codes.astype(np.int64) if by_op else size_class
     group, first = grouping.combined(direction.codes.astype(np.int64), memory.codes.astype(np.int64), kind)
-    count = first.size
-    number = np.concatenate([np.full(len(place.copies), at) for at, place in enumerate(places)])
-    took = np.concatenate([place.copies.duration_ns for place in places])
-    inside, exposed = (
-        np.concatenate([pieces.overlap_ns(place.copies.start_ns, place.copies.end_ns) for place, pieces in each])
-        for each in (
-            [(place, place.window) for place in places],
-            [(place, place.exposed_copies) for place in places],
-        )
-    )
-    total = grouping.sums(group, inside, count)
-    order = np.lexsort((np.arange(count), -total))
-
-    def each_step(quantity: Ints) -> Floats:
-        cells = grouping.sums(number * count + group, quantity, len(places) * count).reshape(len(places), count)
-        # Places without any copy count as well: they have none of these.
-        return (per_step(cells, tuple(places)) * (len(places) / len(run.places)))[order]
-
-    known = np.maximum(size, 0)
-    rates = np.where(size >= 0, known / np.maximum(took, 1) * 1e9, 0).astype(np.int64)
-    told = size >= 0
-    of_class = first[order]
+    groups = PlacedGroups(run.places, copies.place, group, copies.inside_ns, first.size)
+    took, told, known = copies.frame.duration_ns, size >= 0, np.maximum(size, 0)
+    rates = (known / np.maximum(took, 1) * 1e9).astype(np.int64)
+    of = first[groups.order]
     return CopyCosts(
-        directions=tuple(direction[row] for row in of_class.tolist()),
-        host_memories=tuple(memory[row] for row in of_class.tolist()),
-        size_classes=size_class[of_class],
-        ops=tuple(op[row] for row in of_class.tolist()),
-        sizes=grouping.spread(group[told], size[told], count).take(order),
-        took=grouping.spread(group, took, count).take(order),
-        ns=total[order],
-        count_per_step=each_step(np.ones(size.size, np.int64)),
-        bytes_per_step=each_step(known),
-        ns_per_step=each_step(inside),
-        exposed_ns_per_step=each_step(exposed),
-        rate=grouping.spread(group[told], rates[told], count).median[order],
-        bound=_bounds(run, places, number, group, direction)[order],
+        directions=tuple(direction[row] for row in of.tolist()),
+        host_memories=tuple(memory[row] for row in of.tolist()),
+        size_classes=size_class[of],
+        ops=tuple(copies.op[row] for row in of.tolist()),
+        sizes=groups.spread(size, told),
+        took=groups.spread(took),
+        ns=groups.sums(copies.inside_ns),
+        count_per_step=groups.per_step(groups.runs()),
+        bytes_per_step=groups.per_step(known),
+        ns_per_step=groups.per_step(copies.inside_ns),
+        exposed_ns_per_step=groups.per_step(copies.exposed_ns),
+        rate=groups.spread(rates, told).median,
+        bound=_bounds(run, copies, group)[groups.order],
     )
 
 
-def _bounds(run: Run, places: list[Place], number: Ints, group: Ints, direction: Text) -> Floats:
+@dataclass(frozen=True)
+class _Copies:
+    """All places' copies below each other: where each stands in `run.places`, and what asked for it, "" if not told."""
+
+    frame: Frame
+    place: Ints
+    op: Text
+    inside_ns: Ints
+    exposed_ns: Ints
+
+
+def _copies(run: Run, *, by_op: bool) -> _Copies | None:
+    with_any = [(number, place) for number, place in enumerate(run.places) if len(place.copies)]
+    if not with_any:
+        return None
+    frames = [place.copies for _, place in with_any]
+    frame = below_each_other(frames, ("start_ns", "end_ns", "bytes", "direction", "host_memory"))
+
+    def overlap(pieces_of: Callable[[Place], Intervals]) -> Ints:
+        each = zip(with_any, frames, strict=True)
+        return np.concatenate([pieces_of(place).overlap_ns(rows.start_ns, rows.end_ns) for (_, place), rows in each])
+
+    return _Copies(
+        frame,
+        np.concatenate([np.full(len(rows), number) for (number, _), rows in zip(with_any, frames, strict=True)]),
+        Text.join([asked_by(place) for _, place in with_any]) if by_op else Text.constant("", len(frame)),
+        overlap(lambda place: place.window),
+        overlap(lambda place: place.exposed_copies),
+    )
+
+
+def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
     """Of each group the fastest of its places; NaN where none is known."""
-    sampled = of_places(run, _AT_WORK)
+    sampled, direction = of_places(run, _AT_WORK), copies.frame.text("direction")
     told = [
         [_bound(place, name, sampled.get((place.rank, place.device or 0))) for name in direction.values]
-        for place in places
+        for place in run.places
     ]
-    each = np.array(told)[number, direction.codes]
+    each = np.array(told)[copies.place, direction.codes]
     most = np.full(int(group.max()) + 1, -np.inf)
     known = ~np.isnan(each)
     np.maximum.at(most, group[known], each[known])

@@ -15,6 +15,7 @@ from perfdoctor.metrics.enclosing import lines_of, ops_of
 from perfdoctor.metrics.grouping import Floats, Spread
 from perfdoctor.metrics.launching import asked, in_line, in_op
 from perfdoctor.metrics.op_work import type_of_kernel
+from perfdoctor.metrics.placed_groups import PlacedGroups
 from perfdoctor.metrics.run import Run
 from perfdoctor.timeline import kernel_names
 from perfdoctor.timeline.links import launch_rows
@@ -81,40 +82,39 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     place_of = np.concatenate([np.full(len(frame), number) for number, _, frame in parts])
     inside = np.concatenate([place.window.overlap_ns(frame.start_ns, frame.end_ns) for _, place, frame in parts])
     took = np.concatenate([frame.duration_ns for *_, frame in parts])
-    cell = place_of * size + group
-    shape = (len(run.places), size)
-    runs, ns = (grouping.sums(cell, each, shape[0] * size).reshape(shape) for each in (np.ones(cell.size), inside))
-    means = grouping.ratio(grouping.sums(cell, took, shape[0] * size).reshape(shape), runs)
-    total = ns.sum(axis=0)
-    used = np.flatnonzero(runs.sum(axis=0))
-    order = used[np.lexsort((used, -total[used]))]
+    groups = PlacedGroups(run.places, place_of, group, inside, size)
+    order = groups.order.tolist()
+    listed = [names.values[code] for code in order]
     blocks, threads = _geometry(parts, group, inside, size)
     ops, types, lines = _asked_by(run, parts, group, inside, size)
-    slowest, slower = _slowest(means[:, order], run.places)
-    listed = [names.values[code] for code in order.tolist()]
-    families = [family(name) for name in listed]
+    slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
     return KernelCosts(
         names=tuple(listed),
-        families=tuple(families),
-        math_paths=tuple(
-            kernel_names.math_path(name) if kind in MATMUL_FAMILIES else ""
-            for name, kind in zip(listed, families, strict=True)
-        ),
-        data_types=tuple(
-            "" if kind == "communication" else _named_type(name, kind) or types[code]
-            for name, kind, code in zip(listed, families, order.tolist(), strict=True)
-        ),
-        took=grouping.spread(group, took, size).take(order),
-        ns=total[order],
-        runs_per_step=per_step(runs, run.places)[order],
-        ns_per_step=per_step(ns, run.places)[order],
-        blocks=blocks[order],
-        threads_per_block=threads[order],
-        ops=tuple(ops[code] for code in order.tolist()),
-        lines=tuple(lines[code] for code in order.tolist()),
+        families=tuple(family(name) for name in listed),
+        math_paths=tuple(_math_path(name) for name in listed),
+        data_types=tuple(_data_type(names.values[code], types[code]) for code in order),
+        took=groups.spread(took),
+        ns=groups.sums(inside),
+        runs_per_step=groups.per_step(groups.runs()),
+        ns_per_step=groups.per_step(inside),
+        blocks=blocks[groups.order],
+        threads_per_block=threads[groups.order],
+        ops=tuple(ops[code] for code in order),
+        lines=tuple(lines[code] for code in order),
         slowest=slowest,
         slower_share=slower,
     )
+
+
+def _math_path(name: str) -> str:
+    """Only of kernels that multiply matrices."""
+    return kernel_names.math_path(name) if family(name) in MATMUL_FAMILIES else ""
+
+
+def _data_type(name: str, of_op: str) -> str:
+    """By the kernel's name, else that of its op; collectives tell theirs elsewhere."""
+    kind = family(name)
+    return "" if kind == "communication" else _named_type(name, kind) or of_op
 
 
 def short_types(types: str) -> str:
@@ -128,13 +128,6 @@ def _named_type(name: str, kind: str) -> str:
     told = type_of_kernel(name) if kind in MATMUL_FAMILIES else ""
     narrower = _NARROW.search(name) if told == "fp16" else None
     return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else told
-
-
-def per_step(each: Floats, places: tuple[Place, ...]) -> Floats:
-    """A quantity by place (first axis) for one step, averaged over all places: ranks of one job step together."""
-    units = np.array([place.units for place in places], dtype=float)
-    mean: Floats = (each / units.reshape(-1, *([1] * (each.ndim - 1)))).mean(axis=0)
-    return mean
 
 
 def first_type(types: str) -> str:

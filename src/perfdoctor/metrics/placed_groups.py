@@ -1,0 +1,78 @@
+"""What do the rows of all places, sorted into groups, come to in one step? The group that takes longest is first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.breakdown import Place
+from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.timeline.model import Frame, Ints, Mask, Text
+
+
+@dataclass(frozen=True)
+class PlacedGroups:
+    """Rows below each other; every result has one element a group, in `order`. Groups without a row are left out.
+
+    `place`: where each row stands in `places`; `group`: one of `size`; `inside_ns`: what of the row lies in the window.
+    """
+
+    places: tuple[Place, ...]
+    place: Ints
+    group: Ints
+    inside_ns: Ints
+    size: int
+
+    @cached_property
+    def order(self) -> Ints:
+        total = grouping.sums(self.group, self.inside_ns, self.size)
+        used = np.flatnonzero(np.bincount(self.group, minlength=self.size))
+        return used[np.lexsort((used, -total[used]))]
+
+    def sums(self, quantity: npt.NDArray[np.generic], rows: Mask | None = None) -> Floats:
+        """Over all places; `rows`: of these only."""
+        group = self.group if rows is None else self.group[rows]
+        return grouping.sums(group, quantity if rows is None else quantity[rows], self.size)[self.order]
+
+    def by_place(self, quantity: npt.NDArray[np.generic]) -> Floats:
+        """A row a place, a column a group."""
+        shape = (len(self.places), self.size)
+        cells = grouping.sums(self.place * self.size + self.group, quantity, shape[0] * shape[1])
+        return cells.reshape(shape)[:, self.order]
+
+    def per_step(self, quantity: npt.NDArray[np.generic]) -> Floats:
+        """Of an average place: those without any row count, too."""
+        return per_step(self.by_place(quantity), self.places)
+
+    def runs(self) -> npt.NDArray[np.int64]:
+        """One for each row, to be counted."""
+        return np.ones(self.group.size, np.int64)
+
+    def spread(self, values: Ints, rows: Mask | None = None) -> Spread:
+        """`values`: not negative; `rows`: of these only."""
+        if rows is None:
+            return grouping.spread(self.group, values, self.size).take(self.order)
+        return grouping.spread(self.group[rows], values[rows], self.size).take(self.order)
+
+
+def below_each_other(frames: Sequence[Frame], columns: Sequence[str]) -> Frame:
+    """These columns of all frames, in the order of the frames: unlike `Frame.join`, not sorted by time."""
+    told = frames[0].columns
+    return Frame({
+        name: Text.join([frame.text(name) for frame in frames])
+        if isinstance(told[name], Text)
+        else np.concatenate([frame[name] for frame in frames])
+        for name in columns
+    })  # fmt: skip
+
+
+def per_step(each: Floats, places: tuple[Place, ...]) -> Floats:
+    """A quantity by place (first axis) for one step, averaged over all places: ranks of one job step together."""
+    units = np.array([place.units for place in places], dtype=float)
+    mean: Floats = (each / units.reshape(-1, *([1] * (each.ndim - 1)))).mean(axis=0)
+    return mean
