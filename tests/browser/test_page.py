@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-
 from browser.waiting import until
+
 from perfdoctor.diagnose import examine
 from perfdoctor.findings import Span
 from perfdoctor.ingest.reader import read

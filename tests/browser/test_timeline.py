@@ -26,6 +26,7 @@ from browser.timeline_views import (
 from browser.waiting import until
 from report.samples import INPUT_BOUND
 
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report import html, wording
 from perfdoctor.report.foreign_text import clean_name
 from perfdoctor.views import Views
@@ -262,8 +263,8 @@ def test_a_dense_piece_says_how_many_it_stands_for(page):
 
 def test_idle_is_named_as_in_the_step_s_bar(page):
     click(page, IDLE, 1)
-    assert page.locator(".tl-panel code").inner_text() == wording.PART_LABELS["input_wait"]
-    assert wording.PART_LABELS["input_wait"] in page.locator(".tl-legend").inner_text()
+    assert page.locator(".tl-panel code").inner_text() == PART_LABELS["input_wait"]
+    assert PART_LABELS["input_wait"] in page.locator(".tl-legend").inner_text()
 
 
 def test_from_a_kernel_to_its_launch_and_back(page):

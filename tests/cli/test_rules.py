@@ -19,10 +19,10 @@ from perfdoctor import rulebook
 from perfdoctor.cli import rules as command
 from perfdoctor.cli.main import app
 from perfdoctor.findings import Category
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report import rule_page
 from perfdoctor.report.code_text import folded
 from perfdoctor.report.fix_text import blocks
-from perfdoctor.report.wording import PART_LABELS
 
 FIX = rulebook.RuleFix(
     "Load [in] workers",

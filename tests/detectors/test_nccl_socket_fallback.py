@@ -37,6 +37,20 @@ def test_it_fires_on_a_number_that_nccl_ends_with_a_full_stop():
     assert findings("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=0."))) == []
 
 
+def environment(*settings: str):
+    return told(*(fact("environment", setting, count=count) for count, setting in enumerate(settings, start=1)))
+
+
+def test_of_several_settings_each_counts_whatever_was_told_more_often():
+    finding = only_finding("nccl-socket-fallback", environment("NCCL_IB_DISABLE=1.", "NCCL_NET=IB"))
+    assert finding.values["why"] == "NCCL_IB_DISABLE=1 is set"
+    finding = only_finding("nccl-socket-fallback", environment("NCCL_NET=Socket", "NCCL_IB_DISABLE=0."))
+    assert finding.values["why"] == "NCCL_NET=Socket is set"
+    both = only_finding("nccl-socket-fallback", environment("NCCL_NET=Socket", "NCCL_IB_DISABLE=1."))
+    assert "NCCL_IB_DISABLE=1 and NCCL_NET=Socket are set" in summary(both)
+    assert findings("nccl-socket-fallback", environment("NCCL_NET=IB", "NCCL_IB_DISABLE=0.")) == []
+
+
 def test_beside_a_recording_it_bounds_the_time():
     drawn = draw(kernels="####    ", nccl="    ====", launched_us_before=50, repeat=6)
     both = beside(drawn, nccl_facts=[TWO, fact("no_verbs")], transports=OVER_SOCKETS)

@@ -11,6 +11,7 @@ from report.samples import INPUT_BOUND, NOTHING, POISON
 from rich.console import Console
 
 from perfdoctor.findings import Holder, MemoryUse, SourceInfo
+from perfdoctor.part_names import MEMORY_KINDS
 from perfdoctor.report import html, json_report, markdown, memory, terminal, wording
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -118,4 +119,4 @@ def test_every_category_has_words():
     from perfdoctor.ingest.memory_stacks import CATEGORIES  # noqa: PLC0415
     from perfdoctor.ingest.memory_timeline import CATEGORIES as OF_THE_PROFILER  # noqa: PLC0415
 
-    assert set(memory.CATEGORIES) == {*CATEGORIES, *OF_THE_PROFILER}
+    assert set(MEMORY_KINDS) == {*CATEGORIES, *OF_THE_PROFILER}

@@ -8,6 +8,7 @@ import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 
 from perfdoctor.findings import IDLE_CAUSES, Outcome, Saving
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report import wording
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import all_parts, cells
@@ -68,7 +69,7 @@ def test_speedups_keep_the_digits_that_matter(number, words):
 
 
 def test_every_idle_cause_has_a_label():
-    assert set(IDLE_CAUSES) < set(wording.PART_LABELS)
+    assert set(IDLE_CAUSES) < set(PART_LABELS)
 
 
 def test_the_verdict_names_the_finding_and_what_is_left():

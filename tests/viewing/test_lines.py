@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfdoctor.report.memory import CATEGORIES
-from perfdoctor.report.wording import PART_LABELS
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.viewing.lines import MOST_LINES, lines, thinned
-from perfdoctor.viewing.places import LABELS, MEMORY_KINDS, REST, device_names, in_words
+from perfdoctor.viewing.places import LABELS, REST, device_names, in_words
 
 
 @pytest.mark.parametrize("size", [1, 2, 399, 400, 401, 5_000, 50_000])
@@ -61,9 +60,8 @@ def test_many_lines_of_which_nothing_is_known_are_none():
     assert lines([(f"GPU {n}", np.arange(3), np.full(3, np.nan)) for n in range(20)]) == []
 
 
-def test_parts_and_kinds_are_called_as_in_the_whole_report():
+def test_parts_are_called_as_in_the_whole_report():
     assert {part: name for part, name in LABELS.items() if part != REST} == PART_LABELS
-    assert dict(MEMORY_KINDS) == CATEGORIES
     assert in_words("what_is_new") == "what is new"
 
 

@@ -74,9 +74,8 @@ def _no_peer_access(run: Run, told: Told) -> _Seen | None:
     through_memory = told.pairs("SHM/")
     if not through_memory:
         return None
-    setting = told.setting("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
-    if setting in ("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
-        return _Seen("peer-access-off", pairs=through_memory, setting=setting)
+    if settings := told.settings("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
+        return _Seen("peer-access-off", pairs=through_memory, setting=settings[0])
     has_nvlink = told.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
     return _Seen("past-nvlink", pairs=through_memory) if has_nvlink and not told.pairs("P2P/") else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.findings import Finding, Measure, Saving
 from perfdoctor.metrics.nccl import Told
@@ -22,21 +22,24 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     over_sockets = told.pairs("NET/Socket")
     if not over_sockets or told.machines < at["min_machines"]:
         return
-    disabled = told.setting("NCCL_IB_DISABLE", "NCCL_NET")
-    is_disabled = disabled in ("NCCL_IB_DISABLE=1", "NCCL_NET=Socket")
+    disabled = told.settings("NCCL_IB_DISABLE=1", "NCCL_NET=Socket")
     why = next((fact for fact in _WHY if told.has(fact)), "")
-    if not why and not is_disabled:
+    if not why and not disabled:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
     yield Finding(
         rule="nccl-socket-fallback",
         saving_ns_per_step=Saving(0, 0, exposed_ns),
-        confidence="high" if is_disabled or why == "plugin_failed" else "medium",
+        confidence="high" if disabled or why == "plugin_failed" else "medium",
         values={
             "pairs": over_sockets,
             "machines": told.machines,
-            "why": f"{disabled} is set" if is_disabled else _WHY[why],
+            "why": _set(disabled) if disabled else _WHY[why],
         },
         evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), told.table()),
-        situation="disabled" if is_disabled else "plugin" if why == "plugin_failed" else "",
+        situation="disabled" if disabled else "plugin" if why == "plugin_failed" else "",
     )
+
+
+def _set(settings: Sequence[str]) -> str:
+    return f"{' and '.join(settings)} {'is' if len(settings) == 1 else 'are'} set"

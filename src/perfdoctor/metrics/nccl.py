@@ -41,10 +41,11 @@ class Told:
         amounts = self.rows(name).floats("amount")
         return [float(amount) for amount in amounts[~np.isnan(amounts)]]
 
-    def setting(self, *names: str) -> str:
-        """The first of these environment variables that was set, as NAME=value; "" if none was."""
-        told = next((value for value in self.values("environment") if value.split("=", 1)[0] in names), "")
-        return told.removesuffix(".")  # NCCL ends the line of a number with a full stop, that of a word without
+    def settings(self, *settings: str) -> list[str]:
+        """Which of these (NAME=value) were set in the environment of any rank, in this order."""
+        # NCCL ends the line of a number with a full stop, that of a word without.
+        told = {value.removesuffix(".") for value in self.values("environment")}
+        return [setting for setting in settings if setting in told]
 
     @property
     def machines(self) -> int:

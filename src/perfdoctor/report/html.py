@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from perfdoctor import __version__
 from perfdoctor.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report import charts, efficiency, embedded, first_screen, json_report, memory, outlook, wording
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
@@ -92,6 +93,7 @@ def _environment() -> Environment:
         clean_name=clean_name,
         blocks=blocks,
         check=first_screen.check,
+        part_labels=dict(PART_LABELS),
         rank_parts=_rank_parts,
         split_base_ns=split_base_ns,
         SHOWN=SHOWN_FINDINGS,

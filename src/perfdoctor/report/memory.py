@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.part_names import MEMORY_KINDS
 from perfdoctor.report import wording
 from perfdoctor.report.foreign_text import clean_name
 
@@ -18,21 +19,6 @@ SHOWN_HOLDERS = 5
 _LINE_LIMIT = 72
 #: Callers beyond the first seldom tell more; JSON has them all.
 _SHOWN_LINES = 2
-CATEGORIES = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer_state": "the optimizer's state",
-    "activations": "activations",
-    "backward": "the backward pass",
-    "inputs": "inputs",
-    "temporaries": "temporaries",
-    "optimizer_work": "the optimizer's work",
-    "communication": "communication",
-    "workspace": "workspaces of cuBLAS and cuDNN",
-    "no_stack": "no stack, as in the backward pass",
-    "before_recording": "held before the recording",
-    "unknown": "unknown",
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +75,7 @@ def place(use: MemoryUse) -> str:
 def categories(use: MemoryUse) -> list[Line]:
     """What the peak was for, the most first."""
     return [
-        Line(CATEGORIES.get(name, clean_name(name, 32)), wording.size(held), wording.share_of(held, use.peak_bytes))
+        Line(MEMORY_KINDS.get(name, clean_name(name, 32)), wording.size(held), wording.share_of(held, use.peak_bytes))
         for name, held in use.by_category.items()
     ]
 

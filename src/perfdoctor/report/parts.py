@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfdoctor.findings import IDLE_CAUSES, Diagnosis, TimeSplit
-from perfdoctor.report.wording import PART_LABELS, counted
+from perfdoctor.part_names import PART_LABELS
+from perfdoctor.report.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

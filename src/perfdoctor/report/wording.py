@@ -16,23 +16,6 @@ if TYPE_CHECKING:
 
 NO_NUMBER = "–"
 
-PART_LABELS = {
-    "compute": "compute",
-    "exposed_communication": "exposed communication",
-    "exposed_copy": "exposed copies",
-    "input_wait": "idle: waits for the next batch",
-    "host_sync": "idle: a blocking call emptied the queue",
-    "launch_bound": "idle: the host issues work too slowly",
-    "host_work": "idle: host code that issues no work",
-    "allocator": "idle: memory is allocated or freed",
-    "storage": "idle: files are read or written",
-    "garbage_collection": "idle: Python collects garbage",
-    "compilation": "idle: code is compiled or tuned",
-    "peer_wait": "idle: waits for another rank",
-    "profiler": "idle: the profiler itself",
-    "queue_latency": "idle: queued work has not started yet",
-    "unknown": "idle: cause not proven",
-}
 FOUND_BY = {
     "profiler-step": "profiler steps",
     "user-range": "a user range",

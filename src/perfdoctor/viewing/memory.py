@@ -11,9 +11,10 @@ from perfdoctor.findings import Diagnosis, MemoryUse
 from perfdoctor.metrics.memory_replay import Replay, replays
 from perfdoctor.metrics.memory_samples import samples
 from perfdoctor.metrics.run import Run
+from perfdoctor.part_names import MEMORY_KINDS
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text, Timeline
 from perfdoctor.viewing.lines import lines, telling_rows, thinned
-from perfdoctor.viewing.places import MEMORY_KINDS, REST, device_names
+from perfdoctor.viewing.places import REST, device_names
 from perfdoctor.views import Axis, Chart, Series, Table, TableColumn, Unit
 
 Floats = npt.NDArray[np.float64]

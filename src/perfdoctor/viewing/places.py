@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfdoctor.metrics.breakdown import Place
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.timeline.intervals import Intervals
 
 #: Idle of a cause that takes less than this share of the time is shown together with its like: nobody would see it.
@@ -12,41 +13,7 @@ SMALL_SHARE = 0.01
 REST = "rest"
 #: Numbers nearer to each other than this look the same in three digits: it is said that they are alike.
 ALIKE = 0.005
-#: The words of `report/wording.py`, which a test holds against these: one part has one name.
-LABELS: Mapping[str, str] = {
-    "compute": "compute",
-    "exposed_communication": "exposed communication",
-    "exposed_copy": "exposed copies",
-    "input_wait": "idle: waits for the next batch",
-    "host_sync": "idle: a blocking call emptied the queue",
-    "launch_bound": "idle: the host issues work too slowly",
-    "host_work": "idle: host code that issues no work",
-    "allocator": "idle: memory is allocated or freed",
-    "storage": "idle: files are read or written",
-    "garbage_collection": "idle: Python collects garbage",
-    "compilation": "idle: code is compiled or tuned",
-    "peer_wait": "idle: waits for another rank",
-    "profiler": "idle: the profiler itself",
-    "queue_latency": "idle: queued work has not started yet",
-    "unknown": "idle: cause not proven",
-    REST: "idle: small causes together",
-}
-#: What memory is for, in the words of `report/memory.py`, which a test holds against these.
-MEMORY_KINDS: Mapping[str, str] = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer_state": "the optimizer's state",
-    "activations": "activations",
-    "backward": "the backward pass",
-    "inputs": "inputs",
-    "temporaries": "temporaries",
-    "optimizer_work": "the optimizer's work",
-    "communication": "communication",
-    "workspace": "workspaces of cuBLAS and cuDNN",
-    "no_stack": "no stack, as in the backward pass",
-    "before_recording": "held before the recording",
-    "unknown": "unknown",
-}
+LABELS: Mapping[str, str] = {**PART_LABELS, REST: "idle: small causes together"}
 
 
 def place_names(places: Sequence[Place]) -> list[str]:
