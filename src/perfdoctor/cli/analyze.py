@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import completion, cross_checking, looking, report_files, stated, what_if
+from perfdoctor.cli import completion, cross_checking, looking, report_files, shared_options, stated, what_if
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
@@ -57,19 +57,13 @@ def analyze(
             help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
         ),
     ] = None,
-    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    no_html: shared_options.NoHtml = False,
     json: Annotated[
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
     ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="What standard output gets.")] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Not this rule; may be repeated.", autocompletion=completion.rules),
-    ] = None,
+    rule: shared_options.OnlyRules = None,
+    ignore: shared_options.IgnoredRules = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,8 +89,8 @@ def analyze(
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
     ] = False,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    show_all: shared_options.ShowAll = False,
+    quiet: shared_options.Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
 ) -> None:
     """Diagnose what was already recorded."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, completion, looking, stated
+from perfdoctor.cli import analyze, completion, looking, shared_options, stated
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
@@ -64,7 +64,7 @@ def run(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the page here.", show_default="report.html in the folder")
     ] = None,
-    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    no_html: shared_options.NoHtml = False,
     json: Annotated[
         Path | None,
         typer.Option(
@@ -77,14 +77,8 @@ def run(
         Format | None,
         typer.Option("--format", help="Print it so on standard output, instead of as text on standard error."),
     ] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Not this rule; may be repeated.", autocompletion=completion.rules),
-    ] = None,
+    rule: shared_options.OnlyRules = None,
+    ignore: shared_options.IgnoredRules = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,8 +92,8 @@ def run(
     tokens_per_step: stated.TokensPerStep = None,
     parameters: stated.Parameters = None,
     range_: looking.Range = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    show_all: shared_options.ShowAll = False,
+    quiet: shared_options.Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
 ) -> None:
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
