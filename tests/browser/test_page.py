@@ -185,6 +185,21 @@ def test_a_phone_shows_every_page_without_moving_sideways(planted, open_page, sc
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
 
 
+def test_on_a_phone_the_name_of_the_page_is_in_view(planted, open_page):
+    page = open_page(planted[1], "#recording", **PHONE)
+    box = page.locator("nav a[aria-current]").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+
+
+def test_on_paper_no_table_is_wider_than_the_sheet(planted, open_page):
+    page = open_page(planted[1], "#kernels", viewport={"width": 720, "height": 1000})
+    page.emulate_media(media="print")
+    page.locator("#kernels .data-table table").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720
+    assert page.locator("#kernels .table-scroll.beyond-paper").count() > 0
+
+
 def test_on_paper_the_findings_are_there_and_the_buttons_are_not(planted, open_page):
     page = open_page(planted[1], "#kernels")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -198,7 +213,7 @@ def test_on_paper_the_findings_are_there_and_the_buttons_are_not(planted, open_p
 
 def test_without_scripts_every_page_stands_below_the_other(planted, open_page):
     page = open_page(planted[1], java_script_enabled=False)
-    ids = re.findall(r'<section class="page" id="(\w+)"', planted[1])
+    ids = re.findall(r'<section class="page[^"]*" id="(\w+)"', planted[1])
     assert len(ids) > 5
     assert all(page.locator(f"#{name}").is_visible() for name in ids)
     assert page.locator("#finding-1 p.summary").first.is_visible()

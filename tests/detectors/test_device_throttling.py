@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builders import BASE_NS, draw, findings, only_finding, summary
+from collective_builders import under
 from machine_builders import BRAKE, HARDWARE, HEAT, POWER, SET, beside, samples
 
 from perfdoctor.diagnose import diagnose
+from perfdoctor.metrics.run import prepare
 from perfdoctor.rulebook import load_rules
 from perfdoctor.timeline.model import merge
 
@@ -52,8 +54,6 @@ def test_the_saving_is_recomputed_by_hand_from_samples_and_kernels():
     """A plain loop over samples and kernels, without intervals."""
     rows = hot(40, 20, start_ns=BASE_NS, every_ns=int(2.5 * MS), on_clock=True)
     drawn = beside(training(), device_samples=rows)
-    from perfdoctor.metrics.run import prepare  # noqa: PLC0415
-
     (place,) = prepare(drawn).places
     begin, end = int(place.window.starts[0]), int(place.window.ends[-1])
     lost = 0.0
@@ -176,3 +176,109 @@ def test_two_files_are_not_counted_together():
     other = samples(5, device=0, reasons=-1, name="dmon.txt") + samples(5, device=1, reasons=-1, name="dmon.txt")
     finding = only_finding("device-throttling", beside(device_samples=rows + other))
     assert (finding.values["gpus"], finding.values["sampled"], finding.values["samples"]) == (2, 2, 10)
+
+
+# --- several ranks that wait for each other ---------------------------------------------------------------------------
+
+
+def stepping(*products: int):
+    """Ranks whose six products take so many units of 0.5 ms each, then 1 ms of other kernels; all end together.
+
+    The last to come needs 1 ms for the collective; the host of each issues a step at once, and waits for the device.
+    """
+    step = 6 * max(products) + 2 + 2
+    drawn = []
+    for rank, units in enumerate(products):
+        own = ("G" * units + "T" * units) * 3 + "ee"
+        drawn.append(
+            draw(
+                kernels="  " + own,
+                nccl="  " + " " * len(own) + "=" * (step - len(own)),
+                host=["llllllll " + "s" * (step - 7)],
+                repeat=8,
+                unit_us=500,
+                rank=rank,
+                device=rank,
+                gpu="NVIDIA H100",
+            )
+        )
+    return merge(drawn)
+
+
+def clocks(*held: int, usual: float = 1980.0):
+    """One GPU a rank, all the time at such a clock, held down by heat where that is not the usual one."""
+    return [
+        row
+        for device, mhz in enumerate(held)
+        for row in samples(
+            30, device=device, sm_clock_mhz=float(mhz), reasons=HEAT * (mhz < usual), max_sm_clock_mhz=usual
+        )
+    ]
+
+
+def promised(rule: str, drawn):
+    found = diagnose(drawn, list(load_rules().values())).findings
+    return next(each for cause in found for each in (cause, *cause.symptoms) if each.rule == rule).saving_ns_per_step
+
+
+def test_one_of_four_ranks_held_wins_all_that_it_loses_for_all_of_them():
+    drawn = beside(stepping(2, 2, 4, 2), device_samples=clocks(1980, 1980, 990, 1980))
+    finding = only_finding("device-throttling", drawn)
+    # six products of 2 ms at half the clock: 6 ms of its 12 are lost, and the others wait for 6 ms
+    assert finding.saving_ns_per_step.likely == pytest.approx(6 * MS, rel=0.01)
+    assert finding.counted_ns == pytest.approx(12 * MS, rel=0.01)
+    assert list(finding.work) == [(2, 2)]
+    of_rank = prepare(drawn).places[2].kernels
+    assert finding.work[2, 2].tolist() == ["gemm" in name for name in of_rank.name]
+    # played: a step of 15 ms, in which rank 2 then does as the others do
+    assert promised("device-throttling", drawn).likely == pytest.approx(6 * MS, rel=0.01)
+    assert {"rank-skew", "gpus-differ"} <= set(finding.explains)
+    assert "rank-skew" in under(drawn, "device-throttling")
+
+
+def test_all_ranks_held_alike_win_what_each_loses_and_nobody_is_late_for_it():
+    held = [row for device in range(4) for row in hot(device=device)]
+    drawn = beside(stepping(4, 4, 4, 4), device_samples=held)
+    finding = only_finding("device-throttling", drawn)
+    # half of the clock in half of the samples: a quarter of 12 ms
+    assert finding.saving_ns_per_step.likely == pytest.approx(3 * MS, rel=0.01)
+    assert sorted(finding.work) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert finding.explains == ()
+    assert promised("device-throttling", drawn).likely == pytest.approx(3 * MS, rel=0.01)
+
+
+def test_a_held_rank_that_waits_for_another_wins_nothing():
+    """Rank 2 loses 3 of its 6 ms, and then waits for rank 1, whose GPU is free and has twice the work."""
+    drawn = beside(stepping(2, 4, 2, 2), device_samples=clocks(1980, 1980, 990, 1980))
+    finding = only_finding("device-throttling", drawn)
+    assert finding.saving_ns_per_step.high == 0
+    assert finding.explains == ()
+    assert promised("rank-skew", drawn).likely == pytest.approx(6 * MS, rel=0.05)
+    found = diagnose(drawn, list(load_rules().values())).findings
+    assert "device-throttling" not in {cause.rule for cause in found if "rank-skew" in {s.rule for s in cause.symptoms}}
+
+
+def test_a_late_rank_that_is_held_but_little_is_late_for_something_else():
+    """Rank 2 does twice the work of the others, and its GPU is a tenth below the free clock."""
+    drawn = beside(stepping(2, 2, 4, 2), device_samples=clocks(1980, 1980, 1782, 1980))
+    finding = only_finding("device-throttling", drawn)
+    assert finding.saving_ns_per_step.likely == pytest.approx(0.1 * 12 * MS, rel=0.01)
+    assert finding.explains == ()
+
+
+def test_of_ranks_that_are_held_unequally_each_gets_back_what_it_loses():
+    """Rank 2 loses a half of 12 ms, rank 3 a third of 9 ms: two thirds of its products are played half as long."""
+    drawn = beside(stepping(2, 2, 4, 3), device_samples=clocks(1980, 1980, 990, 1320))
+    finding = only_finding("device-throttling", drawn)
+    assert finding.saving_ns_per_step.likely == pytest.approx(6 * MS, rel=0.01)
+    chosen = {rank: int(mask.sum()) for (rank, _), mask in finding.work.items()}
+    assert chosen[3] == pytest.approx(chosen[2] * 2 / 3, abs=1)
+    # of six products a step one more or less may be chosen, which then is 0.75 ms
+    assert promised("device-throttling", drawn).likely == pytest.approx(6 * MS, abs=0.75 * MS)
+
+
+def test_nobody_knows_whose_samples_they_are_where_more_gpus_work_than_the_job_has_ranks():
+    finding = only_finding(
+        "device-throttling", beside(stepping(2, 2, 4, 2), device_samples=clocks(1980, 1980, 990, 1980, 1980))
+    )
+    assert (finding.saving_ns_per_step.high, finding.explains) == (0, ())

@@ -70,7 +70,7 @@ def test_each_class_costs_what_plain_loops_find(path):
         assert row["bytes a step"] == pytest.approx(size[key])
         assert row["time a step"] == pytest.approx(ns[key])
         assert row["exposed a step"] == pytest.approx(exposed[key])
-        assert row["of the step"] == pytest.approx(exposed[key] / run.step_ns)
+        assert row["exposed, of the step"] == pytest.approx(exposed[key] / run.step_ns)
         assert row["largest"] == max(copy.bytes for copy in own)
         rates = [copy.bytes / max(copy.end_ns - copy.start_ns, 1) * 1e9 for copy in own]
         assert row["bandwidth"] == pytest.approx(statistics.median(rates), rel=1e-6)

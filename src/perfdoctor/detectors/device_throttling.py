@@ -10,6 +10,7 @@ import numpy as np
 from perfdoctor.findings import Evidence, Finding, Measure, Saving
 from perfdoctor.metrics.breakdown import MATMUL_FAMILIES, Place
 from perfdoctor.metrics.device_state import Floats, Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
+from perfdoctor.metrics.lateness import excess_ns
 from perfdoctor.metrics.moved import work_of
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.same_kernels import same_kernels
@@ -211,7 +212,8 @@ def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], 
 
 def _part(rows: Mask, share: float) -> Mask:
     """This share of the rows, spread so that it falls in with no pattern of theirs: multiples of the golden ratio."""
-    return rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < share)
+    part: Mask = rows & (np.modf(np.cumsum(rows) * _GOLDEN)[0] < share)
+    return part
 
 
 # --- what it makes others seem to have -------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def _part(rows: Mask, share: float) -> Mask:
 def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
     """The rules that see nothing but this: the rank that comes late, or whose kernels are slow, is one that is held.
 
-    And by more than the middle one of the others: by at least half of what it comes late, or its kernels take longer.
+    And more than the middle one of the others: by at least half of what it has too much of.
     """
     lost = {(place.rank, place.device or 0): 0.0 for place in run.places} | {x.key: x.of_products for x in losses}
 
@@ -228,14 +230,15 @@ def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
         own = place.rank, place.device or 0
         return lost[own] - float(np.median([ns for key, ns in lost.items() if key != own] or [0.0]))
 
-    return tuple(rule for rule, place, ns in _apart(run) if 0 < ns <= 2 * beyond_others(place))
+    return tuple(rule for rule, place, ns in _too_much(run) if 0 < ns <= 2 * beyond_others(place))
 
 
-def _apart(run: Run) -> Iterator[tuple[str, Place, float]]:
-    """By which place, and by how much of a step, ranks come after each other, and GPUs differ."""
+def _too_much(run: Run) -> Iterator[tuple[str, Place, float]]:
+    """Which rank others wait for, and whose kernels are slow; and what it does more than they, in ns a step."""
     if (matched := skew(run)) is not None:
-        late = next(place for place in run.places if place.rank == matched.late_rank)
-        yield "rank-skew", late, matched.caused_ns[matched.ranks.index(late.rank)] / late.units
+        places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+        late = next(place for place in places if place.rank == matched.late_rank)
+        yield "rank-skew", late, sum(excess_ns(places, matched)[late.rank].values()) / late.units
     if (same := same_kernels(run, 0)) is not None:
         slow = same.places[int(same.slowdown.argmax())]
         yield "gpus-differ", slow, slow.compute.total_ns / slow.units * (1 - 1 / float(same.slowdown.max()))

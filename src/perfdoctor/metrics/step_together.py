@@ -13,6 +13,7 @@ import numpy as np
 
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.skew import Skew, skew
+from perfdoctor.timeline.model import Mask
 
 #: By (rank, device), in ns a step.
 ByPlace = Mapping[tuple[int, int], float]
@@ -28,17 +29,18 @@ def won_ns(run: Run, less_ns: ByPlace) -> float:
         return sum(less_ns.values()) / max(len(run.places), 1)
     faster = np.array([rank in {rank for rank, _ in less_ns} for rank in matched.ranks])
     waiting = _waiting_ns(run, matched, faster)
-    own = [sum(ns for (of_rank, _), ns in less_ns.items() if of_rank == rank) for rank in matched.ranks]
+    own = [max((ns for (of_rank, _), ns in less_ns.items() if of_rank == rank), default=0.0) for rank in matched.ranks]
     return float(min(waited + less for waited, less in zip(waiting, own, strict=True)))
 
 
-def _waiting_ns(run: Run, matched: Skew, faster: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[float]:
-    """Per rank: what it waits for those that get faster, a step; all the time where it never meets any of them."""
+def _waiting_ns(run: Run, matched: Skew, faster: Mask) -> list[float]:
+    """Per rank: what it waits for those that get faster, a step; no limit where it never meets any of them."""
     columns = faster[matched.last]
-    waited = np.where(matched.taking_part, matched.duration_ns - matched.shortest_ns, 0)[:, columns].sum(axis=1)
-    meets = matched.taking_part[:, columns].any(axis=1) if columns.any() else np.ones(len(matched.ranks), dtype=bool)
+    there = matched.taking_part[:, columns]
+    waited = np.where(there, (matched.duration_ns - matched.shortest_ns)[:, columns], 0).sum(axis=1)
+    meets: Mask = (there.sum(axis=1) > 0) | (not columns.any())
     units = {place.rank: place.units for place in run.places}
     return [
-        float(ns) / units[rank] if does else float("inf")
-        for rank, ns, does in zip(matched.ranks, waited, meets, strict=True)
+        ns / units[rank] if does else float("inf")
+        for rank, ns, does in zip(matched.ranks, waited.tolist(), meets.tolist(), strict=True)
     ]

@@ -59,9 +59,7 @@ def _columns(run: Run, costs: CopyCosts, first: TableColumn) -> list[TableColumn
         numbers(f"bytes{step}", "bytes", costs.bytes_per_step, adds_up=True),
         numbers(f"time{step}", "ns", costs.ns_per_step, adds_up=True),
         numbers(f"exposed{step}", "ns", costs.exposed_ns_per_step, "With nothing else on the GPU.", adds_up=True),
-        numbers(
-            of_the_step(run), "share", costs.exposed_ns_per_step / max(run.step_ns, 1), "Exposed copies.", adds_up=True
-        ),
+        numbers(f"exposed, {of_the_step(run)}", "share", costs.exposed_ns_per_step / max(run.step_ns, 1), adds_up=True),
         numbers("mean size", "bytes", costs.sizes.mean),
         numbers("largest", "bytes", costs.sizes.most),
         numbers("mean", "ns", costs.took.mean, "Of one copy."),

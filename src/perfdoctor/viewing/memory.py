@@ -224,7 +224,7 @@ def _holders(uses: Sequence[MemoryUse]) -> Iterator[Table]:
     yield Table(
         "memory", "memory-holders", "Who held the most when most was in use",
         (
-            TableColumn("line and callers", "text", [holder.stack or holder.line or _NO_STACK for _, _, holder in rows]),
+            TableColumn("line and callers", "text", [each.stack or each.line or _NO_STACK for _, _, each in rows]),
             *([TableColumn("device", "text", [name for name, _, _ in rows])] if len(uses) > 1 else []),
             TableColumn("for", "text", [MEMORY_KINDS.get(holder.category, holder.category) for _, _, holder in rows]),
             TableColumn("tensors", "count", [holder.count for _, _, holder in rows]),

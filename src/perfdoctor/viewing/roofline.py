@@ -70,8 +70,9 @@ def _told(
     rows: Sequence[RooflineRow], roofline: Roofline, per_step: bool
 ) -> tuple[str, dict[str, tuple[float | str, Unit]]]:
     longest = max((row for row in rows if row.kind != "family"), key=lambda row: row.ns, default=rows[0])
-    whose = "" if longest.kind == "family" else "Of single ops "
-    told = f"{whose}{'most' if whose else 'Most'} time goes to {{name}}, {{time}} {'a step' if per_step else 'in the window'}: it reaches {{rate}}"
+    begin = "Most" if longest.kind == "family" else "Of single ops most"
+    when = "a step" if per_step else "in the window"
+    told = f"{begin} time goes to {{name}}, {{time}} {when}: it reaches {{rate}}"
     numbers: dict[str, tuple[float | str, Unit]] = {
         "name": (f"{longest.name} {longest.data_type}".strip(), "text"),
         "time": (longest.ns, "ns"),

@@ -243,8 +243,8 @@ def _without_the_last(steps: _Steps) -> str:
     if steps.number.size == used:
         return ""
     return (
-        " Each step begins here with the first work on the busiest stream, which makes them comparable; the last of the "
-        f"{used} looked at is not whole by this cut, and left out."
+        " Each step begins here with the first work on the busiest stream, which makes them comparable; the last of "
+        f"the {used} looked at is not whole by this cut, and left out."
     )
 
 

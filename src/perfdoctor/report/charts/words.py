@@ -78,7 +78,9 @@ def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
 
 
 def power_label(tick: float, unit: Unit) -> str:
-    """A tick of a logarithmic axis, each in its own unit: `100 GFLOP/s`, `0.1 FLOP/B`."""
+    """A tick of a logarithmic axis in its own unit: `100 GFLOP/s`; `0.1` of FLOP a byte, which the axis' name says."""
+    if unit == "flop_per_byte":
+        return f"{tick:,.12g}"
     return _ticks_words(tick, tick, _SCALES.get(unit, ((1.0, ""),)), 1)
 
 

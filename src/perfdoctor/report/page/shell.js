@@ -22,7 +22,7 @@ function showAddress() {
   const shown = target?.closest("main > .page") ?? pages()[0];
   for (const page of pages()) page.hidden = page !== shown;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${shown.id}`) link.setAttribute("aria-current", "page");
+    if (link.hash === `#${shown.id}`) showCurrent(link);
     else link.removeAttribute("aria-current");
   }
   if (!target) return;
@@ -31,6 +31,13 @@ function showAddress() {
   else scrollTo(0, 0);
   (target.matches("details") ? target.querySelector("summary") : target).focus({ preventScroll: true });
   if (moment) timelineThere.then((show) => show(...moment.split(",").map(Number)));
+}
+
+/** On a narrow screen not all names of pages are in view: that of this one is. */
+function showCurrent(link) {
+  link.setAttribute("aria-current", "page");
+  const nav = link.closest("nav");
+  nav.scrollLeft += link.getBoundingClientRect().left - nav.getBoundingClientRect().left - (nav.clientWidth - link.offsetWidth) / 2;
 }
 
 function openAround(element) {

@@ -8,6 +8,8 @@ const TABLE_CHOICES = 16;
 const TABLE_TEXT = 56;
 const TABLE_SIDE_TEXT = 36;
 const TABLE_TEXT_END = 14;
+/** So many columns are printed, as tables.css has it. */
+const TABLE_PAPER = 11;
 
 const tablesById = new Map();
 
@@ -112,6 +114,7 @@ function tableScroll(state, labelledBy) {
   const head = tableElement("thead", {}, tableElement("tr", {}, ...state.table.columns.map((column) => tableHeading(state, column))));
   const table = tableElement("table", {}, head, state.body, state.foot);
   const scroll = tableElement("div", { className: "table-scroll", tabIndex: 0 }, table);
+  scroll.classList.toggle("beyond-paper", state.table.columns.length > TABLE_PAPER);
   for (const element of [table, scroll]) element.setAttribute("aria-labelledby", labelledBy);
   scroll.setAttribute("role", "region");
   return scroll;
