@@ -1,0 +1,34 @@
+"""Does one find the costliest line of one's own code in two clicks? Of a real training, recorded here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch_python import torch_python
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded") / "run"
+    perfdoctor = [sys.executable, "-c", "from perfdoctor.cli.main import main; main()", "run", "--stacks", "--quiet"]
+    command = [torch_python(), str(ROOT / "examples" / "host_syncs.py")]
+    options = ["--steps", "4", "--passes", "torch", "-o", str(folder)]
+    subprocess.run([*perfdoctor, *options, "--", *command], check=True, capture_output=True, timeout=300, cwd=ROOT)
+    return (folder / "report.html").read_text("utf-8")
+
+
+@pytest.mark.torch
+def test_the_first_row_of_your_own_code_is_the_loop_that_looks_at_every_layer(recorded, open_page):
+    """Without a GPU nothing waits there, but the forward pass with its sixteen looks is what takes longest."""
+    page = open_page(recorded)
+    page.click("nav a[href='#ops']")
+    row = page.locator("#ops table tbody tr").first
+    row.wait_for()
+    source = (ROOT / "examples" / "host_syncs.py").read_text("utf-8").splitlines()
+    begins = next(number for number, line in enumerate(source, 1) if "def forward" in line)
+    assert f"host_syncs.py({begins}): forward" in row.inner_text()
