@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,7 @@ class KernelCosts:
         return len(self.names)
 
 
+@lru_cache(maxsize=1 << 16)
 def family(name: str) -> str:
     return "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
 
