@@ -8,6 +8,7 @@ from perfdoctor.findings import Finding, Measure, Rows, Saving
 from perfdoctor.metrics.memory_peak import OutOfMemory, holders, out_of_memories
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.units import mib
+from perfdoctor.part_names import MEMORY_KINDS
 
 _SHOWN = 5
 
@@ -17,7 +18,8 @@ def _held(failed: OutOfMemory) -> Iterator[Rows]:
     found = holders(allocations, failed.replay.alive_at(failed.at))[:_SHOWN]
     if found:
         rows = tuple(
-            (each.stack or "no stack", each.category.replace("_", " "), each.bytes, each.count) for each in found
+            (each.stack or "no stack", MEMORY_KINDS.get(each.category, each.category), each.bytes, each.count)
+            for each in found
         )
         yield Rows("Who held most", ("line and callers", "for", "held", "tensors"),
                    ("text", "text", "bytes", "count"), rows)  # fmt: skip
