@@ -14,6 +14,7 @@ import pytest
 from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
 
 from perfdoctor.report import html, json_report
+from perfdoctor.views import Table, TableColumn, Views
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ALLOWED = {
@@ -137,6 +138,13 @@ def test_the_way_stands_before_the_findings_and_leads_to_them():
         assert text.index(f"<h2>{heading}</h2>") < text.index("<h2>2 findings</h2>")
     assert '<a href="#finding-1">input-wait</a>' in html.render(INPUT_BOUND)
     assert "one after the other</h2>" not in html.render(COMMUNICATION)
+
+
+def test_a_page_of_ops_without_lines_of_code_says_how_to_record_them():
+    column = TableColumn("op", "text", ["aten::mm"])
+    ops, lines = (Table("ops", name, name, (column,), 1) for name in ("ops", "lines"))
+    assert "perfdoctor run --stacks" in html.render(INPUT_BOUND, Views(tables=(ops,)))
+    assert "perfdoctor run --stacks" not in html.render(INPUT_BOUND, Views(tables=(lines, ops)))
 
 
 def test_the_first_screen_says_the_step_now_and_then():
