@@ -3,7 +3,6 @@
     run.json          manifest: command (secrets masked), passes with tools and versions, exit code, ranks, notes
     agents/           what each recorded process told of itself, one JSON file a process and pass
     torch/rank<N>.pt.trace.json.gz   nsys/<name>.nsys-rep .sqlite rank<N>.pt.trace.json.gz   ncu/<name>.ncu-rep .csv
-    torch/rank<N>.lines.json   nsys/rank<N>.lines.json   lines of code at which the agent saw the program
     device/samples.csv topology.txt   nccl/rank<N>.log   report.html   diagnosis.json
 
 The manifest is written before each pass and after it, so that a run that was killed tells what is missing.

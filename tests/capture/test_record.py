@@ -83,9 +83,7 @@ def test_a_torch_pass_names_the_sickness_and_leaves_a_folder_that_any_machine_re
     assert (ran.folder / "report.html").is_file()
     (told,) = ran.manifest["passes"]
     assert (told["name"], told["state"], told["exit_code"]) == ("torch", "done", 0)
-    assert told["files"] == ["torch/rank0.pt.trace.json.gz", "torch/rank0.lines.json"]
-    lines = json.loads((ran.folder / "torch" / "rank0.lines.json").read_text("utf-8"))
-    assert any(frame.startswith(str(EXAMPLES / "slow_input.py") + "(") for frame in lines["frames"])
+    assert told["files"] == ["torch/rank0.pt.trace.json.gz"]
     assert "perfdoctor" not in ran.output
     timeline = read([ran.folder])
     assert step_stats(prepare(timeline)).count == 10

@@ -23,8 +23,6 @@ NCU_TIME_LIMIT_S = 900.0
 NCU_LAUNCHES = 2
 #: The first steps of a training differ by some per cent without any recording.
 _NOTABLE_SLOWDOWN = 1.15
-#: How the agent names, beside the trace, the lines of code at which it saw the program.
-_LINES = ".lines.json"
 
 
 @dataclass(frozen=True)
@@ -168,9 +166,6 @@ class Session:
                 trace.unlink()  # the place was taken, and the process ended before its trace was written
                 continue
             record.files.append(f"{folder.name}/{_compressed(trace).name}")
-        for half in self.folder.files(folder.name, f"*{_LINES}.part"):  # killed while it was written
-            half.unlink()
-        record.files += [f"{folder.name}/{lines.name}" for lines in self.folder.files(folder.name, f"*{_LINES}")]
 
 
 def _compressed(trace: Path) -> Path:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows
-from perfdoctor.metrics import sampled_lines
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
@@ -40,12 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "call": call,
             "where": _where(sources),
         },
-        evidence=(
-            Measure("GPU idle after blocking calls", lost_ns, "ns"),
-            calls,
-            sources,
-            *sampled_lines.evidence(worst, worst.idle_causes["host_sync"]),
-        ),
+        evidence=(Measure("GPU idle after blocking calls", lost_ns, "ns"), calls, sources),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
-from perfdoctor.metrics import sampled_lines
 from perfdoctor.metrics.behind_idle import Culprit, culprits, host_rows, is_user_function, table
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_place import HostPlace
@@ -54,11 +53,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
     best = (lines or named)[:1]
     known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
-    sampled = [] if known else sampled_lines.meanwhile(worst, pieces)[:1]
-    if sampled and sampled[0].idle_ns >= at["named_share"] * pieces.total_ns:
-        name, name_ns, situation = sampled[0].line, sampled[0].idle_ns, "sampled"
-    else:
-        name, name_ns, situation = (best[0].name, best[0].idle_ns, "named") if known else ("", 0, "")
     yield Finding(
         rule="host-work",
         saving_ns_per_step=saving(work_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
@@ -67,16 +61,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "work_ms": ms(work_ns),
             "step_ms": ms(run.step_ns),
             "work_percent": percent(share),
-            "name": name,
-            "name_ms": ms(worst.per_step(name_ns)),
+            "name": best[0].name if known else "",
+            "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
             "longest_ms": ms(int(pieces.durations_ns.max(initial=0))),
         },
         evidence=(
             Measure("idle while the host ran code that issues nothing", work_ns, "ns"),
             Measure("longest stretch", int(pieces.durations_ns.max(initial=0)), "ns"),
             *((table("Lines of your own code meanwhile", worst, lines),) if lines else ()),
-            *sampled_lines.evidence(worst, pieces),
             *((table("Innermost op, range or function meanwhile", worst, named),) if named else ()),
         ),
-        situation=situation,
+        situation="named" if known else "",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure, Saving
-from perfdoctor.metrics import sampled_lines
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.moments import longest_idle
 from perfdoctor.metrics.queued import graphs_in_flight
@@ -44,7 +43,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("GPU idle without a known cause", unknown_ns, "ns"),
             Measure("stretches a step", len(worst.idle_causes["unknown"]) / worst.units, "count"),
-            *sampled_lines.evidence(worst, worst.idle_causes["unknown"]),
             *longest_idle(run, "unknown"),
         ),
         situation=_situation(run),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.findings import Finding, Measure, Rows
-from perfdoctor.metrics import host_names, sampled_lines
+from perfdoctor.metrics import host_names
 from perfdoctor.metrics.behind_idle import host_rows
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.moments import longest
@@ -15,7 +15,6 @@ from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.sync_sources import Syncs, around_update, syncs, within
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import Mask
 
 
@@ -30,13 +29,6 @@ def _reading(place: Place, found: Syncs) -> Mask:
 def _lost_ns(place: Place) -> int:
     found = syncs(place)
     return int(found.idle_ns[_reading(place, found)].sum())
-
-
-def _idle_behind(place: Place, found: Syncs, rows: Mask) -> Intervals:
-    """The idle of these calls: up to the next call behind which the device ran dry."""
-    begins = found.calls.start_ns
-    until = np.append(begins[1:], max(int(place.window.ends[-1]), int(begins.max(initial=0))))
-    return place.idle_causes["host_sync"] & Intervals.of(begins[rows], until[rows])
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -75,7 +67,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "count", "ns"),
                 tuple((op, line, times, worst.per_step(ns)) for _, op, line, times, ns in sources[:5]),
             ),
-            *sampled_lines.evidence(worst, _idle_behind(worst, found, _reading(worst, found))),
             *longest(run, found.longest(worst, _reading(worst, found))),
         ),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.findings import Finding, Measure
-from perfdoctor.metrics import sampled_lines
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.host_pace import paced_waiting_ns
 from perfdoctor.metrics.run import Run
@@ -45,7 +44,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
             Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),
-            *sampled_lines.evidence(worst, worst.idle_causes["launch_bound"]),
         ),
     )
 

@@ -15,7 +15,6 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.ingest import (
     kineto,
-    line_samples,
     memory_snapshot,
     memory_timeline,
     ncu,
@@ -157,8 +156,6 @@ def _head(file: Path) -> bytes:
 
 
 def _kind(head: bytes) -> str | None:
-    if line_samples.looks_like(head):  # tells nothing without the trace beside it, and is read with a run's folder
-        return None
     if head.startswith(b"SQLite format 3\x00"):
         return "nsys"
     if nsys_export.is_report(head):
@@ -185,10 +182,6 @@ def _read_file(file: Path, say: Progress) -> Timeline:
         return replace(exported, sources=tuple(replace(source, file=file.name) for source in exported.sources))
     if file.stat().st_size == 0:
         raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
-    if line_samples.looks_like(head):
-        raise PerfdoctorError(
-            f"{file.name} holds the lines that were sampled beside a trace", do="Pass the folder of the whole run."
-        )
     if ncu.is_printed_text(head):
         raise PerfdoctorError(
             f"{file.name} is what Nsight Compute printed for people",

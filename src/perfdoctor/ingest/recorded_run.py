@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest import kineto, line_samples, ncu, nsys, nsys_export, side_files
+from perfdoctor.ingest import kineto, ncu, nsys, nsys_export, side_files
 from perfdoctor.run_folder import ProcessReport, RunFolder
 from perfdoctor.timeline.model import Frame, Ints, Text, Timeline, merge
 from perfdoctor.timeline.steps import PROFILER_STEP, host_marks
@@ -73,18 +73,14 @@ def _torch_pass(run: RunFolder, say: Progress) -> Timeline | None:
     timelines = [_trace(run, "torch", trace, say) for trace in traces]
     if not timelines:
         return None
-    whole = _with_lines(_whole_steps(run, "torch", merge(timelines)), run, "torch", 0)
-    return _with_memory(whole, run.reports("torch"), 0)
+    return _with_memory(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
 
 
 def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     ops = [_trace(run, "nsys", trace, say) for trace in run.files("nsys", *_TRACES)]
     export = _export(run, say)
     if export is None:
-        if not ops:
-            return None
-        whole = _with_lines(_whole_steps(run, "nsys", merge(ops)), run, "nsys", 0)
-        return _with_memory(whole, run.reports("nsys"), 0)
+        return _with_memory(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
     say(f"Reading {export.name}")
     told = {report.pid: report.rank for report in run.reports("nsys") if report.is_training and report.rank is not None}
     system = nsys.read(export, told)
@@ -93,7 +89,6 @@ def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     for each in ops:
         system = joined(system, each, epoch_ns)
     system = replace(_whole_steps(run, "nsys", system), epoch_ns=epoch_ns)
-    system = _with_lines(system, run, "nsys", epoch_ns)
     return system if epoch_ns is None else _with_memory(system, run.reports("nsys"), epoch_ns)
 
 
@@ -266,20 +261,6 @@ def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
         "start_ns": at - epoch_ns, "end_ns": at - epoch_ns,
         "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(told.kind, count),
     })  # fmt: skip
-
-
-def _with_lines(timeline: Timeline, run: RunFolder, pass_name: str, epoch_ns: int | None) -> Timeline:
-    """The lines of own code on which each rank's training thread was sampled; a note where a file cannot be read."""
-    told = {report.pid: report.rank for report in run.reports(pass_name) if report.rank is not None}
-    found, notes = [], []
-    for file in run.files(pass_name, line_samples.PATTERN):
-        try:
-            samples = line_samples.read(file)
-        except PerfdoctorError as error:
-            notes.append(f"{error.what}. {error.do}.")
-            continue
-        found.append((told.get(samples.pid, line_samples.rank_in(file.name) or 0), samples))
-    return line_samples.joined(timeline, found, epoch_ns).with_notes(*notes)
 
 
 # --- notes ---

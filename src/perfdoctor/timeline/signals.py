@@ -50,9 +50,6 @@ SIGNALS: Mapping[str, Mapping[str, type]] = {
     "ranges": _HOST_WORK,
     # Python functions, where stacks were recorded.
     "functions": _HOST_WORK,
-    # Where the training thread was at moments a few ms apart (interval_ns was asked for); both times are that moment.
-    # name: the innermost line of own code, "" if none; stack: it and own callers, innermost first.
-    "line_samples": {**_HOST_WORK, "stack": Text, "interval_ns": np.int64},
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
     "os_calls": _HOST_WORK,
     # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not told.

@@ -1,8 +1,8 @@
-"""The page `ops`: which lines, ops, ranges, functions and calls take the time, of the host and of the GPU?"""
+"""The page `ops`: which ops, ranges, functions and calls take the time, of the host and of the GPU?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,15 +12,11 @@ from perfdoctor.metrics.grouping import Floats
 from perfdoctor.metrics.host_costs import HostCosts, call_costs, line_costs, op_costs, range_costs
 from perfdoctor.metrics.kernel_costs import short_types
 from perfdoctor.metrics.run import Run
-from perfdoctor.metrics.sampled_lines import FEWEST_SAMPLES, sampled_lines
-from perfdoctor.part_names import PART_LABELS
 from perfdoctor.viewing.tabling import a_step, looked_at, numbers, of_the_step, table, text
 from perfdoctor.views import Table, TableColumn
 
 #: A large model has a few hundred ops that differ in their shapes.
 _MOST_ROWS = 1_000
-#: Of a window with ten samples one more or less is chance.
-_WELL_COVERED_SHARE = 0.9
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
@@ -30,7 +26,6 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
             f"line on which the function begins, or stood when the recording began. {looked_at(run)}"
         )
         yield from table("ops", "lines", "Your own code", told, _columns(run, costs, ("function",)), most=_MOST_ROWS)
-    yield from _sampled(run)
     if (costs := op_costs(run)) is not None:
         told = f"Calls of the framework by shapes and types of their inputs; the costliest first. {looked_at(run)}"
         keys = ("op", "input shapes", "input types")
@@ -41,37 +36,6 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     if (costs := call_costs(run)) is not None:
         told = f"Calls of the GPU's runtime and driver. {looked_at(run)}"
         yield from table("ops", "calls", "Runtime calls", told, _columns(run, costs, ("call",)), most=_MOST_ROWS)
-
-
-def _sampled(run: Run) -> Iterable[Table]:
-    found = sampled_lines(run)
-    if found is None:
-        return ()
-    step, most = a_step(run), "GPU idle" if (np.nan_to_num(found.idle_ns) > 0).any() else "time"
-    told = (
-        f"The line on which your training thread was, sampled {found.in_all:,} times, about every "
-        f"{found.interval_ns / 1e6:.3g} ms; those with most {most} first. A sample says where the thread was, not what "
-        f"cost time there: times are estimates. Lines with fewer than {FEWEST_SAMPLES} samples are left out. "
-        f"{looked_at(run)}"
-    )
-    if found.covered_share < _WELL_COVERED_SHARE:
-        told += f" The samples cover {found.covered_share:.0%} of what is looked at."
-    range_ = "From here to the next number reaches the 95 % range of what so few samples tell (binomial)."
-    columns = [
-        text("line", found.lines),
-        numbers("of the samples", "share", found.share, "Of all, also those in libraries alone.", adds_up=True),
-        numbers(f"time{step}, about", "ns", found.time_ns, "Estimated from the samples.", adds_up=True),
-        numbers("at least", "ns", found.low_ns, range_),
-        numbers("at most", "ns", found.high_ns),
-        numbers(
-            f"with the GPU idle{step}, about", "ns", _if_any(found.idle_ns),
-            "Estimated from the samples at which the GPU had nothing to do.", adds_up=True,
-        ),
-        text("idle, mostly", [PART_LABELS.get(cause, "").removeprefix("idle: ") for cause in found.cause]),
-        numbers("samples", "count", found.count, "Of all ranks and steps looked at.", adds_up=True),
-        text("called from", found.callers, "Your own lines, the nearest first."),
-    ]  # fmt: skip
-    return table("ops", "sampled-lines", "Your own code, sampled", told, columns, most=_MOST_ROWS)
 
 
 def _columns(run: Run, costs: HostCosts, keys: tuple[str, ...]) -> list[TableColumn]:

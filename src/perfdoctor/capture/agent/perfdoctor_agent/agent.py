@@ -23,7 +23,6 @@ from typing import Any
 
 from perfdoctor_agent import nvtx
 from perfdoctor_agent.forward import ForwardWatch
-from perfdoctor_agent.line_samples import LineSamples
 from perfdoctor_agent.marks import Marks
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
@@ -31,7 +30,6 @@ from perfdoctor_agent.report import Report
 from perfdoctor_agent.rhythm import Rhythm
 
 _FORWARD = "forward"
-_TRACE = ".pt.trace.json"
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +54,7 @@ class Agent:
         agent = cls(torch, json.loads(os.environ["PERFDOCTOR_AGENT"]))
         from multiprocessing import util  # torch has imported it
 
-        os.register_at_fork(before=agent.before_fork, after_in_parent=agent.after_fork, after_in_child=agent.forked)
+        os.register_at_fork(after_in_child=agent.forked)
         util.register_after_fork(agent, Agent.at_exit)  # its children forget what was to be done at their end
         agent.watch()
 
@@ -77,7 +75,6 @@ class Agent:
         self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
         self.ends_ns: list[int] = []  # of recorded steps, and where the first of them began
         self.memory = MemorySamples()  # at the end of each recorded step
-        self.lines: LineSamples | None = None  # where the training thread is, in the window
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -232,7 +229,7 @@ class Agent:
         """A file of our own: two processes may take themselves for the same rank."""
         folder = self.settings["traces"]
         for name in (stem, f"{stem}-{self.pid}"):
-            path = os.path.join(folder, name + _TRACE)
+            path = os.path.join(folder, name + ".pt.trace.json")
             try:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             except FileExistsError:
@@ -263,14 +260,10 @@ class Agent:
         self.forward.put_on()
         self._keep_on_terminate()
         self.report.write(state="recording")
-        if self.recorder is not None and not self.settings["stacks"]:
-            self.lines = LineSamples()
-            self.lines.begin()
 
     def _close(self) -> None:
         """The last recorded step has ended: write what there is, take everything off."""
         self.report.facts["steps_recorded"] = self.settings["steps"]
-        self._lines_end()  # before torch.profiler collects what it has seen
         if self.recorder is not None:
             self.recorder.step()  # its schedule ends here: it writes the trace
         self._recorded()
@@ -281,21 +274,13 @@ class Agent:
 
     def _recorded(self) -> None:
         """Steps are over: what follows is not to be recorded by any tool."""
-        self._lines_end()
         if self.marks is not None:
             self.marks.steps_end()
             self.marks.take_off()
         self._profile_kernels(on=False)
 
-    def _lines_end(self) -> None:
-        if self.lines is not None:
-            self.lines.end()
-
     def _tell(self) -> None:
         recorder = self.recorder
-        lines, self.lines = self.lines, None
-        if recorder is not None and recorder.trace and lines is not None:
-            lines.write(recorder.target[: -len(_TRACE)] + ".lines.json")
         if recorder is not None and recorder.error:
             self.report.write(state="failed", nvtx_ranges=self._ranges())
             self.report.note("the trace could not be written: " + recorder.error)
@@ -346,7 +331,6 @@ class Agent:
                 self.report.write(ended=True)
 
     def _end_window(self) -> None:
-        self._lines_end()
         recorded = self.window - 1
         if recorded >= 1 and self.recorder is not None:
             if recorded < FEWEST_STEPS:
@@ -394,7 +378,6 @@ class Agent:
         try:
             self.report.note("perfdoctor's agent gave up: " + why)
             self.report.write(state="failed")
-            self._lines_end()
             if self.marks is not None:
                 self.marks.take_off()
             self._off()
@@ -407,16 +390,6 @@ class Agent:
         while self._hooks:
             self._hooks.pop()()
         self._release_terminate()
-
-    @_guarded
-    def before_fork(self) -> None:
-        if self.lines is not None:
-            self.lines.pause()
-
-    @_guarded
-    def after_fork(self) -> None:
-        if self.lines is not None:
-            self.lines.go_on()
 
     def forked(self) -> None:
         """A child made by fork: nothing of the parent's window is its own. Should it train, it is watched anew."""
