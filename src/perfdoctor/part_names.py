@@ -1,8 +1,8 @@
-"""What are the parts of a step, and the uses of memory, called wherever they are shown? One part has one name."""
+"""What are ranks, parts of a step and uses of memory called wherever they are shown? One thing has one name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 PART_LABELS: Mapping[str, str] = {
     "compute": "compute",
@@ -37,3 +37,13 @@ MEMORY_KINDS: Mapping[str, str] = {
     "before_recording": "held before the recording",
     "unknown": "unknown",
 }
+
+
+def place_names(places: Sequence[tuple[int, int | None]]) -> list[str]:
+    """Of (rank, device) each: `rank 3`, with its device where a rank has several. Device None or below 0: none."""
+    ranks = [rank for rank, _ in places]
+    several = len(set(ranks)) < len(ranks)
+    return [
+        f"rank {rank}, device {device}" if several and device is not None and device >= 0 else f"rank {rank}"
+        for rank, device in places
+    ]

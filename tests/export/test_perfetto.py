@@ -19,6 +19,7 @@ from perfdoctor.export.perfetto import FIRST_TRACK, render
 from perfdoctor.export.trace import shown
 from perfdoctor.ingest.reader import read
 from perfdoctor.metrics.run import prepare
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.rulebook import load_rules
 from perfdoctor.timeline.model import Device, Timeline, merge
 
@@ -291,8 +292,8 @@ def test_idle_by_cause_is_that_of_the_diagnosis():
         found = Counter()
         for each in file.on(f"rank {split.rank} · process {100 + split.rank}", "idle and exposed, by cause"):
             found[each.name] += each.end - each.start
-        told = {f"idle: {cause}": ns for cause, ns in split.idle_causes_ns.items() if ns}
-        told |= {"exposed communication": split.exposed_communication_ns, "exposed copy": split.exposed_copy_ns}
+        told = {PART_LABELS[cause]: ns for cause, ns in split.idle_causes_ns.items() if ns}
+        told |= {PART_LABELS[part]: getattr(split, f"{part}_ns") for part in ("exposed_communication", "exposed_copy")}
         assert found == Counter({name: ns for name, ns in told.items() if ns})
 
 
@@ -349,7 +350,7 @@ def test_a_run_without_a_gpu_has_the_same_tracks():
     file = perfetto_file.read(written)
     assert run.host_places
     assert file.rows("op") == rows(recorded.ops)
-    assert {each.name for each in file.on("idle and exposed, by cause")} >= {"idle: input_wait"}
+    assert {each.name for each in file.on("idle and exposed, by cause")} >= {PART_LABELS["input_wait"]}
     assert len(file.on("steps")) == 5
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from perfdoctor.findings import Holder, MemoryUse, SourceInfo
 from perfdoctor.part_names import MEMORY_KINDS
-from perfdoctor.report import html, json_report, markdown, memory, terminal, wording
+from perfdoctor.report import blind_spots, html, json_report, markdown, memory, terminal, wording
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -109,7 +109,7 @@ def test_of_memory_alone_the_verdict_is_about_memory():
         wording.verdict(alone) == "Memory peaks at 10.0 GiB in use of 12.0 GiB reserved; of time nothing was recorded."
     )
     assert wording.recorded(alone)[:3] == ("1 GPU", "1 rank", "memory only")
-    ((missing, rules, wake),) = wording.not_looked_at(alone)
+    ((missing, rules, wake),) = blind_spots.not_looked_at(alone)
     assert missing == "any record of time"
     assert len(rules) == sum(outcome.status == "skipped" for outcome in alone.outcomes)
     assert "perfdoctor run" in wake

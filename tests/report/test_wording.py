@@ -9,7 +9,7 @@ from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEP
 
 from perfdoctor.findings import IDLE_CAUSES, Outcome, Saving
 from perfdoctor.part_names import PART_LABELS
-from perfdoctor.report import wording
+from perfdoctor.report import blind_spots, wording
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import all_parts, cells
 
@@ -101,8 +101,8 @@ def test_confidence_is_explained_in_one_sentence():
 
 
 def test_skipped_rules_say_what_wakes_them():
-    assert wording.waking(("calls|ops", "ranks")) == f"{wording.WAKING['calls']}; {wording.WAKING['ranks']}"
-    assert wording.waking(("what nobody knows",)) == ""
+    assert blind_spots.waking(("calls|ops", "ranks")) == f"{blind_spots.WAKING['calls']}; {blind_spots.WAKING['ranks']}"
+    assert blind_spots.waking(("what nobody knows",)) == ""
 
 
 def test_the_verdict_of_a_finding_without_a_saving_says_so():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfdoctor import part_names
 from perfdoctor.part_names import PART_LABELS
 from perfdoctor.viewing.lines import MOST_LINES, lines, thinned
-from perfdoctor.viewing.places import LABELS, REST, device_names, in_words
+from perfdoctor.viewing.places import LABELS, REST, in_words
 
 
 @pytest.mark.parametrize("size", [1, 2, 399, 400, 401, 5_000, 50_000])
@@ -66,6 +67,6 @@ def test_parts_are_called_as_in_the_whole_report():
 
 
 def test_a_rank_names_its_device_where_it_has_several():
-    assert device_names([(0, 0), (1, 1)]) == ["rank 0", "rank 1"]
-    assert device_names([(0, 0), (0, 1)]) == ["rank 0, device 0", "rank 0, device 1"]
-    assert device_names([(0, -1), (0, -1)]) == ["rank 0", "rank 0"]
+    assert part_names.place_names([(0, 0), (1, 1)]) == ["rank 0", "rank 1"]
+    assert part_names.place_names([(0, 0), (0, 1)]) == ["rank 0, device 0", "rank 0, device 1"]
+    assert part_names.place_names([(0, -1), (0, -1)]) == ["rank 0", "rank 0"]

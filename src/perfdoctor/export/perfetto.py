@@ -27,6 +27,7 @@ from perfdoctor.export.trace import Trace, groups
 from perfdoctor.findings import Diagnosis
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.run import Run
+from perfdoctor.part_names import PART_LABELS
 from perfdoctor.rulebook import Rule
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.links import launch_rows
@@ -210,9 +211,9 @@ class _Recording:
             [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
         causes = {
-            **{f"idle: {cause}": pieces for cause, pieces in place.idle_causes.items()},
-            "exposed communication": place.exposed_communication,
-            "exposed copy": place.exposed_copies,
+            **{PART_LABELS[cause]: pieces for cause, pieces in place.idle_causes.items()},
+            PART_LABELS["exposed_communication"]: place.exposed_communication,
+            PART_LABELS["exposed_copy"]: place.exposed_copies,
         }
         rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)

@@ -7,7 +7,6 @@ a process with several devices all of them count.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from perfdoctor.metrics.run import Run
 from perfdoctor.metrics.sync_sources import syncs
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints
+from perfdoctor.timeline.running_numbers import without_numbers
 from perfdoctor.timeline.steps import host_marks
 
 #: These may run for the whole recording: of them counts what lies in the window.
 _LONG = ("functions", "ranges")
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _without_running_numbers(run: Run) -> Callable[[str], str]:
     names, steps = run.timeline.ranges.name, sum(rank.units for rank in _ranks(run))
     often = np.bincount(names.codes, minlength=len(names.values)).tolist()
     seldom = [name for name, times in zip(names.values, often, strict=True) if times < max(steps, 2)]
-    stems = {name: _NUMBER.sub("#", name) for name in seldom}
+    stems = {name: without_numbers(name) for name in seldom}
     alike = Counter(stems.values())
     return lambda name: stems[name] if alike[stems.get(name, "")] > 1 else name
 

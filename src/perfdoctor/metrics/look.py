@@ -13,7 +13,6 @@ thread's own time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,12 +24,12 @@ from perfdoctor.metrics.host_place import HostPlace, outermost, with_steps
 from perfdoctor.metrics.idle_causes import driving_threads
 from perfdoctor.timeline.intervals import Intervals
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.timeline.running_numbers import without_numbers
 from perfdoctor.timeline.steps import Steps, host_marks, warm_up
 
 #: An error names so many ranges that are there.
 _MOST_NAMES = 8
 _LONGEST_NAME = 60
-_NUMBER = re.compile(r"\d+")
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -78,7 +77,8 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
         )
     if last > used:
         raise AskedWronglyError(
-            f"{asked}: there are {used} steps in steady state", do=f"Choose among 1..{used}: the first of them is 1."
+            f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
+            do=f"Choose among 1..{used}: the first of them is 1.",
         )
     return [_chosen(place, first, last) for place in places]
 
@@ -110,7 +110,7 @@ def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
     every = {ranges.name.values[code] for code in np.unique(ranges.name.codes).tolist()}
     if asked in every:
         return frozenset((asked,))
-    found = frozenset(name for name in every if asked.casefold() in name.casefold() or _stem(name) == asked)
+    found = frozenset(name for name in every if asked.casefold() in name.casefold() or without_numbers(name) == asked)
     if len(different(found)) == 1:
         return found
     what = f"--range {_shown(asked)}: "
@@ -130,11 +130,7 @@ def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
 
 def different(names: Iterable[str]) -> set[str]:
     """The names without what a running number makes of one."""
-    return {_shown(_stem(name)) for name in names}
-
-
-def _stem(name: str) -> str:
-    return _NUMBER.sub("#", name)
+    return {_shown(without_numbers(name)) for name in names}
 
 
 def _by_time(ranges: Frame, names: Iterable[str]) -> list[str]:
@@ -143,7 +139,7 @@ def _by_time(ranges: Frame, names: Iterable[str]) -> list[str]:
     wanted = set(names)
     for name, ns in zip(values, np.bincount(codes, weights=ranges.duration_ns, minlength=len(values)), strict=True):
         if name in wanted:
-            total[_shown(_stem(name))] = total.get(_shown(_stem(name)), 0.0) + float(ns)
+            total[_shown(without_numbers(name))] = total.get(_shown(without_numbers(name)), 0.0) + float(ns)
     return sorted(total, key=lambda name: (-total[name], name))
 
 

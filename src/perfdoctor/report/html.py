@@ -16,7 +16,17 @@ from markupsafe import Markup
 from perfdoctor import __version__
 from perfdoctor.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
 from perfdoctor.part_names import PART_LABELS
-from perfdoctor.report import charts, efficiency, embedded, first_screen, json_report, memory, outlook, wording
+from perfdoctor.report import (
+    blind_spots,
+    charts,
+    efficiency,
+    embedded,
+    first_screen,
+    json_report,
+    memory,
+    outlook,
+    wording,
+)
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
@@ -85,6 +95,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         w=wording,
+        blind_spots=blind_spots,
         outlook=outlook,
         memory=memory,
         chart=charts.chart,

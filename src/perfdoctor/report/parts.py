@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor import part_names
 from perfdoctor.findings import IDLE_CAUSES, Diagnosis, TimeSplit
 from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report.wording import counted
@@ -73,11 +74,8 @@ def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSp
 
 def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str]:
     """`rank 3`, with the device only where a rank has several."""
-    several = len({split.rank for split in splits}) < len(splits)
-    return {
-        (split.rank, split.device): f"rank {split.rank}, device {split.device}" if several else f"rank {split.rank}"
-        for split in splits
-    }
+    places = [(split.rank, split.device) for split in splits]
+    return dict(zip(places, part_names.place_names(places), strict=True))
 
 
 def cells(shown: Sequence[Part], width: int) -> list[int]:

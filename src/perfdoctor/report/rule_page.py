@@ -10,10 +10,11 @@ from rich.text import Text
 
 from perfdoctor.part_names import PART_LABELS
 from perfdoctor.report import code_text
+from perfdoctor.report.blind_spots import NEEDS
 from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
-from perfdoctor.report.wording import NEEDS, fix_terms
+from perfdoctor.report.wording import fix_terms
 
 if TYPE_CHECKING:
     from rich.console import Console

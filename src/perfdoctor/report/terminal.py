@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perfdoctor.findings import Rows
 from perfdoctor.metrics.behind_idle import is_library
-from perfdoctor.report import efficiency, memory, outlook, wording
+from perfdoctor.report import blind_spots, efficiency, memory, outlook, wording
 from perfdoctor.report.foreign_text import clean, shorten
 from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
@@ -221,13 +221,14 @@ class _Page:
 
     def not_looked_at(self) -> Iterator[Text]:
         """Each group of rules with what wakes it; of many only what they lacked."""
-        groups = wording.not_looked_at(self.diagnosis)
+        groups = blind_spots.not_looked_at(self.diagnosis)
         skipped = sum(len(rules) for _, rules, _ in groups)
         is_short = skipped > SHOWN_SKIPPED and not self.show_all
         lines = [
-            wording.lacking(missing, rules) + (f". To wake: {wake}" if wake else "") for missing, rules, wake in groups
+            blind_spots.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
+            for missing, rules, wake in groups
         ]
-        failed = [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in wording.failed(self.diagnosis)]
+        failed = [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in blind_spots.failed(self.diagnosis)]
         if is_short:
             yield from self.wrapped(Text.assemble(("Not looked at: ", "bold"), (self.lacks(skipped), DIM)))
             yield from self.listed("Failed", failed)
@@ -236,7 +237,7 @@ class _Page:
 
     def lacks(self, skipped: int) -> str:
         """Many rules in one sentence: how many lacked what."""
-        lacked = wording.lacked(self.diagnosis)
+        lacked = blind_spots.lacked(self.diagnosis)
         told = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
         others = " and others" * (len(lacked) > len(told))
         rules = wording.counted(len(self.diagnosis.outcomes), "rule")

@@ -23,59 +23,10 @@ FOUND_BY = {
     "optimizer-kernels": "optimizer kernels",
     "periodicity": "repetition",
 }
-#: What a rule may need, where the signal's own name is not the word for it.
-NEEDS = {
-    "places": "any work to account for",
-    "gpu_idle": "a GPU",
-    "calls": "host calls",
-    "ranks": "a second rank",
-    "os_calls": "operating-system calls",
-    "functions": "Python stacks",
-    "samples": "device samples",
-    "memory": "memory at the ends of steps",
-    "allocations": "a memory snapshot",
-    "memory_segments": "a memory snapshot",
-    "memory_events": "the events of a memory snapshot",
-    "memory_totals": "the allocator's totals",
-    "device_memory": "what CUDA handed out of the memory",
-    "time": "any record of time",
-    "kernel_profiles": "kernels measured by Nsight Compute",
-    "device_samples": "samples of the GPUs",
-    "links": "the machine's topology",
-    "transports": "NCCL's log",
-    "nccl_facts": "NCCL's log",
-    "link_tests": "measured links",
-}
-#: What to record so that a rule gets what it needs.
-WAKING = {
-    "kernels": "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda",
-    "copies": "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda",
-    "calls": "record on a GPU with nsys --trace=cuda, or torch.profiler with the CUDA activity",
-    "collectives": "record a training of several ranks",
-    "ranks": "record every rank: `perfdoctor run -- torchrun …`",
-    "steps": "record at least three whole steps: `perfdoctor run --steps 10`",
-    "ops": "record with `perfdoctor run`, or torch.profiler with the CPU activity",
-    "ranges": "record with `perfdoctor run`, or nsys with --trace=nvtx and ranges in the program",
-    "os_calls": "record with nsys --trace=osrt",
-    "functions": "record with torch.profiler and with_stack=True",
-    "overheads": "record with torch.profiler",
-    "memory": "record with `perfdoctor run`",
-    "memory_events": "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()",
-    "device_memory": "record with nsys --cuda-memory-usage=true",
-    "time": "record the training itself: `perfdoctor run -- python train.py`",
-    "kernel_profiles": "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep beside the timeline",
-    "places": "record the training itself: `perfdoctor run -- python train.py`",
-    "device_samples": "record with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace",
-    "links": "analyse what `nvidia-smi topo -m` prints beside the trace",
-    "transports": "analyse a log written with NCCL_DEBUG=INFO beside the trace",
-    "nccl_facts": "analyse a log written with NCCL_DEBUG=INFO beside the trace",
-    "link_tests": "analyse the output of nccl-tests beside the trace",
-}
 #: Sources that tell of the machine and of no time.
 _OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
 #: Sources that tell of kernels one by one.
 _KERNELS_ALONE = frozenset(("ncu",))
-_MACHINE_SIGNALS = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
 
@@ -188,8 +139,6 @@ def the_base(diagnosis: Diagnosis) -> str:
     return f"each {length} step" if diagnosis.per_step else f"the {length} looked at"
 
 
-#: Of more rules that could not look only their number is told; `perfdoctor rules` lists them.
-_MOST_NAMED = 30
 _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 
@@ -209,7 +158,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}; of time nothing was recorded."
     if not diagnosis.time and diagnosis.findings:
         return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
-    if not diagnosis.time and _tells_of_the_machine(diagnosis):
+    if not diagnosis.time and tells_of_the_machine(diagnosis):
         return f"{_told(diagnosis)}; nothing was found wrong, and of time nothing was recorded."
     if not diagnosis.time:
         return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
@@ -321,45 +270,8 @@ def _steps(diagnosis: Diagnosis) -> str:
     return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
 
 
-def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
-    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what wakes them), largest group first."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for outcome in diagnosis.outcomes:
-        if outcome.status == "skipped":
-            # Of memory or a machine alone no rule about time is to be told apart from the others.
-            of_machine = _tells_of_the_machine(diagnosis)
-            alone = not diagnosis.time and (diagnosis.memory or of_machine)
-            is_told_apart = of_machine and _MACHINE_SIGNALS.issuperset(outcome.missing)
-            missing = ("time",) if alone and not is_told_apart else outcome.missing
-            groups.setdefault(missing, []).append(clean(outcome.rule))
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
-
-
-def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:
-    """What the skipped rules lacked, each signal by itself, with how many of them lacked it; the most first."""
-    needs = {clean(outcome.rule): outcome.missing for outcome in diagnosis.outcomes}
-    found: Counter[str] = Counter()
-    for missing, rules, _ in not_looked_at(diagnosis):
-        for rule in rules:
-            # Without any work to account for, what else is missing tells more.
-            telling = [need for need in needs[rule] if need != "places"]
-            alone = not telling or missing == NEEDS["time"]
-            found.update({missing} if alone else {_listed((need,)) for need in telling})
-    return found.most_common()
-
-
-def named(rules: Sequence[str]) -> Sequence[str]:
-    """The rules of such a group by name; none where nobody would read them all."""
-    return rules if len(rules) <= _MOST_NAMED else ()
-
-
-def lacking(missing: str, rules: Sequence[str]) -> str:
-    """`2 rules without calls: launch-bound, host-syncs`"""
-    return ": ".join((f"{counted(len(rules), 'rule')} without {missing}", *filter(None, [", ".join(named(rules))])))
-
-
-def _tells_of_the_machine(diagnosis: Diagnosis) -> bool:
+def tells_of_the_machine(diagnosis: Diagnosis) -> bool:
+    """Was anything read that tells of the machine and of no time?"""
     return _is_of(diagnosis, _OF_THE_MACHINE)
 
 
@@ -374,26 +286,6 @@ def _told(diagnosis: Diagnosis) -> str:
     first = next((note.removeprefix(head) for note, head in heads if note.startswith(head)), "One file")
     more = f" ({counted(len(files) - 1, 'more file')} beside)" if len(files) > 1 else ""
     return clean(first, 160).rstrip(".") + more
-
-
-def waking(missing: Sequence[str]) -> str:
-    """What to record so that a skipped rule can look; "" where that is not known."""
-    ways = dict.fromkeys(WAKING[first] for first in (need.split("|")[0] for need in missing) if first in WAKING)
-    return "; ".join(ways)
-
-
-def _listed(needs: Sequence[str]) -> str:
-    words = [" or ".join(NEEDS.get(each, clean(each).replace("_", " ")) for each in need.split("|")) for need in needs]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def failed(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Each rule that raised, with what it raised."""
-    return [
-        (clean(outcome.rule), clean(outcome.error or "", 160))
-        for outcome in diagnosis.outcomes
-        if outcome.status == "failed"
-    ]
 
 
 def stretch(span: Span) -> str:

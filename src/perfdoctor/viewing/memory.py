@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor import part_names
 from perfdoctor.findings import Diagnosis, MemoryUse
 from perfdoctor.metrics.memory_replay import Replay, replays
 from perfdoctor.metrics.memory_samples import samples
@@ -14,7 +15,7 @@ from perfdoctor.metrics.run import Run
 from perfdoctor.part_names import MEMORY_KINDS
 from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text, Timeline
 from perfdoctor.viewing.lines import lines, telling_rows, thinned
-from perfdoctor.viewing.places import REST, device_names
+from perfdoctor.viewing.places import REST
 from perfdoctor.views import Axis, Chart, Series, Table, TableColumn, Unit
 
 Floats = npt.NDArray[np.float64]
@@ -47,7 +48,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _names(uses: Sequence[MemoryUse]) -> list[str]:
-    return device_names([(use.rank, use.device) for use in uses])
+    return part_names.place_names([(use.rank, use.device) for use in uses])
 
 
 # --- over the recording -----------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def _change(bytes_: float) -> str:
 
 def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
     keys = sorted(set(zip(*(rows[column].tolist() for column in ("rank", "process", "device")), strict=True)))
-    names = device_names([(rank, device) for rank, _, device in keys])
+    names = part_names.place_names([(rank, device) for rank, _, device in keys])
     for name, (rank, process, device) in zip(names, keys, strict=True):
         own = rows.of(rank=rank, process=process, device=device)
         yield (name if names.count(name) == 1 else f"{name}, process {process}"), own

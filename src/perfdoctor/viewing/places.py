@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfdoctor import part_names
 from perfdoctor.metrics.breakdown import Place
 from perfdoctor.part_names import PART_LABELS
 from perfdoctor.timeline.intervals import Intervals
@@ -18,14 +19,7 @@ LABELS: Mapping[str, str] = {**PART_LABELS, REST: "idle: small causes together"}
 
 def place_names(places: Sequence[Place]) -> list[str]:
     """`rank 3`, and its device where a rank has several."""
-    return device_names([(place.rank, -1 if place.device is None else place.device) for place in places])
-
-
-def device_names(places: Sequence[tuple[int, int]]) -> list[str]:
-    """The same by rank and device (-1: none)."""
-    ranks = [rank for rank, _ in places]
-    several = len(set(ranks)) < len(ranks)
-    return [f"rank {rank}, device {device}" if several and device >= 0 else f"rank {rank}" for rank, device in places]
+    return part_names.place_names([(place.rank, place.device) for place in places])
 
 
 def parts_of(place: Place) -> Mapping[str, Intervals]:
