@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.model.cache import Kept
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import DeviceWork
@@ -50,6 +51,8 @@ class Place(ABC):
     host: HostActivity
     #: When the host asked for the window's work, where the window is that of a range: its executions.
     asked: Intervals | None = None
+    #: What is worked out of this place once (`model/cache.py`); another place begins empty.
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def window_ns(self) -> int:
