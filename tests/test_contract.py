@@ -366,8 +366,6 @@ def test_a_fix_says_what_to_do_how_and_at_what_price(document, fix):
 @pytest.mark.parametrize(("document", "fix"), fixes())
 def test_the_title_of_a_fix_is_an_imperative(document, fix):
     first, *_ = fix["title"].split()
-    if first == "At":  # "At least allow TF32"
-        first = fix["title"].split()[2].capitalize()
     assert first[0].isupper()
     assert not re.search(r"(ing|ed|s)$", first), "a verb, and in its plain form"
     assert not fix["title"].endswith(".")

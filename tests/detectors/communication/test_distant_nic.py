@@ -25,8 +25,8 @@ def test_it_fires_where_a_gpu_takes_the_neighbours_nic():
     drawn = draw(kernels="####    ", nccl="    ====", launched_us_before=50, repeat=6)
     finding = only_finding("distant-nic", beside(drawn, links=OWN_NICS, nccl_facts=NICS, transports=ways))
     assert summary(finding) == (
-        "1 GPUs reach the network through a NIC behind the processor: GPU 1 takes mlx5_0 (SYS), "
-        "and has mlx5_1 beside it (PXB)."
+        "1 GPUs reach the network through a NIC on the far side of the CPU: GPU 1 uses mlx5_0 (SYS), "
+        "although mlx5_1 is closer (PXB)."
     )
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (0, 0, 400_000)

@@ -34,7 +34,7 @@ def test_it_fires_where_collectives_run_while_no_kernel_does():
     # 20 ms of compute are free to hide 10; half of the bytes would win 5
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
-    assert "10.0 ms of a 40.0 ms step (25 %) pass in collectives" in summary(finding)
+    assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
 
 
 def test_with_one_rank_it_says_that_waiting_cannot_be_told_from_transfer():

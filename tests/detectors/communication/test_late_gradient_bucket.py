@@ -41,7 +41,7 @@ def test_it_fires_where_one_bucket_is_sent_at_the_end():
     saving = finding.saving_ns_per_step
     # half of the 10 ms; two thirds of 30 ms of compute could hide all of it
     assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
-    assert "All gradients go in 1 bucket a step" in summary(finding)
+    assert "The gradients are sent in 1 bucket a step" in summary(finding)
 
 
 def test_it_fires_where_the_largest_of_several_comes_last():

@@ -12,7 +12,7 @@ HANDED_UP = fact("returned", "init.cc", 2.0)
 def test_it_fires_on_a_warning_that_ended_a_communicator():
     finding = only_finding("nccl-failures", beside(nccl_facts=[WARNING, HANDED_UP, fact("returned", "group.cc", 2.0)]))
     assert summary(finding) == (
-        "NCCL gave up 2 times in init.cc with an error of the system; it warned 2 times: Call to ibv_create_qp failed"
+        "NCCL failed 2 times in init.cc with an error of the system; it warned 2 times: Call to ibv_create_qp failed"
     )
 
 

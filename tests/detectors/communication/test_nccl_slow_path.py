@@ -21,7 +21,9 @@ def test_it_fires_on_a_map_in_which_links_of_one_machine_differ():
         "nccl-slow-path", beside(nccl_facts=[MAP, fact("nvlink", "NVL", 20.0), fact("nvlink", "NVL", 240.0)])
     )
     assert finding.situation == "links-differ"
-    assert "topo.xml gives one NVLink connection 20 GB/s and another of the same machine 240 GB/s" in summary(finding)
+    assert "topo.xml describes one NVLink connection of 20 GB/s and another of 240 GB/s in the same machine" in summary(
+        finding
+    )
 
 
 def test_it_fires_on_a_map_that_less_than_what_was_measured():
@@ -52,7 +54,7 @@ def test_it_fires_where_peer_access_was_switched_off():
     )
     finding = only_finding("nccl-slow-path", told)
     assert finding.situation == "peer-access-off"
-    assert "2 connections inside a machine go through shared memory (NCCL_P2P_DISABLE=1 is set" in summary(finding)
+    assert "2 connections inside a machine go through shared host memory (NCCL_P2P_DISABLE=1 is set" in summary(finding)
 
 
 def test_it_fires_where_shared_memory_is_taken_past_nvlink():

@@ -21,7 +21,7 @@ def told(*facts, ways=OVER_SOCKETS):
 def test_it_fires_and_tells_why(reason, situation, confidence):
     finding = only_finding("nccl-socket-fallback", told(fact(reason)))
     assert (finding.situation, finding.confidence) == (situation, confidence)
-    assert summary(finding).startswith("2 connections between 2 machines go over sockets")
+    assert summary(finding).startswith("2 connections between 2 machines use TCP sockets")
 
 
 def test_it_fires_where_it_was_switched_off():

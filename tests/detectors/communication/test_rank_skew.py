@@ -34,7 +34,7 @@ def test_it_fires_and_names_the_rank_that_waits_least():
     # the middle rank comes 16 ms before the last one
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (8 * MS, 16 * MS, 16 * MS)
-    assert "Rank 3 is the late one: 100 % of all lateness is its own." in summary(finding)
+    assert "Rank 3 is the straggler, with 100 % of all lateness." in summary(finding)
 
 
 def test_a_rank_that_changes_from_step_to_step_is_uneven_work():
@@ -150,4 +150,4 @@ def test_it_tells_what_the_late_rank_did_instead(before, host, situation, share)
 def test_without_one_main_thing_it_says_nothing_of_it():
     finding = only_finding("rank-skew", late("#" * 8 + " " * 8, host=" " * 28 + "g" * 8 + " " * 4))
     assert finding.situation == ""
-    assert summary(finding).endswith("is its own.")
+    assert summary(finding).endswith("of all lateness.")

@@ -42,7 +42,7 @@ def test_it_fires_where_bytes_move_at_a_tenth_of_the_link():
     # at a third of the link's rate 3.03 ms would be left, at the link's rate 1 ms, with all links 10 / 30 ms
     assert saving.low == pytest.approx(10 * MS * (1 - 0.1 / 0.33), rel=1e-6)
     assert (saving.likely, saving.high) == (9 * MS, pytest.approx(10 * MS * (1 - 1 / 30), rel=1e-6))
-    assert "10.0 GB/s of bus bandwidth where two GPUs with NVLink 3" in summary(finding)
+    assert "10.0 GB/s bus bandwidth, although two GPUs with NVLink 3" in summary(finding)
 
 
 def test_only_the_transfer_is_measured():
@@ -120,7 +120,7 @@ def test_it_fires_where_the_links_gave_far_more_when_they_were_measured():
     saving = finding.saving_ns_per_step
     assert saving.low == pytest.approx(10 * MS * (1 - (10 / 80) / 0.5), rel=1e-6)
     assert saving.likely == saving.high == pytest.approx(10 * MS * (1 - 10 / 80), rel=1e-6)
-    assert "where nccl-tests measured 80.0 GB/s over the same links" in summary(finding)
+    assert "although nccl-tests measured 80.0 GB/s over the same links" in summary(finding)
 
 
 def test_the_measured_links_count_more_than_the_boards_table():
@@ -155,7 +155,7 @@ def test_it_fires_where_nccl_planned_rings_that_could_do_far_more():
     assert saving.low == pytest.approx(10 * MS * (1 - 10e9 / expected / 0.25), rel=1e-6)
     assert saving.likely == pytest.approx(10 * MS * (1 - 10e9 / expected), rel=1e-6)
     assert saving.high == pytest.approx(10 * MS * (1 - 10 / 240), rel=1e-6)
-    assert "the rings that NCCL planned can reach 233.6 GB/s" in summary(finding)
+    assert "the rings planned by NCCL can reach 233.6 GB/s" in summary(finding)
 
 
 def test_between_machines_a_step_of_the_ring_takes_longer():

@@ -45,7 +45,7 @@ def test_a_copy_bound_run_is_told_as_such():
     finding = only_finding("exposed-copies", step(97, of=100))
     assert finding.values["exposed_percent"] == 97.0
     assert finding.situation == "copy-bound"
-    assert "only 3.0 ms of compute to hide them behind" in summary(finding)
+    assert "only 3.0 ms of compute remain to hide them behind" in summary(finding)
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (3 * MS, 48.5 * MS, 97 * MS)
     assert finding.confidence == "medium"

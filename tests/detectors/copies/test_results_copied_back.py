@@ -36,7 +36,7 @@ def test_it_fires_where_each_step_sends_much_back():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (5 * MS, 8 * MS, 10 * MS)
-    assert "250.0 MB a step go back" in summary(finding)
+    assert "250.0 MB a step are copied to the host" in summary(finding)
 
 
 def test_it_fires_also_where_the_memory_is_pageable():

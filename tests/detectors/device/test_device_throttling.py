@@ -45,8 +45,9 @@ def test_it_fires_on_heat_and_counts_the_time_of_products_that_the_clock_took():
     assert saving.high == pytest.approx(saving.likely * 8 / 6, rel=0.1)  # with the kernels that are no products
     assert finding.situation == "heat"
     assert (finding.values["clock_mhz"], finding.values["free_mhz"]) == (990, 1980)
-    assert "Heat holds 1 of 1 GPUs down in 50 % of 40 samples under load: GPU 0 runs at 990 instead of 1980" in summary(
-        finding
+    assert (
+        "Heat throttles 1 of 1 GPUs in 50 % of 40 samples under load: GPU 0 then runs at 990 instead of 1980"
+        in summary(finding)
     )
 
 
@@ -128,7 +129,9 @@ def test_the_free_clock_is_taken_from_the_neighbours_where_the_gpu_itself_is_nev
 def test_where_no_clock_is_told_it_says_so():
     finding = only_finding("device-throttling", beside(device_samples=samples(4, reasons=POWER)))
     assert (finding.situation, finding.confidence) == ("untold", "low")
-    assert "held down by the power limit; how far was not sampled" in summary(finding)
+    assert "throttling by the power limit in 100 % of 4 samples under load; their clocks were not sampled" in summary(
+        finding
+    )
 
 
 def test_locked_clocks_have_no_reason_but_stand_still_far_below():

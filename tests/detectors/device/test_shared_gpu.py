@@ -24,7 +24,7 @@ def reserved(gib: int):
 
 def test_it_fires_where_two_processes_are_on_the_gpu_of_one_rank():
     finding = only_finding("shared-gpu", beside(training(), device_samples=samples(10, processes=2.0)))
-    assert "2 processes are on GPU 0 in 100 % of the samples, where 1 of this run belong there" in summary(finding)
+    assert "2 processes use GPU 0 in 100 % of the samples, although this run has only 1 there" in summary(finding)
     assert finding.saving_ns_per_step.high == 0
 
 

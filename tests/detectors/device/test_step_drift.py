@@ -43,7 +43,7 @@ def test_it_fires_where_each_step_is_longer_than_the_one_before():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (0, 0, 0)
-    assert "rises by 32 % over 20 recorded steps (0.20 ms from each to the next)" in summary(finding)
+    assert "rises by 32 % over 20 recorded steps (0.20 ms from each step to the next)" in summary(finding)
 
 
 def test_the_part_that_rises_is_named():

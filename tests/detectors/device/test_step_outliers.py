@@ -72,7 +72,7 @@ def test_a_rhythm_is_told():
     assert finding.situation == "periodic"
     assert finding.values["period"] == 6
     assert finding.confidence == "high"
-    assert summary(finding).startswith("Every 6 steps one is far longer")
+    assert summary(finding).startswith("Every 6 steps one step is far longer")
 
 
 def test_two_do_not_make_a_rhythm():

@@ -73,7 +73,7 @@ def test_it_tells_how_often_it_happens_and_how_long_the_longest_takes():
     assert (finding.values["storage_ms"], finding.values["step_ms"]) == (15.0, 35.0)
     assert (finding.values["steps_hit"], finding.values["steps_seen"]) == (4, 8)
     assert finding.values["longest_ms"] == 30.0
-    assert "in 4 of 8 recorded steps, for up to 30 ms" in summary(finding)
+    assert "in 4 of 8 recorded steps and takes up to 30 ms" in summary(finding)
 
 
 def test_of_a_single_checkpoint_it_says_that_its_rate_is_not_known():

@@ -46,7 +46,7 @@ def test_it_fires_where_all_steps_are_alike():
     assert finding.values["same"] == finding.values["steps"]
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (225_000, 450_000, 712_500)
-    assert "the very same 5 kernels" in summary(finding)
+    assert "exactly the same 5 kernels" in summary(finding)
 
 
 def test_it_fires_where_one_step_in_ten_is_different():

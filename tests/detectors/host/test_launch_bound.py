@@ -29,7 +29,7 @@ def test_it_fires_where_each_kernel_waits_for_its_launch():
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (225_000, 450_000, 712_500)
     assert finding.confidence == "high"
-    assert "idle while the host is busy issuing: it launches 5 kernels a step, 50 µs each" in summary(finding)
+    assert "while the host is busy launching: 5 kernels a step, 50 µs each" in summary(finding)
 
 
 def test_without_framework_ops_it_is_less_sure():

@@ -25,7 +25,7 @@ def test_it_fires_where_the_optimizers_step_waits():
     assert finding.values["times_per_step"] == pytest.approx(1.0, abs=0.25)
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (4_000_000, 8_000_000)
     assert finding.situation == ""
-    assert "around the optimizer's step" in summary(finding)
+    assert "around the optimizer step" in summary(finding)
 
 
 def test_it_fires_between_a_scalers_check_and_the_update():

@@ -80,7 +80,7 @@ def test_what_comes_in_one_step_only_promises_nothing():
     assert finding.situation == "once"
     assert (finding.values["steps_hit"], finding.confidence) == (1, "low")
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (0, 0)
-    assert "nothing is promised" in summary(finding)
+    assert "no saving is predicted" in summary(finding)
 
 
 def test_without_a_gpu_the_training_thread_plays_the_device():

@@ -39,7 +39,7 @@ def test_it_fires_where_channels_are_convolved_singly():
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (100_000, 300_000, 500_000)
     assert finding.situation == "fp32"
-    assert "10 kernels a step convolve each channel by itself" in summary(finding)
+    assert "10 kernels a step are depthwise convolutions" in summary(finding)
 
 
 @pytest.mark.parametrize("names", [(FORWARD, WEIGHTS), (GROUPED, FORWARD)])

@@ -69,7 +69,7 @@ def test_it_fires_on_tf32_with_the_smaller_gain():
     assert finding.values["tf32_percent"] == 100.0
     # 20 ms at 1.6 times the rate are 12.5 ms
     assert finding.saving_ns_per_step.likely == pytest.approx(7.5 * MS, rel=1e-6)
-    assert "100 % of them rounded to TF32" in summary(finding)
+    assert "100 % of them in TF32" in summary(finding)
 
 
 def test_double_precision_counts_as_well():

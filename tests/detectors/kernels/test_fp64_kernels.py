@@ -34,7 +34,7 @@ def test_it_fires_where_kernels_compute_on_64_bits():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (300_000, 500_000, 1_000_000)
-    assert "10 kernels a step compute on 64-bit numbers" in summary(finding)
+    assert "10 kernels a step compute in fp64" in summary(finding)
 
 
 @pytest.mark.parametrize(

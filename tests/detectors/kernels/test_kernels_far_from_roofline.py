@@ -30,7 +30,7 @@ def test_it_fires_with_what_the_roofline_leaves_of_the_step():
     assert [saving.low, saving.likely, saving.high] == pytest.approx(expected, rel=1e-6)
     assert finding.counted_ns == 2 * MS
     assert "take 2.0 of 10.0 ms (20 %)" in summary(finding)
-    assert "does 30 % of what it can" in summary(finding)
+    assert "reach at most 30 % of the peak" in summary(finding)
     rows = finding.work[0, 0]
     assert (rows.sum(), rows.size) == (rows.size // 2, rows.size)
 
@@ -119,7 +119,7 @@ def test_without_a_timeline_it_names_kernels_and_promises_nothing():
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high, finding.work, finding.counted_ns) == (0, 0, 0, {}, 0)
     assert "25 % of the measured time (1.0 of 4.0 ms)" in summary(finding)
-    assert "nobody knows what they are of a step" in summary(finding)
+    assert "their share of a step is not known" in summary(finding)
 
 
 def test_the_whole_diagnosis_promises_no_more_than_the_detector():

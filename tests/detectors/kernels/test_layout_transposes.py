@@ -32,7 +32,7 @@ def test_it_fires_where_convolutions_convert():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (500_000, 900_000, 1_000_000)
-    assert "10 kernels a step only move channels" in summary(finding)
+    assert "10 kernels a step only convert tensors between NCHW and NHWC" in summary(finding)
 
 
 def test_it_fires_on_an_amd_gpu():

@@ -25,7 +25,7 @@ def test_it_fires_with_what_more_warps_could_hide():
     assert [saving.low, saving.likely, saving.high] == pytest.approx(expected, rel=1e-6)
     assert saving.likely == pytest.approx(2 * MS * (1 - 0.25 / 0.6))
     assert finding.situation == "registers"
-    assert "25 % of the warps that could run at once, because each thread takes many registers" in summary(finding)
+    assert "occupancy of 25 %, because each thread uses many registers" in summary(finding)
 
 
 def test_what_was_not_measured_is_no_evidence():
@@ -54,8 +54,8 @@ def test_it_promises_no_more_than_nvidias_rules_where_they_estimate():
     [
         ({"waves_per_sm": 0.2}, "grid", "fewer blocks than fit on the device"),
         ({"occupancy_limiter": "shared memory"}, "shared memory", "much shared memory"),
-        ({"occupancy_limiter": "warps"}, "", "25 % of the warps that could run at once, and keep"),
-        ({"occupancy_limiter": "", "waves_per_sm": NAN}, "", "25 % of the warps"),
+        ({"occupancy_limiter": "warps"}, "", "achieved occupancy of 25 %, and keep"),
+        ({"occupancy_limiter": "", "waves_per_sm": NAN}, "", "occupancy of 25 %"),
     ],
 )
 def test_it_says_what_keeps_the_warps_away(profile, situation, says):
@@ -93,4 +93,4 @@ def test_it_stays_silent_just_below_each_threshold():
 def test_without_a_timeline_it_promises_nothing():
     finding = only_finding(RULE, alone([FEW]))
     assert (finding.saving_ns_per_step.high, finding.situation) == (0, "alone")
-    assert "nobody knows what they are of a step" in summary(finding)
+    assert "their share of a step is not known" in summary(finding)

@@ -56,7 +56,7 @@ def test_it_fires_where_sums_run_at_the_pace_of_the_memory():
     assert finding.values["near_ms"] == pytest.approx(20 * one_ns / MS, rel=1e-4)
     assert finding.values["compute_percent"] == pytest.approx(100 * 20 * one_ns / (20 * one_ns + 10 * MS), rel=1e-4)
     assert finding.values["peak_percent"] == pytest.approx(85, rel=1e-4)
-    assert "at 85 % of what the memory gives (2,039 GB/s)" in summary(finding)
+    assert "at 85 % of the peak memory bandwidth (2,039 GB/s)" in summary(finding)
     assert [measure.value for measure in finding.evidence[1:2]] == [20 * 3 * 8192 * 8192 * 4]
 
 

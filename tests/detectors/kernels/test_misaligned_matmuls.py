@@ -96,7 +96,7 @@ def test_it_fires_with_the_size_that_costs_most_and_what_to_pad_it_to():
     )
     assert finding.situation == "sizes"
     assert [finding.values[name] for name in ("size", "padded", "piece")] == [50257, 50264, 8]
-    assert "no multiples of 8: 50257 costs most, and 50264 would not" in summary(finding)
+    assert "not multiples of 8: 50257 costs most; pad it to 50264" in summary(finding)
     by_hand = 20 * MS * (1 - (50264 / 50257) / 1.4) + 10 * MS * (1 - (32 / 30) / 1.4)
     assert finding.saving_ns_per_step.likely == pytest.approx(by_hand, rel=1e-6)
     assert finding.evidence[1].rows == (

@@ -38,7 +38,7 @@ def test_it_fires_where_many_kernels_are_short():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (50_000, 100_000, 180_000)
-    assert "40 kernels a step run 5.0 µs each" in summary(finding)
+    assert "40 kernels a step take 5.0 µs each" in summary(finding)
 
 
 def test_it_is_surer_where_the_size_of_the_device_is_known():

@@ -29,7 +29,7 @@ def test_it_fires_with_what_the_busiest_unit_leaves_once_nothing_is_fetched_in_v
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely) == (pytest.approx(0, abs=1), pytest.approx(2 * MS * (1 - 0.6 / 0.8), rel=1e-6))
     assert saving.high == pytest.approx(2 * MS * (1 - 0.6), rel=1e-6)
-    assert "take 2.0 of 10.0 ms (20 %), and 75 % of what they ask of the memory" in summary(finding)
+    assert "take 2.0 of 10.0 ms (20 %), and 75 % of the sectors that they request" in summary(finding)
 
 
 def test_memory_has_less_to_send_where_it_sent_more_than_is_used():
@@ -106,4 +106,4 @@ def test_it_stays_silent_just_below_each_threshold():
 def test_without_a_timeline_it_promises_nothing():
     finding = only_finding(RULE, alone([WASTE]))
     assert (finding.saving_ns_per_step.high, finding.situation) == (0, "alone")
-    assert "fetch 75 % of what they ask of the memory for nothing" in summary(finding)
+    assert "request sectors of which 75 % are unnecessary" in summary(finding)

@@ -53,7 +53,7 @@ def test_it_fires_where_scores_are_written_to_memory():
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (400_000, 700_000, 1_000_000)
     assert finding.confidence == "medium"
-    assert "1 times a step attention runs as product, softmax, product" in summary(finding)
+    assert "1 times a step attention runs as matmul, softmax, matmul" in summary(finding)
 
 
 def test_it_fires_on_the_gradient():

@@ -41,7 +41,7 @@ def test_it_fires_where_the_loss_takes_many_passes():
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (300_000, 500_000, 800_000)
-    assert "10 kernels a step compute the loss" in summary(finding)
+    assert "10 kernels a step compute softmax, loss and their gradients" in summary(finding)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_it_fires_where_the_reserve_keeps_rising():
     assert finding.values == {"grown_mib": 1200, "reserved_mib": 3200, "held_mib": 1000, "rises": 3}
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (0, 0, 0)
-    assert "reserves 1,200 MiB more than after the first recorded step, in 3 steps" in summary(finding)
+    assert "grew by 1,200 MiB since the first recorded step, in 3 steps" in summary(finding)
 
 
 def test_a_reserve_that_falls_in_between_rises_only_beyond_what_it_was():
@@ -83,9 +83,7 @@ def test_a_snapshot_proves_that_memory_lay_free_in_pieces(tmp_path):
     finding = only_finding("allocator-fragmentation", cut_up(tmp_path))
     assert (finding.situation, finding.confidence) == ("pieces", "high")
     assert finding.values == {"rises": 4, "grown_mib": 20 * 16, "reserved_mib": 40 * 16, "held_mib": 16}
-    assert "4 times although as much lay free: at worst 320 of 640 MiB reserved, in pieces of 16 MiB" in summary(
-        finding
-    )
+    assert "at worst 320 of 640 MiB reserved were free, in blocks of at most 16 MiB" in summary(finding)
 
 
 def test_a_snapshot_with_few_such_requests_or_little_free_is_silent(tmp_path):

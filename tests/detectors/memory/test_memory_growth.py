@@ -47,8 +47,8 @@ def test_it_fires_where_each_step_holds_more_than_the_one_before():
         "steps_left": pytest.approx((2_000 - 536) / 4),
     }
     assert (finding.confidence, finding.situation) == ("high", "")
-    assert "rises by 3.8 MiB a step, to 511 MiB held" in summary(finding)
-    assert "full after 366 more steps at most" in summary(finding)
+    assert "grows by 3.8 MiB a step, to 511 MiB allocated" in summary(finding)
+    assert "full after at most 366 more steps" in summary(finding)
 
 
 def test_it_saves_no_time():
@@ -58,14 +58,14 @@ def test_it_saves_no_time():
 
 def test_on_a_gpu_of_unknown_size_no_end_is_foretold():
     assert summary(only_finding("memory-growth", rising(4))) == (
-        "Memory on the GPU rises by 3.8 MiB a step, to 511 MiB held after the recorded ones."
+        "GPU memory grows by 3.8 MiB a step, to 511 MiB allocated after the recorded steps."
     )
 
 
 def test_it_fires_on_the_heap_of_a_run_without_a_gpu():
     finding = only_finding("memory-growth", heap(4))
     assert (finding.confidence, finding.situation) == ("medium", "host")
-    assert summary(finding).startswith("The program's memory rises by 3.8 MiB a step")
+    assert summary(finding).startswith("The program's host memory grows by 3.8 MiB a step")
 
 
 def test_it_stays_silent_just_below_the_threshold():

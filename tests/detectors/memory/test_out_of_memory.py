@@ -32,7 +32,7 @@ def test_it_fires_and_tells_what_was_asked_and_what_there_was(tmp_path):
         "pieces": 5, "largest_mib": 20,
     }  # fmt: skip
     assert (finding.confidence, finding.situation) == ("high", "")
-    assert "asked for 500 MiB when torch held 200 MiB" in summary(finding)
+    assert "requested 500 MiB while PyTorch had 200 MiB in use" in summary(finding)
 
 
 def test_it_saves_no_time(tmp_path):

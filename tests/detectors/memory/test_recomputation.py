@@ -50,7 +50,7 @@ def test_it_fires_where_functions_of_the_forward_pass_run_in_the_backward_pass()
     }
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == (200_000, 500_000, 1_000_000)
-    assert "10 kernels a step do forward work a second time" in summary(finding)
+    assert "10 kernels a step recompute forward work" in summary(finding)
 
 
 def test_it_fires_on_a_checkpoint_that_is_a_node_of_its_own():
