@@ -11,7 +11,7 @@ It is kept under the function itself, so no two can take the same name, and it l
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import wraps
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
 
 #: Results by function and further arguments.
-Kept = dict[tuple[Callable[..., Any], Hashable], Any]
+Kept = dict[Any, Any]
 
 _Place = TypeVar("_Place", bound="Place")
 _Arguments = ParamSpec("_Arguments")
@@ -31,7 +31,6 @@ def once_per_place(
 ) -> Callable[Concatenate[_Place, _Arguments], _Result]:
     """The function, computed once for each place and further arguments."""
 
-    @wraps(function)
     def remembered(place: _Place, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         return _kept(
             place.kept,
@@ -40,6 +39,7 @@ def once_per_place(
             lambda: function(place, *arguments, **named),
         )
 
+    update_wrapper(remembered, function)
     return remembered
 
 
@@ -48,12 +48,12 @@ def once_per_run(
 ) -> Callable[Concatenate[Run, _Arguments], _Result]:
     """The function, computed once for each run and further arguments."""
 
-    @wraps(function)
     def remembered(run: Run, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         return _kept(
             run.kept, function, (arguments, tuple(sorted(named.items()))), lambda: function(run, *arguments, **named)
         )
 
+    update_wrapper(remembered, function)
     return remembered
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdoctor.model.cache import Kept
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import EVERYTHING, Look
 from perfdoctor.model.timeline import Timeline
@@ -24,7 +25,7 @@ class Run:
     #: The part of the recording that is looked at: the places are narrowed to it.
     look: Look = EVERYTHING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
-    kept: dict[str, object] = field(init=False, default_factory=dict, repr=False, compare=False)
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def per_step(self) -> bool:
