@@ -8,7 +8,7 @@ from pathlib import Path
 
 from generated_pages import CATEGORIES, rules_page
 
-from perfdoctor.rulebook import load_rules
+from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- rules: begin, `make docs` writes this -->", "<!-- rules: end -->"

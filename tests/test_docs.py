@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from folders import RECORDINGS, ROOT
 from report.samples import SAMPLES
 
 from perfdoctor.report import json_report
-from perfdoctor.rulebook import load_rules
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from labels import recordings  # noqa: E402
+from perfdoctor.vocabulary.rulebook import load_rules
 
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -107,10 +104,11 @@ def printed(recording: Path, width: int) -> list[str]:
 
 
 def test_the_readme_shows_what_the_program_prints() -> None:
-    if (folder := recordings()) is None:
+    recording = RECORDINGS / "kineto" / "resnet50-workers0.pt.trace.json.gz"
+    if not recording.exists():
         pytest.skip("the public recordings are not here: set PERFDOCTOR_RECORDINGS")
     (sample,) = (block for block in re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if "█" in block)
-    lines = printed(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz", 80)
+    lines = printed(recording, 80)
     assert [line for line in sample.splitlines() if line not in lines] == []
 
 
