@@ -10,7 +10,8 @@ from itertools import count
 
 import numpy as np
 
-from perfdoctor.ingest.nsys_tables import NONE, Columns, Ints, Tables, different
+from perfdoctor.ingest.nsys_tables import NONE, Columns, Tables, different
+from perfdoctor.timeline.columns import Ints
 from perfdoctor.timeline.kernel_names import COLLECTIVE, collective_kind
 from perfdoctor.timeline.model import UNKNOWN, Column, Frame, Text
 
