@@ -24,8 +24,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from perfdoctor.ingest import nsys_tables
-from perfdoctor.ingest.nsys_tables import Columns, Database
+from perfdoctor.readers.nsys import tables as nsys_tables
+from perfdoctor.readers.nsys.tables import Columns, Database
 
 
 @dataclass(frozen=True)

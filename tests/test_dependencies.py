@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "perfdoctor"
 #: It runs in the user's process, with what that has.
-AGENT = SOURCE / "capture" / "agent"
+AGENT = SOURCE / "recording" / "agent"
 #: Required before it is imported, for the reason that stands beside it.
 NOT_YET_IMPORTED = {"sqlite-utils"}
 IMPORTED_AS = {"nvidia-ml-py": "pynvml"}

@@ -9,12 +9,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from folders import ROOT
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.ingest import nsys_export
+from perfdoctor.readers.nsys import export as nsys_export
 
-ROOT = Path(__file__).parents[2]
 STRAGGLER = ROOT / "fixtures" / "straggler" / "nsys"
 KINETO = ROOT / "fixtures" / "straggler" / "torch"
 
