@@ -37,11 +37,11 @@ _OURS = _MEASURE.format(
 from pathlib import Path
 import numpy.ma
 import perfdoctor.detectors
-for module in pkgutil.iter_modules(perfdoctor.detectors.__path__):  # as for the peer, imports come before the clock
-    importlib.import_module(f"perfdoctor.detectors.{module.name}")
-from perfdoctor.diagnose import diagnose
-from perfdoctor.ingest.reader import read
-from perfdoctor.rulebook import load_rules""",
+for module in pkgutil.walk_packages(perfdoctor.detectors.__path__, "perfdoctor.detectors."):  # as for the peer, imports come before the clock
+    importlib.import_module(module.name)
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.readers.open import read
+from perfdoctor.vocabulary.rulebook import load_rules""",
     work="diagnose(read([Path(sys.argv[1])]), list(load_rules().values()))",
 )
 _HTA = _MEASURE.format(

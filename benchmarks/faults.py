@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures"))
 import plant
 from labels import all_findings
 
-from perfdoctor.diagnose import diagnose
-from perfdoctor.findings import Diagnosis
-from perfdoctor.ingest.reader import read
-from perfdoctor.rulebook import Rule, load_rules
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 LEVELS = (0.01, 0.03, 0.05, 0.10, 0.40)
 FORMS = ("nsys", "kineto")

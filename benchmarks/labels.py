@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.findings import Advice, Diagnosis
+from perfdoctor.records.findings import Advice, Diagnosis
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -20,8 +20,8 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT / "src"))
 
-from perfdoctor.capture import torch_profiler  # noqa: E402
-from perfdoctor.capture.torch_profiler import Recording, Window  # noqa: E402
+from perfdoctor.recording.tools import torch_profiler  # noqa: E402
+from perfdoctor.recording.tools.torch_profiler import Recording, Window  # noqa: E402
 
 _PROCESSES = 3
 _ROUNDS = 25

@@ -19,15 +19,15 @@ from labels import recordings
 from playwright.sync_api import sync_playwright
 from timelines import dense
 
-from perfdoctor.diagnose import examine
+from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.findings import Diagnosis
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import prepare
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.views import Views
 from perfdoctor.report import html
-from perfdoctor.rulebook import load_rules
-from perfdoctor.viewing.build import views
-from perfdoctor.views import Views
+from perfdoctor.views.build import views
+from perfdoctor.vocabulary.rulebook import load_rules
 
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 #: Formats that are read in this process; reports of nsys are exported first, which is not the browser's business.

@@ -16,15 +16,16 @@ from typing import TypeVar
 
 from bench import large_trace
 
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import Run, prepare
-from perfdoctor.replay.build import graph_of
-from perfdoctor.replay.edits import with_faster_host
-from perfdoctor.replay.play import play
-from perfdoctor.replay.runs import runs_of
-from perfdoctor.timeline.columns import Text
-from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import Timeline
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.columns import Text
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers.open import read
+from perfdoctor.replay.edits.shorter import with_faster_host
+from perfdoctor.replay.graph.build import graph_of
+from perfdoctor.replay.graph.runs import runs_of
+from perfdoctor.replay.graph.simulate import play
 
 KERNELS = 100_000
 _ROUNDS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.views import TimelineView, Track, TrackGroup
+from perfdoctor.records.views import TimelineView, Track, TrackGroup
 
 MS = 1_000_000
 _KERNEL_NAMES = tuple(f"void at::native::elementwise_kernel<{i}>(int, Functor{i})" for i in range(40))

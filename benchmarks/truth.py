@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from perfdoctor.cli.what_if import questions
-from perfdoctor.diagnose import diagnose
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest.reader import read
-from perfdoctor.rulebook import load_rules
+from perfdoctor.readers.open import read
+from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def _label(case: Mapping[str, Any]) -> str:

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import Run, prepare
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.run import Run
+from perfdoctor.readers.open import read
 
 
 def tells_of_the_host(run: Run) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from perfdoctor.rulebook import load_rules
+from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- rules: begin, `make docs` writes this -->", "<!-- rules: end -->"

@@ -12,7 +12,7 @@ import click
 import typer
 
 from perfdoctor.cli.main import app
-from perfdoctor.rulebook import Rule, load_rules
+from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

@@ -19,10 +19,10 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
-from perfdoctor.diagnose import diagnose
-from perfdoctor.ingest.reader import read
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.readers.open import read
 from perfdoctor.report import terminal
-from perfdoctor.rulebook import load_rules
+from perfdoctor.vocabulary.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]
 PLANTED = ["input-wait=0.2", "rank-skew=0.1", "fp32-matmuls=0.15", "--ranks", "4", "--seed", "3"]

@@ -20,12 +20,14 @@ from itertools import groupby
 
 import numpy as np
 
-from perfdoctor.findings import Finding
-from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.run import Run, prepare
-from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.kernel_names import collective_kind
-from perfdoctor.timeline.model import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
+from perfdoctor.detectors import detector
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
+from perfdoctor.records.findings import Finding
+from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.rulebook import load_rules
 
 Lanes = str | Sequence[str]
 
@@ -119,7 +121,7 @@ def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
     columns = {}
     for column, kind in SIGNALS[signal].items():
         values = [row.get(column, _DEFAULTS.get(column, "")) for row in rows]
-        columns[column] = Text.of(values) if kind is Text else np.array(values, dtype=kind)
+        columns[column] = Text.of(values) if kind is str else np.array(values, dtype=kind)
     return Frame(columns)
 
 
@@ -270,11 +272,8 @@ def findings(rule_id: str, drawn: Timeline | Run, **thresholds: float) -> list[F
     """What one rule finds, with its own thresholds but those given; every summary has been rendered."""
     rule = load_rules()[rule_id]
     assert not thresholds.keys() - rule.thresholds.keys(), "unknown threshold"
-    from importlib import import_module  # noqa: PLC0415 the detector is looked up as the engine does it
-
-    detect = import_module(f"perfdoctor.detectors.{rule_id.replace('-', '_')}").detect
     run = drawn if isinstance(drawn, Run) else prepare(drawn)
-    found = list(detect(run, {**rule.at, **thresholds}))
+    found = list(detector(rule)(run, {**rule.at, **thresholds}))
     for finding in found:
         assert finding.rule == rule_id
         assert "{" not in summary(finding)

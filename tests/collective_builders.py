@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.diagnose import diagnose
-from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Text, Timeline
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.model.timeline import Text, Timeline
+from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
 MIB = 1 << 20

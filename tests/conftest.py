@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from folders import FIXTURES
 from hypothesis import settings
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 settings.register_profile("perfdoctor", max_examples=150, deadline=None, derandomize=True)
 settings.load_profile("perfdoctor")

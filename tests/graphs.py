@@ -10,10 +10,10 @@ from builders import draw
 from hypothesis import Phase, assume, settings
 from hypothesis import strategies as st
 
-from perfdoctor.metrics.run import prepare
-from perfdoctor.replay.build import graph_of
-from perfdoctor.replay.graph import HOST, NOTHING, WAIT_END, WORK, Graph
-from perfdoctor.timeline.model import UNKNOWN, Timeline
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.timeline import UNKNOWN, Timeline
+from perfdoctor.replay.graph.build import graph_of
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 
 @dataclass(frozen=True)

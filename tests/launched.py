@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import ROOT
 
-ROOT = Path(__file__).parents[1]
 SH = "/bin/sh"
 MARK = "PERFDOCTOR_TEST_MARK"
 STAND_INS = {"group": '"$@"', "session": 'setsid -w "$@"'}
@@ -34,7 +34,8 @@ _DRIVER = """
 import json, os, sys
 from dataclasses import asdict
 from pathlib import Path
-from perfdoctor.capture import launch, nsys
+from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.tools import nsys
 told = json.loads(sys.argv[1])
 folder = Path(told["folder"])
 for name, value in told["constants"].items():

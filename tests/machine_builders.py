@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from perfdoctor.ingest import text_rows
-from perfdoctor.timeline.model import Frame, Timeline
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.readers import text_rows
 
 SECOND_NS = 1_000_000_000
 HEAT, BRAKE, HARDWARE, POWER, SET = 0x20, 0x80, 0x8, 0x4, 0x2

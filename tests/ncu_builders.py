@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from builders import frame
 
-from perfdoctor.timeline.model import PROFILE_NUMBERS, UNKNOWN, Device, Frame, Timeline
+from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Device, Frame, Timeline
 
 MS = 1_000_000
 NAN = float("nan")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builders import timeline
 
-from perfdoctor.timeline.model import Timeline
+from perfdoctor.model.timeline import Timeline
 
 UNIT_NS = 100_000
 #: The call takes a microsecond, and the library's thread begins this much after the training thread asked.

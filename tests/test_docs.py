@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import ROOT
 
-from perfdoctor.rulebook import load_rules
+from perfdoctor.vocabulary.rulebook import load_rules
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}

@@ -8,8 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from folders import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +21,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_every_rule_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
-    rules = sorted((ROOT / "rules").glob("*.toml"))
+    rules = sorted((ROOT / "rules").rglob("*.toml"))
     assert rules
     for path in rules:
-        assert wheel.read(f"perfdoctor/rules/{path.name}") == path.read_bytes()
+        assert wheel.read(f"perfdoctor/rules/{path.parent.name}/{path.name}") == path.read_bytes()
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
@@ -40,11 +39,9 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: zipfile.ZipFile) -> None
 
 def test_an_unpacked_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
-    program = (
-        "from perfdoctor.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
-    )
+    program = "from perfdoctor.vocabulary.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     folder, count = done.stdout.split()
     assert folder == str(tmp_path / "perfdoctor" / "rules")
-    assert int(count) == len(list((ROOT / "rules").glob("*.toml")))
+    assert int(count) == len(list((ROOT / "rules").rglob("*.toml")))

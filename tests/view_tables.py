@@ -8,21 +8,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.run import Run, prepare
-from perfdoctor.timeline.model import Frame, Text
-from perfdoctor.views import Table
+from folders import ROOT
 
-ROOT = Path(__file__).parents[1]
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame, Text
+from perfdoctor.readers.open import read
+from perfdoctor.records.views import Table
+
 #: Recordings of the fixtures that have GPU work, from both tools.
-FIXTURES = [
+GPU_RECORDINGS = [
     path
     for name in ("healthy", "straggler", "communication-exposed", "sync-drains-queue", "pageable", "cuda-graphs")
     for path in sorted((ROOT / "fixtures" / name).iterdir())
     if path.is_dir()
 ]
-each_fixture = [f"{path.parent.name}/{path.name}" for path in FIXTURES]
+each_fixture = [f"{path.parent.name}/{path.name}" for path in GPU_RECORDINGS]
 
 
 def run_of(path: Path) -> Run:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from folders import ROOT
 from torch_python import torch_python
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")

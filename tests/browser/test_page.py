@@ -7,21 +7,20 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser.waiting import until
+from folders import ROOT
 
-from perfdoctor.diagnose import examine
-from perfdoctor.findings import Span
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import prepare
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Span
 from perfdoctor.report import html
-from perfdoctor.rulebook import load_rules
-from perfdoctor.viewing.build import views
+from perfdoctor.views.build import views
+from perfdoctor.vocabulary.rulebook import load_rules
 
-ROOT = Path(__file__).parents[2]
 PHONE = {"viewport": {"width": 360, "height": 740}}
 IMAGE = "</script><img src=x onerror=alert(1)>"
 

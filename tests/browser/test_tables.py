@@ -13,8 +13,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from report.samples import COMMUNICATION, POISON
 
-from perfdoctor.report import html, wording
-from perfdoctor.views import Table, TableColumn, Views
+from perfdoctor.records.views import Table, TableColumn, Views
+from perfdoctor.report import html
+from perfdoctor.report.words import wording
 
 NAN = math.nan
 LONG = "at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>>(int)"

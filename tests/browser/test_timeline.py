@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,14 +23,13 @@ from browser.timeline_views import (
 )
 from browser.waiting import until
 from report.samples import INPUT_BOUND
-
-from perfdoctor.part_names import PART_LABELS
-from perfdoctor.report import html, wording
-from perfdoctor.report.foreign_text import clean_name
-from perfdoctor.views import Views
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from timelines import busy_share, dense
+
+from perfdoctor.records.views import Views
+from perfdoctor.report import html
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean_name
+from perfdoctor.vocabulary.parts import PART_LABELS
 
 #: Half a pixel of the picture, in parts of its width: times read from pointers are no finer.
 PIXEL = 0.001

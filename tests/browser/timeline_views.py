@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.views import TimelineView, Track, TrackGroup
+from perfdoctor.records.views import TimelineView, Track, TrackGroup
 
 US, MS = 1_000, 1_000_000
 IMAGE = "</script><img src=x onerror=alert(1)>"

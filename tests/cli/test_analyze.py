@@ -13,11 +13,11 @@ import pytest
 from report.samples import HEALTHY, INPUT_BOUND, POISONED
 from typer.testing import CliRunner
 
-from perfdoctor import rulebook
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.main import app
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.views import Views
+from perfdoctor.records.views import Views
+from perfdoctor.vocabulary import rulebook
 
 VERDICT = "The GPU waits for the next batch: fixing it takes 61 %"
 RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bound", "device-throttling")
@@ -66,9 +66,12 @@ class Doctor:
 @pytest.fixture
 def doctor(monkeypatch, tmp_path):
     stand_in = Doctor()
-    stubs = {name: types.ModuleType(name) for name in ("ingest.reader", "diagnose", "metrics.run", "viewing.build")}
-    stubs["ingest.reader"].read, stubs["diagnose"].examine = stand_in.read, stand_in.examine
-    stubs["metrics.run"].prepare, stubs["viewing.build"].views = (
+    stubs = {
+        name: types.ModuleType(name)
+        for name in ("readers.open", "diagnosis.engine", "metrics.accounting.prepare", "views.build")
+    }
+    stubs["readers.open"].read, stubs["diagnosis.engine"].examine = stand_in.read, stand_in.examine
+    stubs["metrics.accounting.prepare"].prepare, stubs["views.build"].views = (
         lambda timeline, look: timeline,
         lambda run, diagnosis: Views(),
     )

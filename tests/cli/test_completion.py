@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import perfdoctor
-from perfdoctor.capture import plan
-from perfdoctor.cli import completion, stated, what_if
+from perfdoctor.cli import completion, hardware_options, what_if
 from perfdoctor.cli.main import app
 from perfdoctor.hardware.peaks import SETTABLE
-from perfdoctor.rulebook import load_rules
+from perfdoctor.recording import plan
+from perfdoctor.vocabulary.rulebook import load_rules
 
 SOURCE = str(Path(perfdoctor.__file__).parents[1])
 RULES = load_rules()
@@ -117,7 +117,7 @@ def test_the_lines_of_the_documents_say_what_the_documents_say():
 def test_every_offer_is_accepted():
     assert len(completion.gpus("")) > 50
     for name, full in completion.gpus(""):
-        assert stated._gpu(name) == stated._gpu(name.lower()) == full
+        assert hardware_options._gpu(name) == hardware_options._gpu(name.lower()) == full
     assert [name.rstrip("=") for name, _ in completion.peaks("")] == list(SETTABLE)
     for question, _ in completion.questions("") + completion.questions("input-wait, launch-bound=50%,"):
         if question.rpartition(",")[2].strip() not in ("input-wait", "launch-bound") or "," not in question:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from folders import ROOT
 from pyarrow import parquet
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.ingest import nsys_export
+from perfdoctor.readers.nsys import export as nsys_export
 
-ROOT = Path(__file__).parents[2]
 STRAGGLER = ROOT / "fixtures" / "straggler" / "nsys"
 KINETO = ROOT / "fixtures" / "straggler" / "torch"
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-from pathlib import Path
 
 import perfetto_file
 import pytest
+from folders import FIXTURES
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.export import perfetto
 
-RECORDING = Path(__file__).parents[2] / "fixtures" / "input-bound-single-process" / "torch"
+RECORDING = FIXTURES / "input-bound-single-process" / "torch"
 
 
 def run(*arguments):

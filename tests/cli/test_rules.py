@@ -15,14 +15,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from perfdoctor import rulebook
 from perfdoctor.cli import rules as command
 from perfdoctor.cli.main import app
-from perfdoctor.findings import Category
-from perfdoctor.part_names import PART_LABELS
+from perfdoctor.records.findings import Category
 from perfdoctor.report import rule_page
-from perfdoctor.report.code_text import folded
-from perfdoctor.report.fix_text import blocks
+from perfdoctor.report.words.code_text import folded
+from perfdoctor.report.words.fix_text import blocks
+from perfdoctor.vocabulary import rulebook
+from perfdoctor.vocabulary.parts import PART_LABELS
 
 FIX = rulebook.RuleFix(
     "Load [in] workers",

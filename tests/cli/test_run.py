@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from folders import ROOT
 from torch_python import torch_python
 
-ROOT = Path(__file__).parents[2]
 TRAINING = """
 import torch
 model = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -13,11 +13,12 @@ import termios
 from pathlib import Path
 
 import pytest
+from folders import FIXTURES
 
 import perfdoctor
 
 SOURCE = str(Path(perfdoctor.__file__).parents[1])
-RUN = Path(__file__).parents[2] / "fixtures" / "cpu-slow-input"
+RUN = FIXTURES / "cpu-slow-input"
 LINK = re.compile(r"\x1b\]8;(?:id=\d+)?;([^\x1b]*)\x1b\\")
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 

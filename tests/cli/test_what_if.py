@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from folders import FIXTURES
 from labels import rungs
+from typer.testing import CliRunner
 
 from perfdoctor.cli import what_if
 from perfdoctor.cli.main import app
+from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.errors import AskedWronglyError
-from perfdoctor.replay.prediction import Question
-from perfdoctor.rulebook import load_rules
+from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORDING = FIXTURES / "input-bound-single-process" / "torch"
 
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import perfetto_file
 import pytest
 from builders import draw, timeline
+from labels import recordings
 from report.samples import POISON
 
-from perfdoctor.diagnose import examine
+from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.perfetto import FIRST_TRACK, render
 from perfdoctor.export.trace import shown
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import prepare
-from perfdoctor.part_names import PART_LABELS
-from perfdoctor.rulebook import load_rules
-from perfdoctor.timeline.model import Device, Timeline, merge
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from labels import recordings
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.timeline import Device, Timeline, merge
+from perfdoctor.readers.open import read
+from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.rulebook import load_rules
 
 FOLDER = recordings()
 RULES = load_rules()
@@ -348,7 +345,7 @@ def test_a_run_without_a_gpu_has_the_same_tracks():
     recorded = draw(host=["ooooo  ooo ", "     ii    "], repeat=5)
     written, run, _ = data(recorded)
     file = perfetto_file.read(written)
-    assert run.host_places
+    assert host_places(run)
     assert file.rows("op") == rows(recorded.ops)
     assert {each.name for each in file.on("idle and exposed, by cause")} >= {PART_LABELS["input_wait"]}
     assert len(file.on("steps")) == 5

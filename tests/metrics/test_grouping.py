@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.metrics.grouping import combined, prevailing, ratio, spread
-from perfdoctor.timeline.model import UNKNOWN
+from perfdoctor.model.timeline import UNKNOWN
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**42)), max_size=40)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.findings import Saving
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.records.findings import Saving
 
 
 def test_a_saving_is_a_range_of_the_removable_time():

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 from bench import large_trace
 from replay import bytes_of, replay_peak_bytes
 
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import Run, prepare
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.run import Run
+from perfdoctor.readers.open import read
 
 KERNELS = 20_000
 

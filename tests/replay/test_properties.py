@@ -12,15 +12,15 @@ from graphs import HOST, NOTHING, WAIT_END, WORK, random_graphs
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from perfdoctor.metrics.run import prepare
-from perfdoctor.replay import edits
-from perfdoctor.replay import play as play_module
-from perfdoctor.replay.fusing import merged
-from perfdoctor.replay.graph import Graph
-from perfdoctor.replay.play import play
-from perfdoctor.replay.ranks import graphs_of
-from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import merge
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import merge
+from perfdoctor.replay.edits import shorter as edits
+from perfdoctor.replay.edits.fused import merged
+from perfdoctor.replay.graph import simulate as play_module
+from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.ranks import graphs_of
+from perfdoctor.replay.graph.simulate import play
 
 Graphs = tuple[Graph, ...]
 #: As often as elsewhere; but a smaller picture that fails as well tells no more, and looking for it takes long.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfdoctor.findings import (
+from perfdoctor.records.findings import (
     IDLE_CAUSES,
     KERNEL_FAMILIES,
     MATH_PATHS,

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from report.samples import POISON
 
-from perfdoctor.report import charts, wording
+from perfdoctor.records.views import Axis, Chart, Heat, Series
+from perfdoctor.report import charts
 from perfdoctor.report.charts import labels, words
 from perfdoctor.report.charts.axes import scale
 from perfdoctor.report.charts.heat import span
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH
-from perfdoctor.views import Axis, Chart, Heat, Series
+from perfdoctor.report.words import wording
 
 TAGS = {
     "figure", "figcaption", "p", "ul", "li", "svg", "title", "desc", "g", "line", "text", "path", "rect", "circle",

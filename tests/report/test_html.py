@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 import pytest
 from report.samples import ASKED, COMMUNICATION, INPUT_BOUND, POISONED, SAMPLES
 
+from perfdoctor.records.views import Table, TableColumn, Views
 from perfdoctor.report import html, json_report
-from perfdoctor.views import Table, TableColumn, Views
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ALLOWED = {

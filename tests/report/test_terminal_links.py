@@ -10,7 +10,7 @@ import pytest
 from report.samples import INPUT_BOUND, POISON, POISONED
 from rich.console import Console
 
-from perfdoctor.findings import Rows
+from perfdoctor.records.findings import Rows
 from perfdoctor.report import html, terminal
 from perfdoctor.report.terminal_links import Links
 

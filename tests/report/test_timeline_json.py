@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 from builders import draw
+from folders import FIXTURES
 
-from perfdoctor.diagnose import examine
-from perfdoctor.ingest.reader import read
-from perfdoctor.metrics.run import prepare
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
+from perfdoctor.records.views import TimelineView, Track, TrackGroup, Views
 from perfdoctor.report import embedded, timeline_json
-from perfdoctor.viewing.timeline import view
-from perfdoctor.views import TimelineView, Track, TrackGroup, Views
+from perfdoctor.views.pages.timeline import view
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 POISON = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\ud800"
 
 

@@ -11,19 +11,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import completion, cross_checking, looking, report_files, shared_options, stated, what_if
+from perfdoctor.cli import (
+    completion,
+    report_files,
+    shared_options,
+    what_if,
+)
+from perfdoctor.cli import (
+    cross_check as cross_checking,
+)
+from perfdoctor.cli import (
+    hardware_options as stated,
+)
+from perfdoctor.cli import (
+    part_options as looking,
+)
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from perfdoctor.findings import Advice, Diagnosis
-    from perfdoctor.metrics.look import Look
-    from perfdoctor.metrics.run import Run
-    from perfdoctor.replay.prediction import Question
-    from perfdoctor.rulebook import Rule
-    from perfdoctor.timeline.model import Stated
+    from perfdoctor.diagnosis.prediction import Question
+    from perfdoctor.model.run import Run
+    from perfdoctor.model.selection import Look
+    from perfdoctor.model.timeline import Stated
+    from perfdoctor.records.findings import Advice, Diagnosis
+    from perfdoctor.vocabulary.rulebook import Rule
 
 CONDITION_MET = 3
 ANY = "any"
@@ -134,7 +148,7 @@ def output_of(format_: Format | None, json: str | None) -> Format:
 
 
 def rules_of(only: Sequence[str], ignored: Sequence[str]) -> list[Rule]:
-    from perfdoctor.rulebook import load_rules, with_overrides
+    from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
     known = load_rules()
     chosen([*only, *ignored], known)
@@ -148,7 +162,7 @@ def conditions_of(names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
 
 
 def questions_of(text: str | None) -> tuple[Question, ...]:
-    from perfdoctor.rulebook import load_rules
+    from perfdoctor.vocabulary.rulebook import load_rules
 
     return what_if.questions(text, load_rules()) if text is not None else ()
 
@@ -169,10 +183,10 @@ def diagnosed(
     """What is wrong, and the prepared recording of which that was told. `look`: the part that is looked at."""
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
-        from perfdoctor.diagnose import examine
-        from perfdoctor.ingest.reader import read
-        from perfdoctor.metrics.look import EVERYTHING
-        from perfdoctor.metrics.run import prepare
+        from perfdoctor.diagnosis.engine import examine
+        from perfdoctor.metrics.accounting.prepare import prepare
+        from perfdoctor.model.selection import EVERYTHING
+        from perfdoctor.readers.open import read
 
         timeline = read(paths, say)
         say("looking for what costs time")
@@ -183,7 +197,7 @@ def diagnosed(
 @contextmanager
 def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
     """What is being done, on standard error: lines with --verbose, else a spinner, and only on a terminal."""
-    from perfdoctor.report.foreign_text import clean_name
+    from perfdoctor.report.words.foreign_text import clean_name
 
     if verbose:
         yield lambda text: typer.echo(clean_name(text), err=True)
@@ -221,7 +235,7 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
 def write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, run: Run, *, text: bool) -> Path | None:
     """Where the page was written; None where the default place cannot be written to, which is said and no error."""
     from perfdoctor.report import html
-    from perfdoctor.viewing.build import views
+    from perfdoctor.views.build import views
 
     wanted = asked or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
@@ -254,8 +268,9 @@ def show(
     page: Path | None = None,
 ) -> None:
     """Print it, on standard output or on standard error; where a terminal can, findings lead to theirs on the page."""
-    from perfdoctor.report import json_report, markdown, terminal, wording
+    from perfdoctor.report import json_report, markdown, terminal
     from perfdoctor.report.terminal_text import Terminal
+    from perfdoctor.report.words import wording
 
     if output is Format.JSON:
         typer.echo(json_report.render(diagnosis), nl=False)

@@ -86,9 +86,9 @@ def _rules() -> Iterator[tuple[str, str, bool]]:
 
     A straight apostrophe would end the string that zsh evaluates.
     """
-    from perfdoctor.rulebook import rules_folder
+    from perfdoctor.vocabulary.rulebook import rule_files
 
-    for path in sorted(rules_folder().glob("*.toml")):
+    for path in rule_files():
         text = path.read_text("utf-8")
         if title := _TITLE.search(text):
             yield path.stem, title[1].replace("'", "’"), bool(_LEVER.search(text))

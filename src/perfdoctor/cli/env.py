@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from perfdoctor.capture.plan import Machine
+    from perfdoctor.recording.plan import Machine
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +38,7 @@ def env(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Paths too.")] = False,
 ) -> None:
     """What is installed, what is permitted, what to do about the rest."""
-    from perfdoctor.capture import plan
+    from perfdoctor.recording import plan
 
     machine = plan.look([python], dict(os.environ))
     for line in _lines(machine, python, verbose=verbose):
@@ -52,7 +52,7 @@ def env(
 
 
 def _tell_default(machine: Machine) -> None:
-    from perfdoctor.capture import plan
+    from perfdoctor.recording import plan
 
     made = plan.make(machine, None, Path.cwd())
     typer.echo("\nperfdoctor run -- COMMAND would record:")
@@ -108,7 +108,7 @@ def _nsys(machine: Machine, *, verbose: bool) -> _Line:
 
 
 def _ncu(machine: Machine, *, verbose: bool) -> Iterator[_Line]:
-    from perfdoctor.capture import ncu
+    from perfdoctor.recording.tools import ncu
 
     if machine.ncu is None:
         yield _Line(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import looking, report_files
+from perfdoctor.cli import part_options, report_files
 from perfdoctor.cli.analyze import diagnosed, progress, rules_of
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 
@@ -39,15 +39,15 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
-    range_: looking.Range = None,
-    steps: looking.Steps = None,
+    range_: part_options.Range = None,
+    steps: part_options.Steps = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
 ) -> None:
     """Write the merged timeline, with the findings as tracks of it."""
     if perfetto is None:
         raise AskedWronglyError("nothing says what to write", do="Name the file: --perfetto train.pftrace.")
-    part = looking.look(range_, steps)
+    part = part_options.look(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
     diagnosis, run = diagnosed(paths, rules, quiet=quiet, verbose=verbose, look=part)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from perfdoctor.rulebook import Rule
+    from perfdoctor.vocabulary.rulebook import Rule
 
 #: The order of `findings.Category`, which costs numpy to ask for.
 CATEGORIES = ("input", "host", "kernels", "copies", "communication", "memory", "device")
@@ -54,7 +54,7 @@ def rules(
     ] = None,
 ) -> None:
     """What is looked for: every rule, and what it finds."""
-    from perfdoctor.rulebook import load_rules
+    from perfdoctor.vocabulary.rulebook import load_rules
 
     known = load_rules()
     if rule is not None:
@@ -155,7 +155,7 @@ def _print_json(rules: Sequence[Rule]) -> None:
 def _explain(name: str, *, quiet: bool, verbose: bool) -> None:
     from perfdoctor.report.rule_page import print_page
     from perfdoctor.report.terminal_text import Terminal
-    from perfdoctor.rulebook import load_rules
+    from perfdoctor.vocabulary.rulebook import load_rules
 
     known = load_rules()
     print_page(chosen([name], known)[0], known, Terminal(), quiet=quiet, verbose=verbose)

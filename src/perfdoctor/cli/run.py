@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, completion, looking, shared_options, stated
+from perfdoctor.cli import analyze, completion, hardware_options, part_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perfdoctor.capture.launch import Ended
-    from perfdoctor.capture.plan import Plan
-    from perfdoctor.capture.record import Session
-    from perfdoctor.metrics.look import Look
-    from perfdoctor.rulebook import Rule
-    from perfdoctor.run_folder import RunFolder
-    from perfdoctor.timeline.model import Stated
+    from perfdoctor.model.selection import Look
+    from perfdoctor.model.timeline import Stated
+    from perfdoctor.recording.launch.program_run import Ended
+    from perfdoctor.recording.plan import Plan
+    from perfdoctor.recording.record import Session
+    from perfdoctor.system.run_folder import RunFolder
+    from perfdoctor.vocabulary.rulebook import Rule
 
 RUNS = "perfdoctor-runs"
 EXAMPLES = """\b
@@ -87,11 +87,11 @@ def run(
             autocompletion=completion.conditions,
         ),
     ] = None,
-    gpu: stated.Gpu = None,
-    peak: stated.Peak = None,
-    tokens_per_step: stated.TokensPerStep = None,
-    parameters: stated.Parameters = None,
-    range_: looking.Range = None,
+    gpu: hardware_options.Gpu = None,
+    peak: hardware_options.Peak = None,
+    tokens_per_step: hardware_options.TokensPerStep = None,
+    parameters: hardware_options.Parameters = None,
+    range_: part_options.Range = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
@@ -103,8 +103,8 @@ def run(
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
-    told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
-    part = looking.look(range_, None)
+    told = hardware_options.stated(gpu, peak or [], tokens_per_step, parameters)
+    part = part_options.look(range_, None)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     say = _saying(quiet=quiet)
     _tell_plan(session, say)
@@ -129,9 +129,10 @@ def _session(
     command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
     *, stop: bool | None, stacks: bool,
 ) -> Session:  # fmt: skip
-    from perfdoctor.capture import launch, plan
-    from perfdoctor.capture.record import Session
-    from perfdoctor.capture.torch_profiler import Window
+    from perfdoctor.recording import plan
+    from perfdoctor.recording.launch import program_run as launch
+    from perfdoctor.recording.record import Session
+    from perfdoctor.recording.tools.torch_profiler import Window
 
     try:
         wanted = plan.asked_for(passes)
@@ -165,7 +166,7 @@ def _free_name(name: str) -> Path:
 
 def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
     from perfdoctor import __version__
-    from perfdoctor.run_folder import Manifest, RunFolder, masked_command, told_environment
+    from perfdoctor.system.run_folder import Manifest, RunFolder, masked_command, told_environment
 
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=told_environment(environment),
@@ -187,8 +188,8 @@ def _tell_plan(session: Session, say: Callable[[str], None]) -> None:
 
 def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
-    from perfdoctor.capture import topology
-    from perfdoctor.capture.device import DeviceSampler
+    from perfdoctor.recording.tools import topology
+    from perfdoctor.recording.tools.nvml import DeviceSampler
 
     folder = session.folder
     sampler = DeviceSampler(folder.make("device") / "samples.csv")
@@ -238,8 +239,8 @@ def _one_pass(name: str, session: Session, say: Callable[[str], None], *, quiet:
 
 
 def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
-    from perfdoctor.capture.ncu import top_kernels
-    from perfdoctor.ingest.reader import read
+    from perfdoctor.readers.open import read
+    from perfdoctor.recording.tools.ncu import top_kernels
 
     try:
         return top_kernels(read([folder.path]))
@@ -249,7 +250,7 @@ def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
 
 def _export(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
     """The SQLite export, made while nsys is at hand: the folder is then read anywhere."""
-    from perfdoctor.ingest.nsys_export import export_beside
+    from perfdoctor.readers.nsys.export import export_beside
 
     record, folder = session.folder.manifest.passes[-1], session.folder
     nsys = session.plan.machine.nsys

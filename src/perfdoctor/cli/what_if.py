@@ -11,8 +11,8 @@ from perfdoctor.errors import AskedWronglyError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perfdoctor.replay.prediction import Question
-    from perfdoctor.rulebook import Rule
+    from perfdoctor.diagnosis.prediction import Question
+    from perfdoctor.vocabulary.rulebook import Rule
 
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%")
 _FACTOR = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
@@ -27,7 +27,7 @@ _SMALLEST, _LARGEST = 0.1, 64
 def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
     """The cures asked for, in the order in which they are named. Raises AskedWronglyError, before anything is read.
 
-    Whether a rule found something is known only behind the diagnosis: see `replay/prediction.py`.
+    Whether a rule found something is known only behind the diagnosis: see `diagnosis/prediction.py`.
     """
     asked = [_question(each.strip(), known) for each in text.split(",") if each.strip()]
     if not asked:
@@ -42,8 +42,8 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
 
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
-    from perfdoctor.findings import CASES, SIZES
-    from perfdoctor.replay.prediction import PRECISIONS, Question
+    from perfdoctor.diagnosis.prediction import PRECISIONS, Question
+    from perfdoctor.records.findings import CASES, SIZES
 
     name, given, choice = (piece.strip() for piece in text.partition("="))
     if name in SIZES:

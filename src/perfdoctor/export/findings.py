@@ -8,14 +8,15 @@ import numpy as np
 
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
-from perfdoctor.findings import IDLE_CAUSES, Advice, Diagnosis, Finding, Span
-from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.run import Run, findings_of
-from perfdoctor.replay.chosen import chosen_of, own
-from perfdoctor.replay.levers import WORK
-from perfdoctor.rulebook import Rule
-from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.model import UNKNOWN, Ints
+from perfdoctor.metrics.accounting.prepare import findings_of
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Ints
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Finding, Span
+from perfdoctor.replay.edits.actions import WORK
+from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.vocabulary.rulebook import Rule
 
 #: The file's first track: by it ours are known.
 FIRST_TRACK = "perfdoctor findings"

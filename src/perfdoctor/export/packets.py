@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.timeline.model import Ints
+from perfdoctor.model.timeline import Ints
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -24,14 +24,14 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, stretches
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
-from perfdoctor.findings import Diagnosis
-from perfdoctor.metrics.breakdown import Place
-from perfdoctor.metrics.run import Run
-from perfdoctor.part_names import PART_LABELS
-from perfdoctor.rulebook import Rule
-from perfdoctor.timeline.intervals import Intervals
-from perfdoctor.timeline.links import launch_rows
-from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.rulebook import Rule
 
 __all__ = ["FIRST_TRACK", "render"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.timeline.model import Ints, Mask
+from perfdoctor.model.timeline import Ints, Mask
 
 #: At one moment: what was open ends, what goes on begins, and what takes no time does both.
 _ENDS, _BEGINS, _BOTH = 0, 1, 2

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from perfdoctor.export import packets
 from perfdoctor.export.slices import Events, Slices, events, lanes
-from perfdoctor.timeline.model import UNKNOWN, Frame, Ints, Text
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
 
 _PACKET = 1
 # TracePacket

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.timeline.model import UNKNOWN, Ints
+from perfdoctor.model.timeline import UNKNOWN, Ints
 
 Floats = npt.NDArray[np.float64]
 

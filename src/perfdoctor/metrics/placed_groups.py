@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.breakdown import Place
 from perfdoctor.metrics.grouping import Floats, Spread
-from perfdoctor.timeline.model import Frame, Ints, Mask, Text
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame, Ints, Mask, Text
 
 
 @dataclass(frozen=True)

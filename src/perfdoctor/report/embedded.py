@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from perfdoctor.records.views import Table, TableColumn, Views
 from perfdoctor.report import timeline_json
-from perfdoctor.report.foreign_text import clean_block
-from perfdoctor.views import Table, TableColumn, Views
+from perfdoctor.report.words.foreign_text import clean_block
 
 _NOT_IN_SCRIPT = re.compile("[<>&\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]")
 #: Of a timeline of 2 MB level 6 makes a twentieth less, and takes three times as long; level 9 up to fifty times.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perfdoctor.findings import Measure
-from perfdoctor.report import wording
-from perfdoctor.report.foreign_text import clean_name
+from perfdoctor.records.findings import Measure
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean_name
 
 if TYPE_CHECKING:
-    from perfdoctor.findings import Advice, Diagnosis
+    from perfdoctor.records.findings import Advice, Diagnosis
 
 
 @dataclass(frozen=True)

@@ -14,23 +14,21 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
-from perfdoctor.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.part_names import PART_LABELS
-from perfdoctor.report import (
-    blind_spots,
-    charts,
-    efficiency,
-    embedded,
-    first_screen,
-    json_report,
-    memory,
-    outlook,
-    wording,
+from perfdoctor.records.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
+from perfdoctor.records.views import PAGES, Views
+from perfdoctor.report import charts, embedded, first_screen, json_report
+from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words.fix_text import blocks
+from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
+from perfdoctor.report.words.parts import (
+    SHOWN_FINDINGS,
+    all_parts,
+    parts,
+    place_names,
+    shown_places,
+    split_base_ns,
 )
-from perfdoctor.report.fix_text import blocks
-from perfdoctor.report.foreign_text import clean, clean_block, clean_name
-from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
-from perfdoctor.views import PAGES, Views
+from perfdoctor.vocabulary.parts import PART_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +93,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         w=wording,
-        blind_spots=blind_spots,
+        skipped_rules=skipped_rules,
         outlook=outlook,
         memory=memory,
         chart=charts.chart,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
-from perfdoctor.findings import (
+from perfdoctor.records.findings import (
     CASES,
     IDLE_CAUSES,
     KERNEL_FAMILIES,
@@ -27,7 +27,7 @@ from perfdoctor.findings import (
     Scaling,
     TimeSplit,
 )
-from perfdoctor.work_done import Efficiency
+from perfdoctor.records.work_done import Efficiency
 
 FORMAT = 1
 _SURROGATES = re.compile("[\ud800-\udfff]")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perfdoctor.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
-from perfdoctor.report import blind_spots, efficiency, memory, outlook, wording
-from perfdoctor.report.fix_text import blocks
-from perfdoctor.report.foreign_text import clean, clean_name
-from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts
+from perfdoctor.records.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
+from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words.fix_text import blocks
+from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,10 +145,10 @@ def _memory(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
-    for missing, rules, wake in blind_spots.not_looked_at(diagnosis):
-        lacking = escaped(blind_spots.lacking(missing, rules))
+    for missing, rules, wake in skipped_rules.not_looked_at(diagnosis):
+        lacking = escaped(skipped_rules.lacking(missing, rules))
         yield f"{lacking}. To wake: {wake}" if wake else lacking
-    for rule, error in blind_spots.failed(diagnosis):
+    for rule, error in skipped_rules.failed(diagnosis):
         yield f"{escaped(rule)} failed, a bug of perfdoctor: {escaped(error)}"
 
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.part_names import PART_LABELS
-from perfdoctor.report import code_text
-from perfdoctor.report.blind_spots import NEEDS
-from perfdoctor.report.fix_text import blocks
 from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
-from perfdoctor.report.wording import fix_terms
+from perfdoctor.report.words import code_text
+from perfdoctor.report.words.fix_text import blocks
+from perfdoctor.report.words.skipped_rules import NEEDS
+from perfdoctor.report.words.wording import fix_terms
+from perfdoctor.vocabulary.parts import PART_LABELS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.rulebook import Rule, RuleFix
+    from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 
 DIM = "dim"
 _INDENT = "  "

@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.findings import Rows
-from perfdoctor.metrics.behind_idle import is_library
-from perfdoctor.report import blind_spots, efficiency, memory, outlook, wording
-from perfdoctor.report.foreign_text import clean, shorten
-from perfdoctor.report.parts import SHOWN_FINDINGS, all_parts, parts, place_names, shown_places, split_base_ns
+from perfdoctor.metrics.accounting.behind_idle import is_library
+from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
+from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words.foreign_text import clean, shorten
+from perfdoctor.report.words.parts import (
+    SHOWN_FINDINGS,
+    all_parts,
+    parts,
+    place_names,
+    shown_places,
+    split_base_ns,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.findings import Advice, Diagnosis, TimeSplit
+    from perfdoctor.records.findings import Advice, Diagnosis, TimeSplit
 
 SHOWN_RANKS = 8
 #: Up to so many rules that could not look are named with what wakes them; more of them nobody reads.
@@ -221,14 +228,16 @@ class _Page:
 
     def not_looked_at(self) -> Iterator[Text]:
         """Each group of rules with what wakes it; of many only what they lacked."""
-        groups = blind_spots.not_looked_at(self.diagnosis)
+        groups = skipped_rules.not_looked_at(self.diagnosis)
         skipped = sum(len(rules) for _, rules, _ in groups)
         is_short = skipped > SHOWN_SKIPPED and not self.show_all
         lines = [
-            blind_spots.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
+            skipped_rules.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
             for missing, rules, wake in groups
         ]
-        failed = [f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in blind_spots.failed(self.diagnosis)]
+        failed = [
+            f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in skipped_rules.failed(self.diagnosis)
+        ]
         if is_short:
             yield from self.wrapped(Text.assemble(("Not looked at: ", "bold"), (self.lacks(skipped), DIM)))
             yield from self.listed("Failed", failed)
@@ -237,7 +246,7 @@ class _Page:
 
     def lacks(self, skipped: int) -> str:
         """Many rules in one sentence: how many lacked what."""
-        lacked = blind_spots.lacked(self.diagnosis)
+        lacked = skipped_rules.lacked(self.diagnosis)
         told = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
         others = " and others" * (len(lacked) > len(told))
         rules = wording.counted(len(self.diagnosis.outcomes), "rule")
@@ -274,7 +283,7 @@ def _rank_row(split: TimeSplit) -> list[Text]:
 
 
 def _doubt(advice: Advice) -> str:
-    """What speaks against it: all that follows on what was measured (see `certainty.py`)."""
+    """What speaks against it: all that follows on what was measured (see `diagnosis/certainty.py`)."""
     against = clean(advice.confidence_because, 240).partition("; ")[2]
     return f"Doubt: {against}" if against and advice.confidence != "high" else ""
 

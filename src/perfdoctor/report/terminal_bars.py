@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.report import wording
-from perfdoctor.report.parts import Part, cells
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.parts import Part, cells
 
 if TYPE_CHECKING:
     from rich.console import Console

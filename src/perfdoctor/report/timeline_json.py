@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.report.foreign_text import clean, clean_name, shorten
-from perfdoctor.timeline.columns import Ints
-from perfdoctor.views import Floats, TimelineView, Track
+from perfdoctor.model.columns import Ints
+from perfdoctor.records.views import Floats, TimelineView, Track
+from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 
 #: A shape of many tensors is long, and is shown in a box of a few lines.
 _DETAIL_LIMIT = 240

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.records.views import Axis, Unit
 from perfdoctor.report.charts import words
-from perfdoctor.views import Axis, Unit
 
 Floats = npt.NDArray[np.float64]
 

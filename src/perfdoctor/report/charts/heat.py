@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from perfdoctor.records.views import Heat
 from perfdoctor.report.charts import words
 from perfdoctor.report.charts.axes import Floats
 from perfdoctor.report.charts.marks import percent
 from perfdoctor.report.charts.picture import template
-from perfdoctor.report.foreign_text import clean_name
-from perfdoctor.views import Heat
+from perfdoctor.report.words.foreign_text import clean_name
 
 LEVELS = 10
 #: Numbers that are not shares are compared with their neighbours. Runs of the same training differ by this share of

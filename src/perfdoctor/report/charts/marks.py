@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.records.views import Series
 from perfdoctor.report.charts.axes import Floats, Scale
-from perfdoctor.views import Series
 
 #: The box in which paths are drawn: a quarter of a pixel on a wide screen.
 WIDTH, HEIGHT = 4000, 2000

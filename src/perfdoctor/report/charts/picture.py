@@ -11,10 +11,10 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from perfdoctor.records.views import Chart, Series
 from perfdoctor.report.charts import axes, labels, marks, words
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
-from perfdoctor.report.foreign_text import clean_block, clean_name
-from perfdoctor.views import Chart, Series
+from perfdoctor.report.words.foreign_text import clean_block, clean_name
 
 _STACKED = ("area", "bars")
 _BESIDE_X = ("stretches",)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from perfdoctor.report import wording
-from perfdoctor.report.foreign_text import clean_name
-from perfdoctor.views import Chart, Heat, Unit
+from perfdoctor.records.views import Chart, Heat, Unit
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean_name
 
 _SIMPLE = {"watt": "W", "celsius": "°C", "flop_per_byte": "FLOP/B"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")

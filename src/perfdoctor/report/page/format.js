@@ -1,4 +1,4 @@
-// How is a number said? As in report/wording.py, which a test holds it against.
+// How is a number said? As in report/words/wording.py, which a test holds it against.
 
 const NO_NUMBER = "–";
 const LETTERS = ["", "k", "M", "G", "T", "P", "E", "Z"];

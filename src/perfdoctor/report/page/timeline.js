@@ -13,7 +13,7 @@ const PAPER = { width: 680, height: 900 };
 let timelineShown = null;
 let timelineMoment = null;
 
-/** Fills `#timeline-view` with the view, as `TimelineView` of views.py was packed. */
+/** Fills `#timeline-view` with the view, as `TimelineView` of records/views.py was packed. */
 function startTimeline(view) {
   const element = document.getElementById("timeline-view");
   if (!element) return;

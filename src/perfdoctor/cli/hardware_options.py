@@ -1,0 +1,119 @@
+"""What do `--gpu`, `--peak`, `--tokens-per-step` and `--parameters` tell beside the recording?"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import completion
+from perfdoctor.errors import AskedWronglyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.model.timeline import Stated
+
+Gpu = Annotated[
+    str | None,
+    typer.Option(
+        help="The GPU, where the recording does not tell it: 'H100 SXM'.",
+        metavar="NAME",
+        autocompletion=completion.gpus,
+    ),
+]
+Peak = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A peak of the GPU, dense: bf16=989T in FLOP/s, memory=3.35T in bytes/s; may be repeated.",
+        metavar="KEY=VALUE",
+        autocompletion=completion.peaks,
+    ),
+]
+TokensPerStep = Annotated[
+    str | None,
+    typer.Option(
+        help="Tokens or samples that one GPU trains on in a step (of a model spread over GPUs: its part of them).",
+        metavar="N",
+    ),
+]
+Parameters = Annotated[
+    str | None,
+    typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens.", metavar="N"),
+]
+
+_NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
+_POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+#: A peak below is in the wrong unit: no GPU that trains is slower, in FLOP/s or in bytes/s.
+_LEAST_PEAK = 1e9
+_MOST_NAMES = 8
+
+
+def stated(gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None) -> Stated | None:
+    """None where nothing was told. Raises AskedWronglyError, before anything is read."""
+    if gpu is None and not peaks and tokens_per_step is None and parameters is None:
+        return None
+    from perfdoctor.model.timeline import Stated
+
+    if parameters is not None and tokens_per_step is None:
+        raise AskedWronglyError(
+            "--parameters without --tokens-per-step tells no FLOP",
+            do="Give both: a step's model FLOP are 6 · parameters · tokens.",
+        )
+    return Stated(
+        gpu=_gpu(gpu) if gpu is not None else "",
+        peaks=dict(_peak(text) for text in peaks),
+        tokens_per_step=_count("--tokens-per-step", tokens_per_step, "16384, or 16k"),
+        parameters=_count("--parameters", parameters, "7e9, or 7B"),
+    )
+
+
+def _gpu(text: str) -> str:
+    from perfdoctor.hardware.peaks import named
+
+    found, near = named(text)
+    if found is None:
+        more = f", and {len(near) - _MOST_NAMES} more" if len(near) > _MOST_NAMES else ""
+        raise AskedWronglyError(
+            f"--gpu {text!r} names no single GPU that is known here",
+            do=f"Name one: {', '.join(near[:_MOST_NAMES])}{more}; or tell its peaks: --peak bf16=989T.",
+        )
+    return found.name
+
+
+def _peak(text: str) -> tuple[str, float]:
+    from perfdoctor.hardware.peaks import SETTABLE
+
+    name, _, given = (piece.strip() for piece in text.partition("="))
+    rate = number(given)
+    if name not in SETTABLE:
+        raise AskedWronglyError(f"--peak {text}: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
+    if rate is None or rate < _LEAST_PEAK:
+        unit = "bytes/s" if name in ("memory", "host_link") else "FLOP/s"
+        raise AskedWronglyError(
+            f"--peak {text}: {given!r} is no rate in {unit}",
+            do=f"Give a number, with k, M, G, T or P if you like: --peak {name}={given if rate else '3.35'}T.",
+        )
+    return name, rate
+
+
+def _count(option: str, text: str | None, example: str) -> float:
+    if text is None:
+        return 0.0
+    count = number(text)
+    if not count:
+        raise AskedWronglyError(
+            f"{option} {text}: that is no number above zero", do=f"Write it so: {option} {example}."
+        )
+    return count
+
+
+def number(text: str) -> float | None:
+    """`989e12`, `989T`, `70B`: with a decimal suffix; None if it is none, or not finite."""
+    found = _NUMBER.fullmatch(text.strip())
+    if not found:
+        return None
+    value = float(found[1]) * _POWERS[found[2]]
+    return value if math.isfinite(value) else None

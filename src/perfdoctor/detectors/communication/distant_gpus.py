@@ -1,0 +1,42 @@
+"""The GPUs of a job have no ring of NVLinks, and others of the same machine have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.communication.topology import better, gpus, is_nvlink, of_job, pairs
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Rows, Saving
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Only where it is known which GPUs the job has, and only if a better choice of as many is there."""
+    links = pairs(run.timeline)
+    every, (chosen, is_certain) = gpus(links), of_job(run)
+    if len(chosen) < at["min_gpus"] or not set(chosen) <= set(every):
+        return
+    instead = better(links, chosen)
+    if not instead:
+        return
+    exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
+    apart = [
+        (f"GPU {one}", f"GPU {other}", links.get((f"GPU{one}", f"GPU{other}"), "not told"))
+        for one in chosen
+        for other in chosen
+        if one < other and not is_nvlink(links, one, other)
+    ]
+    yield Finding(
+        rule="distant-gpus",
+        # How much of the exposed time the links cost is slow-links' to measure: here it is only bounded.
+        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        confidence="high" if is_certain else "medium",
+        values={
+            "count": len(chosen),
+            "chosen": ", ".join(map(str, chosen)),
+            "instead": ", ".join(map(str, instead)),
+            "pairs": len(apart),
+        },
+        evidence=(
+            Rows("Pairs without NVLink", ("GPU", "and", "joined by"), ("text", "text", "text"), tuple(apart[:16])),
+        ),
+    )

@@ -1,0 +1,41 @@
+"""GPUs send through a NIC behind the processor, though another one stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.communication.nearest_nic import detours
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Rows, Saving
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Only where log and topology together name the NIC that is taken and the one that is nearer."""
+    found = detours(run.timeline)
+    gpus = {detour.gpu for detour in found}
+    if len(gpus) < at["min_gpus"]:
+        return
+    first = found[0]
+    exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
+    rows = tuple((f"GPU {each.gpu}", each.nic, each.link, each.nearer, each.nearer_link) for each in found[:16])
+    yield Finding(
+        rule="distant-nic",
+        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        confidence="high",
+        values={
+            "gpus": len(gpus),
+            "gpu": first.gpu,
+            "nic": first.nic,
+            "link": first.link,
+            "nearer": first.nearer,
+            "nearer_link": first.nearer_link,
+        },
+        evidence=(
+            Rows(
+                "Ways that are longer than they must be",
+                ("GPU", "NIC", "joined by", "nearer", "joined by"),
+                ("text",) * 5,
+                rows,
+            ),
+        ),
+    )

@@ -1,0 +1,95 @@
+"""Gradients are sent so late that no backward pass is left to hide them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.communication.collectives import (
+    exposed_rows_ns,
+    launched_in,
+    sizes_can_be_judged,
+    transfer_share,
+)
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.records.findings import Finding, Measure, Saving
+
+#: DDP sends a bucket from the hook of the parameter whose gradient was its last.
+_GRADIENT_HOOK = re.compile(r"AccumulateGrad")
+
+
+def _gradients(place: Place) -> Mask:
+    """One bool a row: an all-reduce launched by the hook of a parameter's gradient."""
+    frame = place.collectives
+    inside = launched_in(place, frame, _GRADIENT_HOOK, "ops", "ranges")
+    rows: Mask = frame.text("kind").equals("all_reduce") & inside
+    return rows
+
+
+def _largest_share(place: Place) -> float:
+    """How much of all gradients' bytes (their time, where bytes are not told) the largest bucket of each step has."""
+    frame = place.collectives.take(_gradients(place))
+    size = frame["bytes"] if (frame["bytes"] != UNKNOWN).all() else frame.duration_ns
+    return float(np.sort(size)[-place.units :].sum() / max(size.sum(), 1))
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Buckets whose time is mostly exposed although there is compute to hide them."""
+    transfer = transfer_share(run, "all_reduce")
+
+    def exposed(place: Place) -> float:
+        return exposed_rows_ns(place, _gradients(place)) * transfer
+
+    if run.share(exposed) < at["min_share_of_step"]:
+        return
+    worst = run.worst(exposed)
+    rows = _gradients(worst)
+    if not sizes_can_be_judged(run, worst, rows):
+        return
+    frame = worst.collectives.take(rows)
+    took_ns = int(frame.duration_ns.sum())
+    hidden_ns = took_ns - exposed_rows_ns(worst, rows)
+    # Of gradients that take longer than the backward pass only as much can be hidden: the network is the limit.
+    if hidden_ns > at["max_hidden_share"] * min(took_ns, at["backward_share"] * worst.compute.total_ns):
+        return
+    exposed_ns = run.mean(exposed)
+    buckets = len(frame) / worst.units
+    # In pieces, all but the last could travel beside compute, as far as there is compute that nothing travels beside.
+    free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
+    backward_ns = int(free_ns * at["backward_share"])
+    likely = min(int(exposed_ns * at["won_share_likely"]), backward_ns)
+    yield Finding(
+        rule="late-gradient-bucket",
+        # Of one rank alone it may be waiting for a late one, which no bucket cures.
+        saving_ns_per_step=Saving(
+            likely // 2 if len(run.places) > 1 else 0, likely, max(likely, min(exposed_ns, backward_ns))
+        ),
+        confidence="high" if len(run.places) > 1 else "medium",
+        values={
+            "buckets_per_step": buckets,
+            "largest_percent": percent(_largest_share(worst)),
+            "exposed_ms": ms(exposed_ns),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(exposed_ns / run.step_ns),
+            "hidden_percent": percent(hidden_ns / max(took_ns, 1)),
+        },
+        evidence=_evidence(exposed_ns, free_ns, frame["bytes"]),
+        situation="one-bucket" if buckets < at["few_buckets"] else "",
+        work=work_of(run, _gradients),
+        counted_ns=exposed_ns,
+    )
+
+
+def _evidence(exposed_ns: int, free_ns: int, sizes: Ints) -> tuple[Measure, ...]:
+    always = (
+        Measure("exposed all-reduces of gradients", exposed_ns, "ns"),
+        Measure("compute that no collective runs beside", free_ns, "ns"),
+    )
+    told = bool((sizes != UNKNOWN).all())
+    return (*always, Measure("middle bucket", float(np.median(sizes)), "bytes")) if told else always

@@ -1,0 +1,66 @@
+"""NCCL reported errors that stopped what it was about to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Rows, Saving
+
+#: Where an error ends that costs a collective or the communicator. Below, many are tried again or expected at the end.
+_ENDS = re.compile(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
+#: What is looked for and may be missing: NCCL goes on without it.
+_HARMLESS = re.compile(
+    r"libibverbs|[Cc]ould not find|[Nn]o plugin|deprecated|NVLS|cuMem|Missing \"iommu|ulimit|NUMA|RAS ", re.IGNORECASE
+)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """A warning, and an error that was handed up to where communicators and collectives begin."""
+    told = Told.of(run.timeline)
+    returned = [
+        (file, int(code), count)
+        for file, code, count in zip(*_columns(told, "returned"), strict=True)
+        if _ENDS.match(file) and code in _ERRORS
+    ]
+    warnings = [
+        (text, count) for text, _, count in zip(*_columns(told, "warning"), strict=True) if not _HARMLESS.search(text)
+    ]
+    if sum(count for _, _, count in returned) < at["min_errors"] or not warnings:
+        return
+    warnings.sort(key=lambda each: -each[1])
+    file, code, _ = returned[0]
+    rows: dict[str, int] = {}
+    for text, count in warnings:
+        rows[text] = rows.get(text, 0) + count
+    yield Finding(
+        rule="nccl-failures",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="high",
+        values={
+            "count": sum(count for _, _, count in returned),
+            "kind": _ERRORS[code],
+            "where": file,
+            "warning": warnings[0][0],
+            "times": rows[warnings[0][0]],
+        },
+        evidence=(Rows("What NCCL warned of", ("text", "times"), ("text", "count"), tuple(rows.items())[:8]),),
+    )
+
+
+#: ncclResult_t (nccl.h); 0 is success, 7 means that it is still on its way.
+_ERRORS = {
+    1: "an error of CUDA",
+    2: "an error of the system",
+    3: "an internal error",
+    4: "an invalid argument",
+    5: "an invalid use",
+    6: "an error of another rank",
+}
+
+
+def _columns(told: Told, name: str) -> tuple[list[str], list[float], list[int]]:
+    rows = told.rows(name)
+    return list(rows.text("value")), rows.floats("amount").tolist(), rows["count"].tolist()

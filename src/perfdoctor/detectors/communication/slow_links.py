@@ -1,0 +1,127 @@
+"""Large messages between GPUs of one machine move far slower than the links between them do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
+from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
+from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
+from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Evidence, Finding, Measure
+
+#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
+_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+_EXPECTED = {
+    "": "what two linked GPUs have between them",
+    "measured": "what the same links were measured to give",
+    "planned": "what NCCL plans for, less what the steps of a ring take",
+    "topology": "what joins these GPUs, less what the steps of a ring take",
+}
+
+
+def _like(place: Place, kind: str, least_bytes: float) -> Mask:
+    frame = place.collectives
+    rows: Mask = frame.text("kind").equals(kind) & (frame["bytes"] >= least_bytes)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """What a bandwidth is held against, in bytes/s: the expected, the least share of it, and the most."""
+
+    link: str
+    expected: float
+    least_share: float
+    most: float
+    situation: str = ""
+
+
+def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
+    """What the same links gave when they were measured; else what NCCL plans, the machine tells, or any board has.
+
+    None where nothing of it is known, or the machine has no NVLinks between these GPUs.
+    """
+    measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes)
+    if measured is not None:
+        speed = measured.bus_bytes_per_second
+        return _Reference(measured.source, speed, at["min_share_of_measured"], speed, "measured")
+    if planned := planned_rings(run.timeline, each.ranks):
+        return _by_plan("NCCL", each, planned, at, "planned")
+    links, (chosen, _) = pairs(run.timeline), of_job(run)
+    if not each.one_node:
+        return None
+    if links and chosen:
+        count, one = nvlinks(links, chosen, each.ranks), nvlink_bytes_per_second(each.gpu)
+        return _by_plan(f"NV{count}", each, count * one, at, "topology") if count and one else None
+    link = link_of(each.gpu)
+    if link is None:
+        return None
+    return _Reference(link.name, link.pair_bytes_per_second, at["min_share_of_link"], link.peak_bytes_per_second)
+
+
+def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], situation: str) -> _Reference:
+    """What such rings reach with messages of this size."""
+    step_ns = at["ring_step_ns"] if each.one_node else at["network_step_ns"]
+    reached = reached_by_ring(each.kind, each.ranks, each.message_bytes, most, step_ns)
+    return _Reference(link, reached, at["min_share_of_plan"], most, situation)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Bus bandwidth of transfers alone, held against what was measured, or what the sparsest board gives two GPUs."""
+    measured = _measured(run, at)
+    if not measured:
+        return
+    worst, against = measured[0]  # the most exposed
+    exposed_ns = int(worst.exposed_ns * transfer_share(run))
+    reached = worst.bus_bytes_per_second / against.expected
+    if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
+        return
+
+    yield Finding(
+        rule="slow-links",
+        saving_ns_per_step=saving(
+            exposed_ns,
+            1 - reached / against.least_share,
+            1 - reached,
+            1 - worst.bus_bytes_per_second / against.most,
+        ),
+        confidence="high" if against.situation in ("", "measured") else "medium",
+        values={
+            "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
+            "expected_gb_per_second": against.expected / 1e9,
+            "link": against.link,
+            "exposed_ms": ms(exposed_ns),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(exposed_ns / run.step_ns),
+        },
+        evidence=_evidence(measured),
+        situation=against.situation,
+        work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
+        counted_ns=exposed_ns,
+    )
+
+
+def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
+    """Large messages on rings with what they are held against, the most exposed first."""
+    return [
+        (each, reference)
+        for each in bandwidths(run, at["large_message_bytes"])
+        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
+    ]
+
+
+def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:
+    worst, against = measured[0]
+    return (
+        Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
+        Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
+        bandwidth_table([each for each, _ in measured]),
+    )

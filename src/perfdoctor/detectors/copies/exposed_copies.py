@@ -1,0 +1,106 @@
+"""Copies that run while no kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame, Mask
+from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+
+
+def _rows(place: Place) -> Mask:
+    """Copies from and to pageable memory belong to pageable-copies."""
+    return ~place.copies.text("host_memory").equals("pageable")
+
+
+def _counted(place: Place) -> Frame:
+    return place.copies.take(_rows(place))
+
+
+def _exposed(place: Place) -> Intervals:
+    copies, pageable = _counted(place), place.copies.take(~_rows(place))
+    theirs = Intervals.of(pageable.start_ns, pageable.end_ns)  # while both run, the slower kind is to blame
+    return (Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies) - theirs
+
+
+def _exposed_ns(place: Place) -> int:
+    return _exposed(place).total_ns
+
+
+def _hideable_ns(place: Place) -> int:
+    return min(_exposed_ns(place), (place.compute - place.copying).total_ns)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """What compute can hide, or half of the bytes, whichever is more: little compute hides little."""
+    share = run.share(_exposed_ns)
+    if share < at["min_share_of_step"]:
+        return
+    exposed_ns, worst = run.mean(_exposed_ns), run.worst(_exposed_ns)
+    hideable_ns = min(run.mean(_hideable_ns), exposed_ns)
+    fewer_bytes_ns = int(exposed_ns * at["volume_reducible_share"])
+    table = directions(worst)
+    yield Finding(
+        rule="exposed-copies",
+        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), exposed_ns),
+        confidence="high" if hideable_ns >= fewer_bytes_ns else "medium",
+        values={
+            "exposed_ms": ms(exposed_ns),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(share),
+            "direction": str(table.rows[0][0]),
+            "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
+            "hideable_ms": ms(hideable_ns),
+        },
+        evidence=(
+            Measure("copies with no kernel beside them", exposed_ns, "ns"),
+            Measure("compute that could hide them", hideable_ns, "ns"),
+            table,
+        ),
+        situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
+        work=work_of(run, _rows),
+        counted_ns=exposed_ns,
+    )
+
+
+def _situation(direction: str, compute_hides_most: bool) -> str:
+    """on-device, copy-bound (too little compute to hide them behind), or ""."""
+    if direction in ("d2d", "memset"):
+        return "on-device"
+    return "" if compute_hides_most else "copy-bound"
+
+
+def directions(place: Place) -> Rows:
+    """The place's copies that count here by direction, those that are exposed longest first."""
+    copies = _counted(place)
+    direction = copies.text("direction")
+    ns = place.window.overlap_ns(copies.start_ns, copies.end_ns)
+    exposed = place.exposed_copies.overlap_ns(copies.start_ns, copies.end_ns)
+    rows = []
+    for code in np.unique(direction.codes).tolist():
+        mine = direction.codes == code
+        size, total = int(np.maximum(copies["bytes"][mine], 0).sum()), int(ns[mine].sum())
+        rate = size / (total / 1e9) if total else 0.0
+        rows.append(
+            (
+                direction.values[code],
+                mine.sum() / place.units,
+                int(exposed[mine].sum() / place.units),
+                size // place.units,
+                rate,
+            )
+        )
+    rows.sort(key=lambda row: -row[2])
+    return Rows(
+        f"Copies of rank {place.rank}, a step",
+        ("direction", "count", "exposed", "bytes", "rate"),
+        ("text", "count", "ns", "bytes", "bytes_per_second"),
+        tuple(rows),
+    )

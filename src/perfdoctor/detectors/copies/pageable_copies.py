@@ -1,0 +1,55 @@
+"""Copies between the device and host memory that is not pinned, where they cost time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.longest import longest_exposed
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.findings import Finding, Measure
+
+
+def _pageable(place: Place) -> Frame:
+    return place.copies.take(place.copies.text("host_memory").equals("pageable"))
+
+
+def _exposed_ns(place: Place) -> int:
+    rows = _pageable(place)
+    return (Intervals.of(rows.start_ns, rows.end_ns) & place.exposed_copies).total_ns
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """A pageable copy that compute hides, or of a few bytes, is no finding."""
+    share = run.share(_exposed_ns)
+    if share < at["min_share_of_step"]:
+        return
+    exposed_ns, worst = run.mean(_exposed_ns), run.worst(_exposed_ns)
+    rows = _pageable(worst)
+    size = int(np.maximum(rows["bytes"], 0).sum())
+    rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
+    faster = 1 - 1 / at["pinned_speedup"]
+    yield Finding(
+        rule="pageable-copies",
+        saving_ns_per_step=saving(exposed_ns, faster / 2, faster),
+        confidence="high",
+        values={
+            "exposed_ms": ms(exposed_ns),
+            "step_ms": ms(run.step_ns),
+            "exposed_percent": percent(share),
+            "megabytes": size / worst.units / 1e6,
+            "gigabytes_per_second": rate,
+        },
+        evidence=(
+            Measure("pageable copies with no kernel beside them", exposed_ns, "ns"),
+            Measure("bytes a step", size / worst.units, "bytes"),
+            Measure("rate", rate * 1e9, "bytes_per_second"),
+            *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
+        ),
+    )

@@ -1,0 +1,64 @@
+"""Large copies from pinned memory run far below what the GPU's link to the host gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, rates, sharing_ns, sizes
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Finding, Measure, Saving
+
+
+def _peak(place: Place) -> float:
+    """Of the host link, in bytes/s; 0 where the GPU is not known."""
+    known = peaks(place)
+    return known.host_link_bytes_per_second if known else 0.0
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Copies that share the link with another of the same GPU do not count; the usual one does, not the slowest."""
+
+    def large(place: Place) -> Mask:
+        pinned = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned")
+        alone = sharing_ns(place) <= at["max_shared_share"] * place.copies.duration_ns
+        rows: Mask = pinned & (sizes(place) >= at["min_bytes"]) & alone
+        return rows
+
+    def large_ns(place: Place) -> int:
+        return exposed_ns(place, large(place)) if _peak(place) else 0
+
+    share = run.share(large_ns)
+    if share < at["min_share_of_step"]:
+        return
+    worst = run.worst(large_ns)
+    rows, peak = large(worst), _peak(worst)
+    rate = float(np.median(rates(worst.copies)[rows]))
+    if int(rows.sum()) < at["min_copies"] or rate >= at["slow_share_of_peak"] * peak:
+        return
+    exposed, reachable = run.mean(large_ns), at["reachable_share_of_peak"] * peak
+    older = reachable / 2  # each generation of PCIe doubles the rate: an older slot may be all there is
+    likely, high = (round(exposed * max(1 - rate / best, 0.0)) for best in (older, reachable))
+    yield Finding(
+        rule="slow-host-link",
+        saving_ns_per_step=Saving(0, likely, high),
+        confidence="medium",
+        values={
+            "gigabytes_per_second": rate / 1e9,
+            "peak_gigabytes_per_second": peak / 1e9,
+            "rate_percent": percent(rate / peak),
+            "exposed_ms": ms(exposed),
+            "exposed_percent": percent(share),
+        },
+        evidence=(
+            Measure("usual rate of a large copy", rate, "bytes_per_second"),
+            Measure("the GPU's host link, one way", peak, "bytes_per_second"),
+            Measure("large pinned copies with nothing beside them", exposed, "ns"),
+        ),
+        situation="older-slot" if rate >= older else "",
+    )

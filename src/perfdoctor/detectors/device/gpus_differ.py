@@ -1,0 +1,81 @@
+"""One GPU runs the same kernels slower than the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.kernels.same_kernels import SameKernels, same_kernels
+from perfdoctor.metrics.machine.gpu_samples import sampled
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """The slowest device, if nearly all of its kernels are slower, and the others agree with each other."""
+    found = same_kernels(run, at["min_kernel_us"] * 1000)
+    if found is None or found.share_of_compute < at["min_compared_share"] or found.timed_share < at["min_timed_share"]:
+        return
+    worst = int(found.slowdown.argmax())
+    place = found.places[worst]
+    slower = float(found.slowdown[worst])
+    rest = np.delete(found.slowdown, worst)
+    if found.slower_share[worst] < at["min_slower_share"] or not _stands_out(slower - 1, rest, at):
+        return
+    excess_ns = place.per_step(place.compute.total_ns * (1 - 1 / slower))
+    if excess_ns < at["min_share_of_step"] * run.step_ns:
+        return
+    likely = min(excess_ns, _caused_ns(run, place))
+    yield Finding(
+        rule="gpus-differ",
+        saving_ns_per_step=Saving(likely // 2, likely, max(likely, excess_ns)),
+        confidence="high" if len(found.places) > 2 else "medium",
+        values={
+            "slow_rank": place.rank,
+            "slower_percent": percent(slower - 1),
+            "kernels_percent": percent(float(found.slower_share[worst])),
+            "excess_ms": ms(excess_ns),
+            "step_ms": ms(run.step_ns),
+        },
+        evidence=(
+            Measure("compute that a device as fast as the others would not need", excess_ns, "ns"),
+            Measure("compute in kernels that all ranks run equally often", found.share_of_compute, "share"),
+            _table(found),
+            *sampled(run),
+        ),
+    )
+
+
+def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str, float]) -> bool:
+    """Is it slower by far more than the others differ among each other? Few of them do not tell how much that is."""
+    apart = float(rest.max() - rest.min())
+    if rest.size < at["min_others"]:
+        return slower_by >= at["min_slowdown"] >= apart
+    return slower_by >= at["min_times_apart"] * apart
+
+
+def _caused_ns(run: Run, place: Place) -> int:
+    """How much later collectives start because this rank comes last, per step; 0 where nobody is known to wait."""
+    matched = skew(run)
+    if matched is None or place.rank not in matched.ranks:
+        return 0
+    return place.per_step(int(matched.caused_ns[matched.ranks.index(place.rank)]))
+
+
+def _table(found: SameKernels) -> Rows:
+    rows = [
+        (place.rank, place.info.name or "not told", float(slowdown))
+        for place, slowdown in zip(found.places, found.slowdown, strict=True)
+    ]
+    rows.sort(key=lambda row: -row[2])
+    return Rows(
+        "The same kernels, against the middle rank",
+        ("rank", "device", "time"),
+        ("count", "text", "share"),
+        tuple(rows[:16]),
+    )

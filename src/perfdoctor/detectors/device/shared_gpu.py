@@ -1,0 +1,91 @@
+"""Somebody else is on a GPU of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
+from perfdoctor.metrics.memory.growth import reserved_peaks
+from perfdoctor.metrics.units import mib, percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Evidence, Finding, Measure, Saving
+
+
+@dataclass(frozen=True)
+class _Crowd:
+    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not told."""
+
+    gpu: Gpu
+    processes: float
+    own: int
+    share: float
+    used_bytes: float
+    reserved_bytes: int
+
+    @property
+    def foreign_bytes(self) -> float:
+        """What is in use beyond what this run reserved; 0 where either is not known."""
+        return max(self.used_bytes - self.reserved_bytes, 0.0) if self.reserved_bytes else 0.0
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """More processes than ranks on a GPU of the run; memory that nobody of it reserved makes it sure."""
+    placed = of_places(run, at["min_load_share"], "processes")
+    ranks_of: dict[int, list[int]] = {}
+    for (rank, _), gpu in placed.items():
+        ranks_of.setdefault(gpu.device, []).append(rank)
+    every = [_crowd(run, gpu, ranks_of[gpu.device]) for gpu in {gpu.device: gpu for gpu in placed.values()}.values()]
+    crowded = [each for each in every if each is not None and _is_sure(each, at)]
+    if not crowded:
+        return
+    worst = max(crowded, key=lambda each: (each.processes - each.own, each.share))
+    is_foreign = worst.foreign_bytes >= at["min_foreign_bytes"]
+    yield Finding(
+        rule="shared-gpu",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="high" if is_foreign else "medium",
+        values={
+            "gpu": worst.gpu.device,
+            "processes": round(worst.processes),
+            "own": worst.own,
+            "share_percent": percent(worst.share),
+            "foreign_mib": mib(worst.foreign_bytes) if is_foreign else 0,
+        },
+        evidence=tuple(_evidence(worst)),
+        situation="memory" if is_foreign else "",
+    )
+
+
+def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
+    told = gpu.floats("processes")
+    told = told[~np.isnan(told) & (told > 0)]
+    more = told > len(ranks)
+    if not more.any():
+        return None
+    used = gpu.floats("memory_used_bytes")
+    return _Crowd(
+        gpu,
+        float(np.median(told[more])),
+        len(ranks),
+        float(more.mean()),
+        float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
+        sum(peak.peak_bytes for peak in reserved_peaks(run.timeline) if peak.rank in ranks),
+    )
+
+
+def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
+    """Often seen, and for long; once is enough where somebody else's memory is there."""
+    told = found.gpu.floats("processes")
+    often = np.sum(told > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
+    return bool(often and found.share >= at["min_share_of_time"])
+
+
+def _evidence(found: _Crowd) -> Iterator[Evidence]:
+    yield Measure("samples in which it is so", found.share, "share")
+    if found.used_bytes:
+        yield Measure("memory in use on the GPU, at most", found.used_bytes, "bytes")
+    if found.reserved_bytes:
+        yield Measure("memory that this run reserved, at most", found.reserved_bytes, "bytes")

@@ -1,0 +1,115 @@
+"""Some steps take much longer than their neighbours: which part of them does?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from perfdoctor.metrics.accounting.longest import Moment, longest
+from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, outliers, same_work
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+
+#: How many of the longest steps the table names.
+_TABLE_ROWS = 5
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Of the place that loses most by a cause of its own: the others wait for it in their collectives."""
+    found = _worst(run, at)
+    if found is None or found.share < at["min_share_of_step"]:
+        return
+    long = found.long
+    likely = found.of_part_ns if _is_sick(found, at) else 0
+    yield Finding(
+        rule="step-outliers",
+        saving_ns_per_step=Saving(likely // 2, likely, found.excess_ns),
+        confidence="high" if long.period else "medium",
+        values={
+            "long_steps": int(long.rows.size),
+            "steps_seen": int(long.durations_ns.size),
+            "longest_ms": ms(int(long.durations_ns.max())),
+            "median_ms": ms(long.median_ns),
+            "lost_percent": percent(found.share),
+            "cause": long.part.replace("_", " "),
+            "cause_percent": percent(found.of_part_ns / found.excess_ns) if found.excess_ns else 0.0,
+            "period": long.period,
+        },
+        evidence=(
+            Measure(f"what the long steps of rank {found.place.rank} lose, on the mean of all", found.excess_ns, "ns"),
+            Measure("of it in the part that grew most", found.of_part_ns, "ns"),
+            _table(long),
+            *longest(run, [found.longest]),
+        ),
+        situation="periodic" if long.period else "",
+        symptom_of=OWNERS.get(long.part, ()),
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The long steps of one place."""
+
+    place: Place
+    long: Outliers
+
+    @property
+    def lost_ns(self) -> int:
+        """What all of them exceed the median by."""
+        return int(self.long.excess_ns.sum())
+
+    @property
+    def share(self) -> float:
+        return self.place.share(self.lost_ns)
+
+    @property
+    def excess_ns(self) -> int:
+        """What is lost, on the mean of all steps."""
+        return self.place.per_step(self.lost_ns)
+
+    @property
+    def of_part_ns(self) -> int:
+        """What is lost in the part that grew most, on the mean of all steps."""
+        return min(self.place.per_step(self.long.part_excess_ns), self.excess_ns)
+
+    @property
+    def longest(self) -> Moment:
+        """The longest of them."""
+        step = int(self.long.rows[self.long.excess_ns.argmax()])
+        bounds = edges(self.place)
+        return self.place.rank, int(bounds[step]), int(bounds[step + 1])
+
+
+def _worst(run: Run, at: Mapping[str, float]) -> _Found | None:
+    """Who loses most; whose collectives alone grew had only waited for another."""
+    found = [_Found(place, long) for place in run.places if (long := _of(place, at)) is not None]
+    return max(found, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
+
+
+def _is_sick(found: _Found, at: Mapping[str, float]) -> bool:
+    """More kernels or larger ones are more work: that is no sickness, unless it was not meant."""
+    return found.long.part != "compute" or same_work(found.place, found.long.rows, at["same_work_tolerance"])
+
+
+def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
+    """The long steps, if there are enough sure steps to tell and few enough of them to be exceptions."""
+    if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
+        return None
+    found = outliers(place, at["deviations"], at["min_excess_share"])
+    few = 0 < found.rows.size <= at["max_share_of_steps"] * found.durations_ns.size
+    return found if few and found.part else None
+
+
+def _table(found: Outliers) -> Rows:
+    order = (-found.excess_ns).argsort(kind="stable")[:_TABLE_ROWS]
+    rows = [
+        (
+            f"step {int(found.rows[each]) + 1} of those used",
+            int(found.durations_ns[found.rows[each]]),
+            int(found.excess_ns[each]),
+        )
+        for each in order.tolist()
+    ]
+    return Rows("Longest steps", ("step", "duration", "above the median"), ("text", "ns", "ns"), tuple(rows))

@@ -1,0 +1,100 @@
+"""The training's own thread writes or reads files while the device has nothing to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import driving_threads
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import host_marks
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.vocabulary.names import host as host_names
+
+_SIGNS = {
+    "ranges": host_names.STORAGE,
+    "ops": host_names.STORAGE,
+    "functions": host_names.STORAGE,
+    "os_calls": host_names.FILE_CALL,
+}
+
+
+def _storage_ns(place: Place) -> int:
+    return place.idle_ns("storage")
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """A mean over all steps, of which only some save: how many, and how long the longest took, goes with it.
+
+    Of the rank that loses most, and not of all: where one rank writes, the others wait for it in their next collective.
+    """
+    if not run.places:
+        return
+    place = run.worst(_storage_ns)
+    share = place.share(_storage_ns(place))
+    if share < at["min_share_of_step"]:
+        return
+    storage_ns, step_ns, each_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns), _each_ns(place)
+    hit = int((each_ns >= at["min_share_of_step"] * step_ns).sum())
+    yield Finding(
+        rule="blocking-checkpoint",
+        saving_ns_per_step=saving(storage_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="high" if place.steps.used and hit > 1 else "medium",
+        values={
+            "storage_ms": ms(storage_ns),
+            "step_ms": ms(step_ns),
+            "storage_percent": percent(share),
+            "steps_hit": hit,
+            "steps_seen": each_ns.size,
+            "longest_ms": ms(int(each_ns.max())),
+        },
+        evidence=(
+            Measure(f"idle during file work on rank {place.rank}, on the mean", storage_ns, "ns"),
+            *(_rhythm(hit, each_ns) if place.steps.used else ()),
+            _work(place),
+        ),
+        situation=("once" if hit == 1 else "") if place.steps.used else "window",
+    )
+
+
+def _each_ns(place: Place) -> Nanoseconds:
+    """Idle during file work in each step used, in ns; in the window where no steps were found."""
+    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    if not place.steps.used:
+        bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
+    return place.idle_causes["storage"].overlap_ns(bounds[:-1], bounds[1:])
+
+
+def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:
+    return (
+        Measure("steps with file work in the loop", hit, "count"),
+        Measure("steps looked at", each_ns.size, "count"),
+        Measure("longest in one step", int(each_ns.max()), "ns"),
+    )
+
+
+def _work(place: Place) -> Rows:
+    """What the training's thread called, by name; one may stand inside another."""
+    count: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    threads = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    for signal, sign in _SIGNS.items():
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(np.isin(rows["thread"], threads) & rows.name.matches(sign))
+        waited = place.idle_causes["storage"].overlap_ns(rows.start_ns, rows.end_ns)
+        for name, waited_ns, whole_ns in zip(rows.name, waited.tolist(), rows.duration_ns.tolist(), strict=True):
+            if waited_ns:
+                count[name] += 1
+                total[name] += whole_ns
+    return Rows(
+        "What the training's thread called meanwhile",
+        ("name", "count", "time"),
+        ("text", "count", "ns"),
+        tuple((name, count[name], ns) for name, ns in total.most_common(5)),
+    )

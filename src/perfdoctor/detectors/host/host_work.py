@@ -1,0 +1,75 @@
+"""The host runs code that issues nothing, while the device has nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, is_user_function, table
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure
+
+
+def _pieces(place: Place, shortest_ns: float) -> Intervals:
+    """On a run without a GPU, of the time in which no thread runs an op only stretches of at least `shortest_ns`.
+
+    A short one there is how Python asks for the next op, or another process on the same core.
+    """
+    pieces = place.idle_causes["host_work"]
+    if not isinstance(place, HostPlace):
+        return pieces
+    ops = place.timeline.ops.of(rank=place.rank)
+    pieces = pieces - Intervals.of(ops.start_ns, ops.end_ns)
+    long = pieces.durations_ns >= shortest_ns
+    return Intervals.of(pieces.starts[long], pieces.ends[long])
+
+
+def _named(place: Place, pieces: Intervals) -> list[Culprit]:
+    """Ops first, on whatever thread: a range around the backward pass waits for the thread that runs it."""
+    ops = host_rows(place, ("ops",))
+    others = host_rows(place, ("ranges", "functions"))
+    rest = pieces - Intervals.of(ops.start_ns, ops.end_ns)
+    return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Idle in which the launching thread was late and busy with something that is none of the other causes."""
+    shortest_ns = at["min_stretch_without_gpu_ms"] * 1e6
+
+    def lost_ns(place: Place) -> int:
+        return _pieces(place, shortest_ns).total_ns
+
+    share = run.share(lost_ns)
+    if share < at["min_share_of_step"]:
+        return
+    work_ns, worst = run.mean(lost_ns), run.worst(lost_ns)
+    pieces = _pieces(worst, shortest_ns)
+    named = _named(worst, pieces)
+    functions = host_rows(worst, ("functions",))
+    lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
+    best = (lines or named)[:1]
+    known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
+    yield Finding(
+        rule="host-work",
+        saving_ns_per_step=saving(work_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="high" if known else "medium",
+        values={
+            "work_ms": ms(work_ns),
+            "step_ms": ms(run.step_ns),
+            "work_percent": percent(share),
+            "name": best[0].name if known else "",
+            "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
+            "longest_ms": ms(int(pieces.durations_ns.max(initial=0))),
+        },
+        evidence=(
+            Measure("idle while the host ran code that issues nothing", work_ns, "ns"),
+            Measure("longest stretch", int(pieces.durations_ns.max(initial=0)), "ns"),
+            *((table("Lines of your own code meanwhile", worst, lines),) if lines else ()),
+            *((table("Innermost op, range or function meanwhile", worst, named),) if named else ()),
+        ),
+        situation="named" if known else "",
+    )

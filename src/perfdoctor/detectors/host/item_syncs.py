@@ -1,0 +1,72 @@
+"""Values are read from the device one by one (`.item()`, `nonzero`, a mask as index), and it runs dry each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.behind_idle import host_rows
+from perfdoctor.metrics.accounting.longest import longest
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.vocabulary.names import host as host_names
+
+
+def _reading(place: Place, found: Syncs) -> Mask:
+    """Calls made by an op that reads a value, outside the optimizer's update."""
+    if not len(found.calls) or not len(found.ops):
+        return np.zeros(len(found.calls), dtype=bool)
+    reads = found.ops.name.matches(host_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
+    return reads & ~within(around_update(place), found.calls.start_ns)
+
+
+def _lost_ns(place: Place) -> int:
+    found = syncs(place)
+    return int(found.idle_ns[_reading(place, found)].sum())
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """A part of what host-syncs counts: that of which the op tells that a value was read."""
+    if run.share(lambda place: place.idle_ns("host_sync")) < at["min_share_of_step"]:
+        return  # a part of it is less
+    share = run.share(_lost_ns)
+    if share < at["min_share_of_step"]:
+        return
+    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
+    found = syncs(worst)
+    sources = found.sources(_reading(worst, found))
+    ops = host_rows(worst, ("ops",))
+    reads = ops.take(ops.name.matches(host_names.READS_VALUE))
+    innermost = reads.take(~reads.name.where(lambda name: name == "aten::item"))  # it calls _local_scalar_dense
+    per_step = int((worst.window.overlap_ns(innermost.start_ns, innermost.end_ns) > 0).sum()) / worst.units
+    _, op, line, *_ = sources[0]
+    yield Finding(
+        rule="item-syncs",
+        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="high",
+        values={
+            "lost_ms": ms(lost_ns),
+            "step_ms": ms(run.step_ns),
+            "lost_percent": percent(share),
+            "reads_per_step": per_step,
+            "op": op,
+            "where": f" in {line}" if line else "",
+        },
+        evidence=(
+            Measure("GPU idle after values were read", lost_ns, "ns"),
+            Measure("values read a step", per_step, "count"),
+            Rows(
+                "Reads that made the GPU run dry",
+                ("op", "line", "times", "idle a step"),
+                ("text", "text", "count", "ns"),
+                tuple((op, line, times, worst.per_step(ns)) for _, op, line, times, ns in sources[:5]),
+            ),
+            *longest(run, found.longest(worst, _reading(worst, found))),
+        ),
+    )

@@ -1,0 +1,53 @@
+"""The host issues work more slowly than the device does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.host.pace import paced_waiting_ns
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure
+
+
+def _idle_ns(place: Place) -> int:
+    return place.idle_ns("launch_bound")
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Idle in which the launching thread was busy issuing; kernels that wait in a queue are no evidence for it."""
+    paced_ns = paced_waiting_ns(run, "launch_bound")
+    idle_ns, worst = run.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
+    share = idle_ns / max(run.step_ns, 1)
+    if share < at["min_share_of_step"]:
+        return
+    kernels = max(len(worst.kernels), 1)
+    mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
+    yield Finding(
+        rule="launch-bound",
+        saving_ns_per_step=saving(
+            idle_ns, at["recoverable_share_low"], at["recoverable_share_likely"], at["recoverable_share_high"]
+        ),
+        confidence="high" if worst.host.ops_recorded else "medium",
+        values={
+            "idle_ms": ms(idle_ns),
+            "step_ms": ms(run.step_ns),
+            "idle_percent": percent(share),
+            "kernels_per_step": kernels / worst.units,
+            "kernel_us": us(mean_kernel_ns),
+        },
+        evidence=(
+            Measure("GPU idle while the host was issuing", idle_ns - paced_ns, "ns"),
+            *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
+            Measure("kernels a step", kernels / worst.units, "count"),
+            Measure("mean kernel", mean_kernel_ns, "ns"),
+            Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),
+        ),
+    )
+
+
+def _mean_gap_ns(place: Place) -> float:
+    gaps = place.idle_causes["launch_bound"]
+    return gaps.total_ns / max(len(gaps), 1)

@@ -1,0 +1,89 @@
+"""The DataLoader's workers are started anew in the middle of the training, and the first batch waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.behind_idle import host_rows
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.names import host as host_names
+
+
+def _restarts(place: Place) -> Frame:
+    """Iterators made inside the window in whose making a process was started."""
+    functions = host_rows(place, ("functions",))
+    begins = functions.take(functions.name.matches(host_names.LOADER_BEGINS))
+    begins = begins.take(place.window.overlap_ns(begins.start_ns, begins.end_ns) > 0)
+    starts = functions.take(functions.name.matches(host_names.PROCESS_STARTS))
+    started = Intervals.of(starts.start_ns, starts.end_ns)
+    return begins.take(started.overlap_ns(begins.start_ns, begins.end_ns) > 0)
+
+
+def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
+    """How much longer the device is idle in the wait for the first batch after a restart than in the usual wait."""
+    waits = _waits(place)
+    if not waits:
+        return 0
+    each_ns = idle.overlap_ns(waits.starts, waits.ends)
+    first = np.unique(np.searchsorted(waits.starts, restarts.end_ns, side="left"))
+    first = first[first < len(waits)]
+    others = np.delete(each_ns, first)
+    usual_ns = float(np.median(others)) if others.size else 0.0
+    return int(np.maximum(each_ns[first] - usual_ns, 0).sum()) if others.size else 0
+
+
+def _waits(place: Place) -> Intervals:
+    """Each wait for a batch, of a loader that exists."""
+    ranges, functions = host_rows(place, ("ranges", "ops")), host_rows(place, ("functions",))
+    ranges = ranges.take(ranges.name.matches(host_names.INPUT_WAIT))
+    functions = functions.take(functions.name.matches(host_names.INPUT_WAIT_FUNCTION))
+    begins = functions.name.matches(host_names.LOADER_BEGINS)
+    made = Intervals.of(functions.start_ns[begins], functions.end_ns[begins])
+    found = Intervals.of(ranges.start_ns, ranges.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
+    return (found & place.window) - made
+
+
+def _lost_ns(place: Place) -> int:
+    rows = _restarts(place)
+    if not len(rows):
+        return 0
+    idle = place.idle_causes["input_wait"]
+    starting = Intervals.of(rows.start_ns, rows.end_ns)
+    return (idle & starting).total_ns + _first_batches_ns(place, rows, idle - starting)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """In steady steps only: the first start of a training is none."""
+    if run.share(lambda place: place.idle_ns("input_wait")) < at["min_share_of_step"]:
+        return  # a part of it is less
+    share = run.share(_lost_ns)
+    if share < at["min_share_of_step"]:
+        return
+    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
+    rows = _restarts(worst)
+    yield Finding(
+        rule="worker-restarts",
+        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="high",
+        values={
+            "lost_ms": ms(lost_ns),
+            "step_ms": ms(run.step_ns),
+            "lost_percent": percent(share),
+            "restarts": len(rows),
+            "steps_seen": worst.units,
+            "longest_ms": ms(int(rows.duration_ns.max(initial=0))),
+        },
+        evidence=(
+            Measure("idle while workers were started and their first batch was awaited", lost_ns, "ns"),
+            Measure("times in the steps looked at", len(rows), "count"),
+            Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
+        ),
+    )

@@ -1,0 +1,130 @@
+"""Matrix multiplications, convolutions and attention that read 32- or 64-bit numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.kernels.profiles import on_tensor_cores, tensor_evidence
+from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.work import roofline
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.op_work import Floats
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+_NOTHING = np.empty(0)
+
+
+def _rows(place: Place, input_type: str) -> Mask:
+    """A product with a vector, or a channel by itself, gains nothing from tensor cores: others look at those."""
+    reads = place.kernels.name.where(
+        lambda name: (
+            kernel_names.input_type(name) == input_type
+            and not kernel_names.is_vector_product(name)
+            and not kernel_names.is_depthwise(name)
+        )
+    )
+    return reads & place.kernel_rows(*MATMUL_FAMILIES)
+
+
+def _wide(place: Place) -> Mask:
+    wide: Mask = _rows(place, "fp32") | _rows(place, "fp64") | _rows(place, "tf32")
+    return wide
+
+
+def _tf32(place: Place) -> Mask:
+    """By name; and what reads 32 bits by its name where tensor cores were seen at work: they take no plain fp32."""
+    return _rows(place, "tf32") | (_rows(place, "fp32") & on_tensor_cores(place))
+
+
+def _wide_ns(place: Place) -> int:
+    """How long any of them ran; the sum of their own times may exceed the step where streams overlap."""
+    wide = _wide(place)
+    return (Intervals.of(place.kernels.start_ns[wide], place.kernels.end_ns[wide]) & place.window).total_ns
+
+
+def _summed_ns(place: Place) -> int:
+    return int(place.kernel_ns[_wide(place)].sum())
+
+
+def _limits(place: Place) -> tuple[float, float]:
+    """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by the GPU's peaks."""
+    known = peaks(place)
+    if known is None or not known.half_flop_per_second:
+        return np.inf, np.inf
+    half, tf32, fp32 = known.half_flop_per_second, known.tf32_flop_per_second, known.fp32_flop_per_second
+    return half / tf32 if tf32 else np.inf, half / fp32 if fp32 else np.inf
+
+
+def _saved_ns(place: Place, least_ns: Floats, at: Mapping[str, float], level: str) -> float:
+    """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow.
+
+    Nor does a kernel get faster than its FLOP and its bytes, in 16 bits, allow on this GPU, where they are known.
+    """
+    limits = _limits(place)
+    gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
+    wide = _wide(place)
+    ns, gain = place.kernel_ns[wide], np.where(_tf32(place)[wide], *gains)
+    return float(np.maximum(ns - np.maximum(ns / gain, least_ns[wide]), 0).sum()) * _beside(place)
+
+
+def _beside(place: Place) -> float:
+    """Kernels that overlap others save less than they last: what of their sum the device really computes."""
+    summed = int(place.kernel_ns.sum())
+    return min(place.compute.total_ns / summed, 1.0) if summed else 0.0
+
+
+def _counted_ns(place: Place) -> float:
+    return _summed_ns(place) * _beside(place)
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """By kernel name: what a name does not prove is not counted. Whether it is TF32, a measurement proves as well."""
+    least = {
+        id(place): roofline.least_ns(place, in_half=True) if _summed_ns(place) else _NOTHING for place in run.places
+    }
+
+    def saved(level: str) -> int:
+        return run.mean(lambda place: _saved_ns(place, least[id(place)], at, level) if _summed_ns(place) else 0)
+
+    likely = saved("likely")
+    if likely < at["min_share_of_step"] * run.step_ns:
+        return
+    wide_ns, worst = run.mean(_wide_ns), run.worst(_wide_ns)
+    tf32_ns = int(worst.kernel_ns[_tf32(worst)].sum())
+    yield Finding(
+        rule="fp32-matmuls",
+        saving_ns_per_step=Saving(saved("low"), likely, saved("high")),
+        confidence="medium",
+        values={
+            "matmul_ms": ms(wide_ns),
+            "step_ms": ms(run.step_ns),
+            "matmul_percent": percent(wide_ns / run.step_ns),
+            "tf32_percent": percent(tf32_ns / max(_summed_ns(worst), 1)),
+        },
+        evidence=(
+            Measure("kernels that read 32 or 64 bits", wide_ns, "ns"),
+            *tensor_evidence(worst, _wide(worst)),
+            largest(worst, _wide(worst), "Largest of them, a step"),
+        ),
+        situation=_situation(worst, tf32_ns),
+        work=work_of(run, _wide),
+        counted_ns=run.mean(_counted_ns),
+    )
+
+
+def _situation(place: Place, tf32_ns: int) -> str:
+    """tf32, fp32, or fp32-before-ampere where the GPU is known to take float16, and neither TF32 nor bfloat16."""
+    if 2 * tf32_ns > _summed_ns(place):
+        return "tf32"
+    known = peaks(place)
+    takes = known.matmul_flop_per_second if known else None
+    return "fp32-before-ampere" if takes and takes("fp16") and not (takes("bf16") or takes("tf32")) else "fp32"

@@ -1,0 +1,31 @@
+"""Kernels that Nsight Compute measured far from every limit of the device, for a reason that it does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.kernels.limits import Bounds, claim, evidence
+from perfdoctor.metrics.units import percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """What lies between where they are and where good kernels come to; all of the way to the peak is the most."""
+    bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"], at["max_busy_share"], at["max_occupancy_share"])
+    found = claim(run, bounds.other)
+    if not found.rows.any() or found.share < at["min_share_of_step"]:
+        return
+    yield Finding(
+        rule="kernels-far-from-roofline",
+        saving_ns_per_step=found.saving(
+            lambda kernels, case: 1 - kernels.busiest_share / at[f"reached_share_{case}"],
+            lambda kernels: kernels.estimated_share,
+        ),
+        confidence="medium",
+        values={**found.sentence_values(), "busy_percent": percent(found.mean(found.kernels.busiest_share))},
+        evidence=evidence(found, {"how busy their busiest unit is": found.kernels.busiest_share}),
+        situation="alone" if found.alone else "",
+        work=found.work(),
+        counted_ns=found.counted_ns,
+    )

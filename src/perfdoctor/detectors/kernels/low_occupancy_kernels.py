@@ -1,0 +1,61 @@
+"""Kernels far from every limit of the device that leave most of the places for warps empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.kernels.limits import Bounds, Claim, claim, evidence
+from perfdoctor.metrics.kernels.profiles import Floats, Measured
+from perfdoctor.metrics.units import percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+
+
+def _limiter(found: Claim) -> str:
+    """What keeps warps away from most of their time: too few blocks, or what each block takes."""
+    kernels, spent = found.kernels, Counter[str]()
+    waves = kernels.number("waves_per_sm")
+    for number in np.unique(kernels.stands_in[found.rows]).tolist():
+        own = found.rows & (kernels.stands_in == number)
+        row = int(np.flatnonzero(own)[0])
+        spent["grid" if waves[row] < 1 else kernels.word("occupancy_limiter", row)] += int(kernels.time_ns[own].sum())
+    return spent.most_common(1)[0][0]
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Few warps are no fault where a unit is busy all the same: good matmuls need few."""
+    bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"], at["max_busy_share"], at["max_occupancy_share"])
+    found = claim(run, bounds.few_warps)
+    if not found.rows.any() or found.share < at["min_share_of_step"]:
+        return
+
+    def share_won(kernels: Measured, case: str) -> Floats:
+        """Twice the warps hide twice the waits, until enough are there or the busiest unit is busy."""
+        missing = kernels.number("occupancy_share") / at[f"reached_occupancy_share_{case}"]
+        return 1 - np.fmax(missing, kernels.busiest_share / at[f"reached_share_{case}"])
+
+    limiter = _limiter(found)
+    yield Finding(
+        rule="low-occupancy-kernels",
+        saving_ns_per_step=found.saving(share_won, lambda kernels: kernels.estimated_share),
+        confidence="medium",
+        values={
+            **found.sentence_values(),
+            "occupancy_percent": percent(found.mean(found.kernels.number("occupancy_share"))),
+            "busy_percent": percent(found.mean(found.kernels.busiest_share)),
+        },
+        evidence=evidence(
+            found,
+            {
+                "places for warps that are taken": found.kernels.number("occupancy_share"),
+                "places that could be taken": found.kernels.number("occupancy_limit_share"),
+                "how busy their busiest unit is": found.kernels.busiest_share,
+            },
+        ),
+        situation="alone" if found.alone else limiter if limiter in ("grid", "registers", "shared memory") else "",
+        work=found.work(),
+        counted_ns=found.counted_ns,
+    )

@@ -1,0 +1,49 @@
+"""Python updates tensors one by one outside the optimizer, and the device waits meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.finding_rows import launched_within, work_of
+from perfdoctor.metrics.host.tensor_loops import TensorLoop, issuing_ns, spans_of, tensor_loops
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Averages of weights, updates written by hand; clipping and Optimizer.step have rules of their own."""
+    loops: dict[int, list[TensorLoop]] = {
+        id(place): [loop for loop in tensor_loops(place, int(at["min_tensors"])) if not loop.is_clipping]
+        for place in run.places
+    }
+
+    def idle_ns(place: Place) -> int:
+        return issuing_ns(place, loops[id(place)])
+
+    share = run.share(idle_ns)
+    if share < at["min_share_of_step"]:
+        return
+    idle, worst = run.mean(idle_ns), run.worst(idle_ns)
+    inside = [loop for loop in loops[id(worst)] if worst.window.overlap_ns([loop.start_ns], [loop.end_ns])[0] > 0]
+    longest = max(inside, key=lambda loop: loop.end_ns - loop.start_ns)
+    yield Finding(
+        rule="parameter-loops",
+        saving_ns_per_step=saving(idle, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        confidence="medium",
+        values={
+            "tensors": longest.turns,
+            "body": " ".join(longest.names),
+            "idle_ms": ms(idle),
+            "step_ms": ms(run.step_ns),
+            "idle_percent": percent(share),
+        },
+        evidence=(
+            Measure("turns of these loops a step", sum(loop.turns for loop in inside) / worst.units, "count"),
+            Measure("device idle while the host goes through them", idle, "ns"),
+        ),
+        work=work_of(run, lambda place: launched_within(place, spans_of(loops[id(place)]))),
+        counted_ns=idle,
+    )

@@ -1,0 +1,62 @@
+"""Gradients of look-ups are summed by sorting the indices first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.kernels.sets import largest, launching_rows
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Finding, Measure
+
+#: PyTorch's own gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order.
+_SORTED = re.compile(
+    r"indexing_backward_kernel|compute_grad_weight|sum_and_scatter|krn_partial|DeviceRadixSort|RadixSort"
+)
+_ALWAYS = re.compile(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
+_GRADIENT = re.compile(
+    r"evaluate_function: (Index|IndexPut|Embedding|Gather|Take)\w*Backward"
+    r"|^aten::(_?index_put\w*|embedding_dense_backward)$"
+)
+
+
+def _sorting(place: Place) -> Mask:
+    """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
+    names, ops = place.kernels.name, place.timeline.ops.of(rank=place.rank)
+    by_gradient, _ = launching_rows(place, ops.take(ops.name.matches(_GRADIENT)))
+    return names.matches(_ALWAYS) | (names.matches(_SORTED) & (by_gradient >= 0))
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """By the kernels of those gradients, and the sorts that their ops launch."""
+
+    def total_ns(place: Place) -> int:
+        return place.alone_ns(_sorting(place))
+
+    if not run.places or run.share(total_ns) < at["min_share_of_step"]:
+        return
+    total, worst = run.mean(total_ns), run.worst(total_ns)
+    rows = _sorting(worst)
+    yield Finding(
+        rule="sorting-backward",
+        saving_ns_per_step=saving(total, at["avoidable_share_low"], at["avoidable_share_likely"]),
+        confidence="medium",
+        values={
+            "kernels_per_step": rows.sum() / worst.units,
+            "kernels_ms": ms(total),
+            "step_ms": ms(run.step_ns),
+            "kernels_percent": percent(run.share(total_ns)),
+        },
+        evidence=(
+            Measure("kernels that sort and sum a step", rows.sum() / worst.units, "count"),
+            Measure("their time", total, "ns"),
+            largest(worst, rows, "Largest of them, a step"),
+        ),
+        work=work_of(run, _sorting),
+        counted_ns=total,
+    )

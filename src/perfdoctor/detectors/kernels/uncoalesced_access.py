@@ -1,0 +1,62 @@
+"""Kernels whose neighbouring threads do not read neighbouring numbers: most of what the memory sends is thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.kernels.limits import Bounds, claim, evidence
+from perfdoctor.metrics.kernels.profiles import Floats, Measured
+from perfdoctor.metrics.units import percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+
+#: NVIDIA's rule about the same sickness.
+_RULE = "UncoalescedGlobalAccess"
+
+
+def _share_won(kernels: Measured, reached: float) -> Floats:
+    """Of its time, where its busiest unit comes to `reached` once nothing is fetched in vain.
+
+    Caches then move only what is used, memory no more than that (what L2 held was not fetched in vain), and the rest
+    has the same to do.
+    """
+    excess, dram = kernels.number("excess_sector_share"), kernels.number("dram_share")
+    dram = np.where(np.isnan(dram), kernels.number("memory_share"), dram)
+    needed = np.fmin(kernels.number("useful_bytes") / np.maximum(kernels.number("dram_bytes"), 1), 1.0)
+    caches = np.fmax(kernels.number("l1_share"), kernels.number("l2_share")) * (1 - excess)
+    others = np.fmax(caches, kernels.number("sm_share"))
+    return np.where(np.isnan(dram), np.nan, 1 - np.fmax(dram * needed, others) / reached)
+
+
+def _hoped(kernels: Measured) -> Floats:
+    """No more than what is fetched in vain, nor than NVIDIA's rule hopes for."""
+    return np.fmin(kernels.number("excess_sector_share"), kernels.estimated_by(_RULE))
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """What is fetched for nothing, counted by sectors of 32 bytes between the processors and L2."""
+    bounds = Bounds(at["min_excess_share"], at["min_kernel_ns"])
+    found = claim(run, bounds.wasteful, with_eager=True)
+    if not found.rows.any() or found.share < at["min_share_of_step"]:
+        return
+    yield Finding(
+        rule="uncoalesced-access",
+        saving_ns_per_step=found.saving(lambda kernels, case: _share_won(kernels, at[f"reached_share_{case}"]), _hoped),
+        confidence="medium",
+        values={
+            **found.sentence_values(),
+            "excess_percent": percent(found.mean(found.kernels.number("excess_sector_share"))),
+        },
+        evidence=evidence(
+            found,
+            {
+                "fetched for nothing": found.kernels.number("excess_sector_share"),
+                "how busy memory and caches are": found.kernels.number("memory_share"),
+            },
+        ),
+        situation="alone" if found.alone else "",
+        work=found.work(),
+        counted_ns=found.counted_ns,
+    )

@@ -1,0 +1,81 @@
+"""Gradients are filled with zeros at every step, instead of being let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
+from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
+from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad
+from perfdoctor.metrics.savings import saving
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import Finding, Measure
+
+
+def _memsets(place: Place) -> Mask:
+    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(place, place.copies)
+    return rows
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Short kernels belong to small-kernels, the gaps between them to launch-bound."""
+    parts = {id(place): _parts_ns(place, at) for place in run.places}
+
+    def total_ns(place: Place) -> float:
+        return sum(parts[id(place)])
+
+    share = run.share(total_ns)
+    if share < at["min_share_of_step"]:
+        return
+    total, worst = run.mean(total_ns), run.worst(total_ns)
+    adding = run.mean(lambda place: parts[id(place)][1])
+    count = int(filled_by_zero_grad(worst, worst.kernels).sum()) + int(_memsets(worst).sum())
+    yield Finding(
+        rule="zero-grad-fills",
+        saving_ns_per_step=saving(total, at["avoidable_share_low"], at["avoidable_share_likely"]),
+        confidence="high",
+        values={
+            "fills_per_step": count / worst.units,
+            "filling_ms": ms(total),
+            "adding_ms": ms(adding),
+            "step_ms": ms(run.step_ns),
+            "filling_percent": percent(share),
+        },
+        evidence=(
+            Measure("kernels and memsets launched in zero_grad, a step", count / worst.units, "count"),
+            Measure("their time in which nothing else ran", total - adding, "ns"),
+            Measure("time of adding to what they filled", adding, "ns"),
+        ),
+        symptom_of=("exposed-copies",) if 2 * exposed_ns(worst, _memsets(worst)) > total_ns(worst) else (),
+        work=work_of(run, lambda place: _rows(place, at)),
+        counted_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
+    )
+
+
+def _parts_ns(place: Place, at: Mapping[str, float]) -> tuple[float, float]:
+    """Filling, and adding to what was filled: once for each fill, as micro-batches would add up in any case."""
+    filling = _filling_ns(place, at)
+    if not filling:
+        return 0, 0
+    return filling, min(place.alone_ns(_additions(place, at)), at["passes_of_an_addition"] * filling)
+
+
+def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
+    return place.alone_ns(_fills(place, at)) + exposed_ns(place, _memsets(place))
+
+
+def _fills(place: Place, at: Mapping[str, float]) -> Mask:
+    rows: Mask = filled_by_zero_grad(place, place.kernels) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    return rows
+
+
+def _additions(place: Place, at: Mapping[str, float]) -> Mask:
+    rows: Mask = added_to_gradients(place) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    return rows
+
+
+def _rows(place: Place, at: Mapping[str, float]) -> Mask:
+    return kernels_and_copies(place, _fills(place, at) | _additions(place, at), _memsets(place))

@@ -1,0 +1,58 @@
+"""Memory that rises with every step, until there is none left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.memory.growth import Growth, growths
+from perfdoctor.metrics.memory.step_samples import keepers
+from perfdoctor.metrics.units import mib
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+
+
+def _situation(growth: Growth) -> str:
+    if growth.kind == "heap":
+        return "host"
+    return "" if growth.capacity_bytes else "unknown-size"
+
+
+def _kept(run: Run, growth: Growth, least_share: float) -> Iterator[Rows]:
+    """Who holds it, where a snapshot tells."""
+    found = [] if growth.kind == "heap" else list(keepers(run.timeline, growth.rank, least_share))
+    if found:
+        rows = tuple((holder.stack or "no stack", holder.bytes, holder.count) for holder in found[:5])
+        yield Rows("Made in the recorded steps and never freed", ("line and callers", "held", "tensors"),
+                   ("text", "bytes", "count"), rows)  # fmt: skip
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Of the process that grows most. It takes no time, so a cure saves none: what it saves is the run."""
+    least = {"cuda": at["min_device_bytes_per_step"], "heap": at["min_heap_bytes_per_step"]}
+    rising = [
+        growth
+        for growth in growths(run.timeline, at["recorder_bytes_per_row"])
+        if growth.bytes_per_step >= least[growth.kind] and growth.rising_share >= at["min_rising_share"]
+    ]
+    if not rising:
+        return
+    most = max(rising, key=lambda growth: growth.bytes_per_step)
+    yield Finding(
+        rule="memory-growth",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="medium" if most.kind == "heap" else "high",
+        values={
+            "growth_mib": mib(most.bytes_per_step),
+            "held_mib": mib(most.last_bytes),
+            "steps_left": max(most.capacity_bytes - most.last_bytes, 0) / most.bytes_per_step,
+        },
+        evidence=(
+            Measure(f"growth a step on rank {most.rank}", most.bytes_per_step, "bytes"),
+            Measure("held at the end of the first recorded step", most.first_bytes, "bytes"),
+            Measure("held at the end of the last", most.last_bytes, "bytes"),
+            Measure("steps in which it rose", round(most.rising_share * most.gaps), "count"),
+            Measure("steps looked at", most.gaps, "count"),
+            *_kept(run, most, at["min_rising_share"]),
+        ),
+        situation=_situation(most),
+    )

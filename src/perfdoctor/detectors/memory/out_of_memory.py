@@ -1,0 +1,57 @@
+"""A request for memory that failed: what was asked, what there was, and who held the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
+from perfdoctor.metrics.units import mib
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.vocabulary.parts import MEMORY_KINDS
+
+_SHOWN = 5
+
+
+def _held(failed: OutOfMemory) -> Iterator[Rows]:
+    allocations = failed.replay.allocations
+    found = holders(allocations, failed.replay.alive_at(failed.at))[:_SHOWN]
+    if found:
+        rows = tuple(
+            (each.stack or "no stack", MEMORY_KINDS.get(each.category, each.category), each.bytes, each.count)
+            for each in found
+        )
+        yield Rows("Who held most", ("line and callers", "for", "held", "tensors"),
+                   ("text", "text", "bytes", "count"), rows)  # fmt: skip
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """Of the last one: earlier ones were survived. It costs the run, and no time that a cure would win back."""
+    failures = [each for each in out_of_memories(run.timeline) if each.asked_bytes >= at["min_asked_bytes"]]
+    if not failures:
+        return
+    last = failures[-1]
+    yield Finding(
+        rule="out-of-memory",
+        saving_ns_per_step=Saving(0, 0, 0),
+        confidence="high",
+        values={
+            "line": last.line or "A request without a stack",
+            "asked_mib": mib(last.asked_bytes),
+            "active_mib": mib(last.active_bytes),
+            "device_free_mib": mib(max(last.device_free_bytes, 0)),
+            "free_mib": mib(int(last.free_pieces.sum())),
+            "reserved_mib": mib(last.reserved_bytes),
+            "pieces": int(last.free_pieces.size),
+            "largest_mib": mib(int(last.free_pieces.max(initial=0))),
+        },
+        evidence=(
+            Measure(f"asked for on rank {last.replay.rank}", last.asked_bytes, "bytes"),
+            Measure("left on the GPU", max(last.device_free_bytes, 0), "bytes"),
+            Measure("reserved by torch, and free", int(last.free_pieces.sum()), "bytes"),
+            Measure("of it in whole pages that could be moved", last.movable_bytes, "bytes"),
+            Measure("requests that failed", len(failures), "count"),
+            *_held(last),
+        ),
+        situation="pieces" if last.fits_in_pieces else "",
+    )

@@ -1,0 +1,89 @@
+"""How sure is a finding, and why? The detector's own word, lowered where the recording is thin, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.model.steps import Confidence
+from perfdoctor.records.findings import Finding
+
+if TYPE_CHECKING:
+    from perfdoctor.model.run import Run
+    from perfdoctor.vocabulary.rulebook import Rule
+
+#: A median of fewer steps moves with each of them.
+FEWEST_STEPS = 3
+_LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
+#: What a rule looks at, in words; what is no signal (steps, places, ranks) is told by itself.
+_SIGNALS = {
+    "kernels": "kernels",
+    "copies": "copies",
+    "collectives": "collectives",
+    "calls": "host calls",
+    "ops": "framework ops",
+    "ranges": "ranges",
+    "functions": "Python stacks",
+    "os_calls": "operating-system calls",
+    "overheads": "the profiler's own marks",
+    "memory": "memory samples",
+    "allocations": "each allocation",
+    "memory_segments": "the allocator's segments",
+    "memory_events": "the allocator's events",
+    "memory_totals": "the allocator's totals",
+    "device_memory": "what CUDA handed out of the memory",
+    "kernel_profiles": "kernels measured by Nsight Compute",
+    "device_samples": "samples of the GPUs",
+    "links": "the machine's topology",
+    "transports": "NCCL's log",
+    "nccl_facts": "NCCL's log",
+    "link_tests": "measured links",
+}
+#: A rule that looks at these alone tells of moments, and needs no steps.
+_STEPLESS = {"memory_events", "device_samples", "links", "transports", "nccl_facts", "link_tests"}
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """`because` is a whole sentence without the level: what was measured, on how much, and what speaks against it."""
+
+    level: Confidence
+    because: str
+
+
+def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
+    """At most "medium" where there are no or few steps, or steps of which we are not sure ourselves."""
+    against = [] if set(rule.needs) <= _STEPLESS else list(_against(run))
+    level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
+    if finding.confidence != "high" and rule.doubt:
+        against.insert(0, rule.doubt)
+    measured = f"Measured on {_amount(run)}" + (f" from {_signals(rule, run)}" if _signals(rule, run) else "")
+    return Certainty(level, f"{measured}; {', and '.join(against)}." if against else f"{measured}.")
+
+
+def _against(run: Run) -> Iterator[str]:
+    used = min((place.steps.used for place in run.places), default=0)
+    if not run.per_step:
+        yield "no steps were found, so warm-up may be in it"
+    elif used < FEWEST_STEPS:
+        yield f"{used} {'step is' if used == 1 else 'steps are'} few"
+    elif any(place.steps.confidence == "low" for place in run.places):
+        yield "where a step begins is not certain"
+
+
+def _amount(run: Run) -> str:
+    steps = sum(place.steps.used for place in run.places) if run.per_step else 0
+    ranks = len({place.rank for place in run.places})
+    of_ranks = f" of {ranks} ranks" if ranks > 1 else ""
+    return f"{steps} {'step' if steps == 1 else 'steps'}{of_ranks}" if steps else f"the whole recording{of_ranks}"
+
+
+def _signals(rule: Rule, run: Run) -> str:
+    """What of the rule's needs was recorded here (of everything, where it needs no signal): `kernels and ranges`."""
+    needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
+    looked_at = dict.fromkeys(each for need in needs for each in need.split("|"))
+    named = [each for each in looked_at if each in _SIGNALS] or _SIGNALS
+    words = [_SIGNALS[each] for each in named if len(run.timeline[each])]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

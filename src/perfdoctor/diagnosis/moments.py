@@ -1,0 +1,80 @@
+"""At which moment does a finding show best on the timeline? At the longest of the work or time that it is about.
+
+Of kernels that is the longest run of them with nothing else between, inside one step; of copies and collectives the one
+that kept the device waiting longest; of idle time the longest stretch of its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import IDLE_CAUSES, Finding, Span
+from perfdoctor.replay.edits.actions import WORK
+from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.vocabulary.rulebook import Rule
+
+#: Levers that are not called as the cause of the idle time that they move.
+_CAUSE_OF = {**{cause: cause for cause in IDLE_CAUSES}, "host_pace": "launch_bound", "waits": "host_sync"}
+
+
+def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
+    """The moment as evidence; none where the finding shows one itself, or nobody can tell where it is."""
+    if any(isinstance(evidence, Span) for evidence in finding.evidence):
+        return ()
+    return tuple(_found(rule, finding, run))
+
+
+def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
+    if finding.thread_time:
+        return longest(run, (moment for place in run.places for moment in _of_thread(place, finding)))
+    if rule.lever == "copies":
+        return longest_exposed(run, "copies", lambda place: chosen_of(place, ("copies",), finding.work))
+    if rule.lever == "collectives":
+        return longest_exposed(run, "collectives", lambda place: chosen_of(place, ("collectives",), finding.work))
+    if rule.lever == "lateness":  # it is seen where another rank waits for the late one
+        return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
+    if rule.lever in WORK:
+        return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.lever, finding)))
+    is_part = rule.symptom_of and rule.lever not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
+    if rule.lever in _CAUSE_OF and not is_part:
+        return longest_idle(run, _CAUSE_OF[rule.lever])
+    return iter(())
+
+
+def _of_thread(place: Place, finding: Finding) -> list[Moment]:
+    starts, ends = finding.thread_time.get(place.rank, ((), ()))
+    return longest_piece(place.rank, Intervals.of(starts, ends) & place.window)
+
+
+def _of_others(place: Place, finding: Finding) -> Mask:
+    """The collectives of a place that is not the late one."""
+    is_late = (place.rank, place.device or 0) in finding.work
+    rows: Mask = np.full(len(place.collectives), not is_late)
+    return rows
+
+
+def _run_of_work(place: Place, lever: str, finding: Finding) -> list[Moment]:
+    """The longest run, by what its kernels took, of those chosen, with no other between and no step's edge in it."""
+    frames = [own(place, signal) for signal in WORK[lever]]
+    rows = chosen_of(place, WORK[lever], finding.work)
+    if not finding.work or not rows.any():  # all the work there is: that is not a moment
+        return []
+    start, end = (np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "end_ns"))
+    by_start = np.argsort(start, kind="stable")
+    chosen = np.flatnonzero(rows[by_start])
+    start, end = start[by_start][chosen], end[by_start][chosen]
+    step = np.searchsorted(place.steps.even_bounds, start, side="right")
+    begins = np.ones(chosen.size, dtype=bool)
+    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > ISSUING_GAP_NS)
+    first = np.flatnonzero(begins)
+    took_ns = np.add.reduceat(place.window.overlap_ns(start, end), first)
+    at = int(np.argmax(took_ns))
+    return [(place.rank, int(start[first[at]]), int(np.maximum.reduceat(end, first)[at]))]

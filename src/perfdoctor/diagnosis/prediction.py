@@ -1,0 +1,277 @@
+"""How long is a step with several cures together, and how does one get there? Played where it can be, else arithmetic.
+
+Savings of several cures are never added up: they hide each other, or uncover each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import CASES, SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
+from perfdoctor.replay.edits.actions import pulled_ns
+from perfdoctor.replay.edits.other_ranks import askable
+from perfdoctor.replay.what_if.savings import Cure, Stage, unplayable
+from perfdoctor.replay.what_if.sizes import cure_stop, size_stop, why_not
+from perfdoctor.replay.what_if.sizes import played as played_sizes
+from perfdoctor.vocabulary.rulebook import Rule
+
+Found = Sequence[tuple[Rule, Finding]]
+
+#: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
+MOST_CURES = 5
+#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
+#: less is noise, and no saving.
+NOTICED = 0.001
+#: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
+PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
+_NO_BF16 = "fp32-before-ampere"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A cure that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
+
+    `share`: how far its lever goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
+    size of the run (`findings.SIZES`), `amount` is the factor, or the number of ranks; and then
+    `network_bytes_per_second` what a network gives each of them one way, where that is told (0: it is not).
+    """
+
+    rule: str
+    choice: str = ""
+    share: float | None = None
+    amount: float = 0.0
+    network_bytes_per_second: float = 0.0
+
+
+def speedup(step_ns: int, saving_ns: int) -> float:
+    """Amdahl: step ÷ (step − saved); 1.0 where there is no step."""
+    left = step_ns - saving_ns
+    return step_ns / left if left > 0 else 1.0
+
+
+# --- without a question ----------------------------------------------------------------------------------------------
+
+
+def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | None) -> Prediction | None:
+    """The step with the causes shown first fixed together; with the first one alone where they cannot be played.
+
+    A cure that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
+    """
+    if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
+        return None
+    by_rule = _by_rule(seen)
+    rule, finding = by_rule[ranked[0].rule]
+    if played is None or not played.can_play(rule.lever, finding):
+        return _subtracted(ranked[0], run, None)
+    shown = [by_rule[advice.rule] for advice in ranked]
+    cures = _uncovered(
+        [
+            played.cure(rule.id, rule.lever, finding)
+            for rule, finding in shown
+            if finding.saving_ns_per_step.likely and played.can_play(rule.lever, finding)
+        ],
+        played,
+    )
+    return _played(played, cures) if len(cures) > 1 else _subtracted(ranked[0], run, played.error)
+
+
+def _uncovered(cures: Sequence[Cure], played: Stage) -> list[Cure]:
+    """The first of these cures that each win something more behind those before them."""
+    kept: list[Cure] = []
+    step_ns = played.run.step_ns
+    for cure in cures[: 2 * MOST_CURES]:
+        behind_ns = played.step_ns([*kept, cure])
+        if step_ns - behind_ns >= NOTICED * played.run.step_ns and len(kept) < MOST_CURES:
+            kept, step_ns = [*kept, cure], behind_ns
+    return kept
+
+
+def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
+    """The step less the saving of one finding, which was played before if there is an `error`."""
+    saving, recorded_ns = first.saving_ns_per_step, run.step_ns
+    step_ns = (recorded_ns - saving.high, recorded_ns - saving.likely, recorded_ns - saving.low)
+    return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
+
+
+def _played(played: Stage, cures: Sequence[Cure], choices: Mapping[str, str] | None = None) -> Prediction:
+    """All cures together, at least, likely and at most; and on the way there one more with each step.
+
+    The range is also as wide as single steps differ from their mean then: a later run may have more of either.
+    """
+    way: list[PredictedStep] = []
+    step_ns = played.run.step_ns
+    for number, cure in enumerate(cures, start=1):
+        step_ns = min(step_ns, played.step_ns(cures[:number]))
+        way.append(PredictedStep(cure.rule, step_ns, (choices or {}).get(cure.rule, "")))
+    shorter, longer = played.spread(cures)
+    best = round(min(step_ns, played.step_ns(cures, 2)) * shorter)
+    worst = min(round(max(step_ns, played.step_ns(cures, 0)) * longer), played.run.step_ns)
+    return _prediction(played.run.step_ns, (best, step_ns, worst), way, played.error, asked=choices is not None)
+
+
+def _prediction(
+    recorded_ns: int,
+    step_ns: tuple[int, int, int],
+    way: Sequence[PredictedStep],
+    error: float | None,
+    *,
+    asked: bool = False,
+) -> Prediction:
+    low, likely, high = (speedup(recorded_ns, recorded_ns - ns) for ns in reversed(step_ns))
+    fixed = tuple(step.rule for step in way)
+    return Prediction(fixed, step_ns, (low, likely, high), recorded_ns, tuple(way), error, asked)
+
+
+def _by_rule(seen: Found) -> dict[str, tuple[Rule, Finding]]:
+    """Of each rule the finding that saves most."""
+    ordered = sorted(seen, key=lambda pair: pair[1].saving_ns_per_step.likely)
+    return {rule.id: (rule, finding) for rule, finding in ordered}
+
+
+# --- with one --------------------------------------------------------------------------------------------------------
+
+
+def answered(
+    questions: Sequence[Question],
+    ranked: Sequence[Advice],
+    seen: Found,
+    outcomes: Sequence[Outcome],
+    run: Run,
+    played: Stage | None,
+) -> Prediction:
+    """The step with exactly these cures together, one after the other in this order.
+
+    Raises AskedWronglyError for what was not found here or cannot be played, PerfdoctorError where nothing can.
+    """
+    if played is None and run.look.range_name and len(questions) == 1:
+        return _of_range(questions[0], ranked, seen, outcomes, run)
+    if played is None:
+        raise PerfdoctorError(
+            f"--what-if: this recording cannot be played again: {unplayable(run)}",
+            do="Leave --what-if out: what each finding saves is told without.",
+        )
+    by_rule = _by_rule(seen)
+    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever, pair[1])}
+    causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
+    cures: dict[str, Cure] = {}
+    for question in questions:
+        if question.rule in can:
+            cure = _cure(question, *can[question.rule], played)
+            cures[question.rule] = replace(cure, cause=causes.get(question.rule, question.rule))
+        elif question.rule not in SIZES:
+            why = _why_not(question.rule, by_rule, outcomes)
+            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
+        elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
+            asked = f"{question.rule}={question.choice}"
+            raise AskedWronglyError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
+    if len(cures) == len(questions):
+        return _played(played, list(cures.values()), {question.rule: question.choice for question in questions})
+    stops = [
+        cure_stop(cures[each.rule], each.choice)
+        if each.rule in cures
+        else size_stop(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
+        for each in questions
+    ]
+    return played_sizes(stops, run)
+
+
+def _of_range(
+    question: Question, ranked: Sequence[Advice], seen: Found, outcomes: Sequence[Outcome], run: Run
+) -> Prediction:
+    """An execution of the range with one cure: what its finding saves, subtracted. A range is not played again."""
+    known = {each.rule: each for cause in ranked for each in (cause, *cause.symptoms)}
+    asked = f"--what-if {question.rule}"
+    can = ", ".join(sorted(name for name, each in known.items() if each.saving_ns_per_step.high))
+    right = f"What can be asked of this range: {can}." if can else "Nothing that was found in this range saves time."
+    if question.rule in SIZES or question.share is not None:
+        raise AskedWronglyError(f"{asked}={question.choice}: a range is not played again", do=right)
+    if question.rule not in known:
+        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(seen), outcomes)}", do=right)
+    saving = known[question.rule].saving_ns_per_step
+    cases = (saving.low, saving.likely, saving.high)
+    low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
+    step_ns = (run.step_ns - high, run.step_ns - likely, run.step_ns - low)
+    way = [PredictedStep(question.rule, step_ns[1], question.choice)]
+    return _prediction(run.step_ns, step_ns, way, None, asked=True)
+
+
+def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cure:
+    cure = played.cure(rule.id, rule.lever, finding)
+    choice = question.choice
+    impossible = "bf16" if finding.situation == _NO_BF16 else ""
+    choices = [each for each in (*PRECISIONS.get(rule.id, ()), *CASES) if each != impossible]
+    right = f"Choices of {rule.id} here: {', '.join(choices)}."
+    if choice and choice == impossible:
+        raise AskedWronglyError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
+    if question.share is not None:
+        if rule.lever == "kernels" and not finding.work:
+            why = "of which kernels a share is meant, its finding does not tell"
+            raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
+        return cure.going(question.share, round(question.share * pulled_ns(rule.lever, finding, played.run)))
+    if choice in CASES:
+        case = CASES.index(choice)
+        return cure.going(cure.shares[case], cure.most_ns[case])
+    return cure
+
+
+def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
+    outcome = next((each for each in outcomes if each.rule == rule), None)
+    if rule in by_rule:
+        return "found, but what its cure brings cannot be played on this recording"
+    if outcome is None:
+        return "not looked for, since --rule or --ignore leave it out"
+    if outcome.status == "skipped":
+        return f"could not look, since the recording lacks {', '.join(outcome.missing)}"
+    return "failed, a bug of perfdoctor" if outcome.status == "failed" else "not found in this recording"
+
+
+def _can_be_asked(rules: Sequence[str], run: Run) -> str:
+    """What was found here and can be played, and the sizes that the run can have."""
+    ranks = askable(run).what
+    sizes = [] if host_places(run) else ["batch=2x", "synthetic-data", *([ranks] if ranks else [])]
+    known = ", ".join([*rules, *sizes])
+    return f"What can be asked here: {known}." if known else "Nothing that was found here can be played."
+
+
+# --- how true it is --------------------------------------------------------------------------------------------------
+
+
+def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iterator[str]:
+    """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
+    if played is not None:
+        yield (
+            "Where a cure can be played, its saving is what the recorded steps win when played again with it. "
+            f"Played again unchanged, {_missed(played.error)}."
+        )
+    elif prediction is not None and run.per_step:
+        why = unplayable(run)
+        reason = (
+            f"since this recording cannot be played again: {why}" if why else "since none of these cures can be played"
+        )
+        yield f"Savings are arithmetic, {reason}."
+    if prediction is not None and prediction.asked:
+        yield from _assumed(prediction)
+
+
+def _assumed(prediction: Prediction) -> Iterator[str]:
+    """What no recording tells of a run of another size."""
+    if any(step.rule == "batch" for step in prediction.steps) and prediction.samples > 1:
+        yield "Not told by the recording: does memory hold such a batch, and does a loader that keeps up now still do?"
+    scaling = prediction.scaling
+    if scaling is not None and scaling.asked > max(scaling.recorded, 1):
+        told = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
+        yield (
+            f"Among {scaling.asked} ranks links are taken to be as fast as between the {scaling.recorded} recorded"
+            + (", but for the bandwidth you told." if told else ".")
+        )
+
+
+def _missed(error: float) -> str:
+    percent = f"{100 * abs(error):.1f}"
+    if percent == "0.0":
+        return "the step takes as long as recorded, to less than 0.1 %"
+    return f"the step takes {percent} % {'longer' if error > 0 else 'less'} than recorded"

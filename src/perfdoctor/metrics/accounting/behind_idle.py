@@ -1,0 +1,97 @@
+"""What exactly stood behind the idle of one cause: which op, range, function or call, and in which steps?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import below_step, driving_threads
+from perfdoctor.metrics.host.nesting import own_ns
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.steps import host_marks
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.findings import Rows
+
+#: A function of the user's own: a line in a file that belongs to no library.
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
+    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
+    r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
+    r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
+)
+_LINE = re.compile(r"\.py\(\d+\): ")
+_HOST = ("rank", "process", "thread", "start_ns", "end_ns", "name")
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """One name: how often it was the innermost during that idle, how much of the idle that is, how long it ran."""
+
+    name: str
+    count: int
+    idle_ns: int
+    total_ns: int
+
+
+def threads_of(place: Place) -> tuple[int, ...]:
+    return driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+
+
+def host_rows(place: Place, signals: Sequence[str]) -> Frame:
+    """What the threads that drive this place did, several signals as one frame; not the steps' own marks."""
+    marks = host_marks(place.timeline, place.rank)
+    threads = threads_of(place)
+    frames = []
+    for signal in signals:
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(np.isin(rows["thread"], threads))
+        if signal in ("ranges", "functions"):
+            rows = below_step(rows, marks)
+        frames.append(Frame({column: rows.columns[column] for column in _HOST}))
+    return Frame.join(frames)
+
+
+def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
+    """Who was innermost during `pieces`, by name, the largest share first."""
+    own = own_ns(rows, pieces)
+    codes, values = rows.name.codes, rows.name.values
+    hit = own > 0
+    idle = np.bincount(codes, weights=own, minlength=len(values))
+    count = np.bincount(codes[hit], minlength=len(values))
+    total = np.bincount(codes[hit], weights=rows.duration_ns[hit], minlength=len(values))
+    found = [
+        Culprit(values[code], int(count[code]), round(idle[code]), round(total[code]))
+        for code in np.flatnonzero(idle).tolist()
+    ]
+    return sorted(found, key=lambda each: (-each.idle_ns, each.name))
+
+
+def table(label: str, place: Place, found: Sequence[Culprit]) -> Rows:
+    """The first five, per step."""
+    return Rows(
+        label,
+        ("name", "times", "idle a step", "ran, all together"),
+        ("text", "count", "ns", "ns"),
+        tuple((each.name, each.count, place.per_step(each.idle_ns), each.total_ns) for each in found[:5]),
+    )
+
+
+def each_step_ns(place: Place, pieces: Intervals) -> Nanoseconds:
+    """How much of `pieces` lies in each step used, in ns; in the window where no steps were found."""
+    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    if not place.steps.used:
+        bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
+    return pieces.overlap_ns(bounds[:-1], bounds[1:])
+
+
+def is_user_function(name: str) -> bool:
+    return _LINE.search(name) is not None and not is_library(name)
+
+
+def is_library(name: str) -> bool:
+    """Does this line of code belong to Python, torch or another package?"""
+    return _LIBRARY.search(name) is not None

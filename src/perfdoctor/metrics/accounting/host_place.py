@@ -1,0 +1,211 @@
+"""Where did the time go on a run without a GPU? The training thread plays the device.
+
+Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
+the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's. Collectives run on
+threads of their library (gloo), which mark them: they are exposed while the training thread computes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.model.host_activity import HostActivity
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import DeviceWork
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
+from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names.kernels import collective_kind
+
+_CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+_NEVER = np.iinfo(np.int64).max
+#: What the training thread calls to start a collective (torch.distributed).
+_ASKS = re.compile(r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE)
+_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
+
+
+class HostPlace(Place):
+    """A Place whose compute is the outermost ops of the training thread.
+
+    Its `work`, which no call launched: the collectives, and the ends of its steps, which take no time.
+    """
+
+    @cached_property
+    def _threads(self) -> tuple[int, ...]:
+        return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
+
+    def rows(self, signal: str) -> Frame:
+        """What the training thread did, in the whole recording."""
+        frame = self.timeline[signal].of(rank=self.rank)
+        return frame.take(np.isin(frame["thread"], self._threads))
+
+    @cached_property
+    def _ops(self) -> Intervals:
+        ops = self.rows("ops")
+        if len(ops):
+            return Intervals.of(ops.start_ns, ops.end_ns) & self.window
+        return self.host.visible & self.window
+
+    @cached_property
+    def recorded_collectives(self) -> Frame:
+        """The library's own ranges, on whatever thread, as rows of collectives; the thread stands for the stream."""
+        rows = _transport(self.timeline, self.rank)
+        unknown, no_text = np.full(len(rows), UNKNOWN, np.int64), Text.constant("", len(rows))
+        taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
+        return Frame({
+            **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
+            "kind": rows.name.mapped(collective_kind), "bytes": unknown, "group": no_text, "group_size": unknown,
+            "data_type": no_text,
+        })  # fmt: skip
+
+    @property
+    def collective_rows(self) -> Ints:
+        """The row in `work` of each row of `recorded_collectives`."""
+        return np.flatnonzero(self.work.stream != UNKNOWN)
+
+    @cached_property
+    def collectives(self) -> Frame:
+        rows = self.recorded_collectives
+        return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+
+    @cached_property
+    def communication(self) -> Intervals:
+        """Also on the way from the training thread to the library's: `handed_over`."""
+        rows = self.collectives
+        sending = Intervals.of(rows.start_ns, rows.end_ns) | self.handed_over
+        return (sending & self.window) | self.own_communication
+
+    @cached_property
+    def asks(self) -> Frame:
+        """The training thread's calls that start the recorded collectives, one each; none where some are missing."""
+        ops, sent = self.rows("ops"), self.recorded_collectives
+        asks = ops.take(ops.name.matches(_ASKS))
+        fit = len(asks) == len(sent) and bool((asks.start_ns <= sent.start_ns).all())
+        return asks if fit else asks.take(np.zeros(len(asks), dtype=bool))
+
+    @cached_property
+    def handed_over(self) -> Intervals:
+        """On the way to the library's thread, from the end of such a call, and back, until the next op.
+
+        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause nobody
+        knows how much is the way.
+        """
+        asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
+        if not len(asks):
+            return Intervals.empty()
+        following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
+        back = (following > sent.end_ns) & (following - sent.end_ns < ISSUING_GAP_NS)
+        there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
+        return there - Intervals.of(sent.start_ns, sent.end_ns)
+
+    @cached_property
+    def own_communication(self) -> Intervals:
+        """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
+        rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self.rows("ops"), self.rows("ranges"))]
+        found = Intervals.empty()
+        for frame in rows:
+            found = found | (Intervals.of(frame.start_ns, frame.end_ns) & self.window)
+        return found
+
+    @cached_property
+    def compute(self) -> Intervals:
+        explained = Intervals.empty()
+        for pieces in self.host.explicit.values():
+            explained = explained | pieces
+        return self._ops - explained - self.own_communication
+
+    @cached_property
+    def idle_causes(self) -> Mapping[str, Intervals]:
+        causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
+        rest = self.idle
+        for cause, proven in self.host.explicit.items():
+            causes[cause] = rest & proven
+            rest = rest - proven
+        for cause, proven in (("profiler", self.host.profiler), ("storage", self.host.files)):
+            causes[cause] = causes[cause] | (rest & proven)
+            rest = rest - proven
+        if not self.host.ops_recorded:
+            causes["unknown"] = rest
+            return causes
+        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
+        causes["unknown"] = self._unseen_in_backward(rest)
+        causes["host_work"] = rest - causes["unknown"]
+        return causes
+
+    def _unseen_in_backward(self, idle: Intervals) -> Intervals:
+        """The part of `idle` in backward passes of which nobody knows what it was.
+
+        A thread that ran no node itself waited for autograd's, which was not recorded. From one node to the next the
+        engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
+        """
+        ops, ranges = self.rows("ops"), self.rows("ranges")
+        nodes = ops.take(ops.name.matches(host_names.AUTOGRAD_NODE))
+        passes = ranges.take(ranges.name.matches(host_names.BACKWARD))
+        own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
+        pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
+        long = pauses.durations_ns >= ISSUING_GAP_NS
+        return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
+            pauses.starts[long], pauses.ends[long]
+        )
+
+
+def host_places(run: Run) -> tuple[HostPlace, ...]:
+    """The training threads of a run without a GPU; empty where one was recorded."""
+    return tuple(place for place in run.places if isinstance(place, HostPlace))
+
+
+def outermost(rows: Frame) -> Frame:
+    """The rows that no other row of the same thread contains."""
+    order = np.lexsort((-rows.end_ns, rows.start_ns, rows["thread"]))
+    thread, start, end = rows["thread"][order], rows.start_ns[order], rows.end_ns[order]
+    keep = np.ones(len(rows), dtype=bool)
+    for each in np.unique(thread):
+        of_thread = np.flatnonzero(thread == each)
+        keep[of_thread[1:]] = start[of_thread[1:]] >= np.maximum.accumulate(end[of_thread])[:-1]
+    return rows.take(np.sort(order[keep]))
+
+
+def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:
+    """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
+    if not len(timeline.ops.of(rank=rank)) and marks is None:
+        return None
+    host: HostActivity = host_activity(timeline, rank, marks)
+    steps = host_steps(marks)
+    if steps.used:
+        window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+    else:
+        ops = timeline.ops.of(rank=rank)
+        if not len(ops):
+            return None
+        window = Intervals.single(int(ops.start_ns[0]), int(ops.end_ns.max()))
+    return HostPlace(timeline, rank, None, window, steps, _work(timeline, rank, steps), host)
+
+
+def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Intervals | None) -> HostPlace:
+    """The same thread with another window and other steps."""
+    work = _work(place.timeline, place.rank, steps)
+    return replace(place, window=window, steps=steps, work=work, asked=asked)
+
+
+def _transport(timeline: Timeline, rank: int) -> Frame:
+    ranges = timeline.ranges.of(rank=rank)
+    return ranges.take(ranges.name.matches(_TRANSPORT))
+
+
+def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:
+    rows, edges = _transport(timeline, rank), steps.even_bounds[1:]
+    start = np.concatenate((rows.start_ns, edges))
+    order = np.argsort(start, kind="stable")
+    unknown, no = np.full(order.size, UNKNOWN, np.int64), np.zeros(order.size, dtype=bool)
+    stream = np.concatenate((rows["thread"], np.full(edges.size, UNKNOWN, np.int64)))
+    end = np.concatenate((rows.end_ns, edges))
+    return DeviceWork(start[order], end[order], stream[order], unknown, no, no)

@@ -1,0 +1,97 @@
+"""Which devices of which ranks can be analysed, and in which steps? A Timeline becomes a Run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.device_place import DevicePlace
+from perfdoctor.metrics.accounting.host_place import host_place
+from perfdoctor.metrics.accounting.idle_causes import host_activity
+from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import DeviceWork, device_work
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.records.findings import Finding, StepStats
+
+
+def keep_findings(run: Run, findings: Sequence[Finding]) -> None:
+    """What the detectors saw, for those who show where: a diagnosis holds no rows."""
+    run.kept["findings"] = tuple(findings)
+
+
+def findings_of(run: Run) -> tuple[Finding, ...]:
+    """What the detectors saw in it; nothing before they looked."""
+    kept = run.kept.get("findings", ())
+    assert isinstance(kept, tuple)
+    return kept
+
+
+def prepare(timeline: Timeline, look: Look = EVERYTHING) -> Run:
+    """Find steps and windows on every device; on none, let the training thread play the device.
+
+    `look`: only that part. Raises AskedWronglyError where it is not in the recording.
+    """
+    places: list[Place] = []
+    for rank in timeline.ranks:
+        marks = host_marks(timeline, rank)
+        devices = [device for of_rank, device in timeline.places if of_rank == rank]
+        if devices:
+            host = host_activity(timeline, rank, marks)
+            for device in devices:
+                work = device_work(timeline, rank, device)
+                steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))
+                if not _window(steps, work):  # all work was launched at one moment: no steps to tell apart
+                    steps = NO_STEPS
+                places.append(DevicePlace(timeline, rank, device, _window(steps, work), steps, work, host))
+        elif not timeline.places:
+            place = host_place(timeline, rank, marks)
+            if place is not None:
+                places.append(place)
+    return Run(timeline, narrowed([place for place in places if place.window], timeline, look), look)
+
+
+def look_notes(run: Run) -> Iterator[str]:
+    """Which part was looked at, if not all of it."""
+    look, steady = run.look, [place.steps for place in run.places if place.steps.steady]
+    if look.steps and steady:
+        first, last = look.steps
+        steps = f"step {first}" if first == last else f"steps {first} to {last}"
+        yield f"Only {steps} of {min(every[1] - every[0] for each in steady if (every := each.steady))} was looked at."
+    if look.range_name:
+        names = " and ".join(sorted(different(range_names(run.timeline, look.range_name))))
+        count = sum(place.steps.used for place in run.places)
+        yield (
+            f"Only the range {names} was looked at, {count} executions: what is told of a step is for one of them. "
+            "Its time is that of the work that it launched, and of idle at its edges while the host was in it."
+        )
+
+
+def _window(steps: Steps, work: DeviceWork) -> Intervals:
+    if steps.used:
+        return Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
+    return Intervals.single(int(work.start_ns[0]), int(work.end_ns.max()))
+
+
+def step_stats(run: Run) -> StepStats:
+    """How the steps were found and how long they are, over all places."""
+    found = [place.steps for place in run.places if place.steps.used]
+    if not found:
+        return StepStats()
+    durations = np.concatenate([steps.durations_ns for steps in found])
+    p10, median, p90 = (round(float(value)) for value in np.quantile(durations, (0.1, 0.5, 0.9)))
+    weakest: Sequence[Confidence] = ("low", "medium", "high")
+    return StepStats(
+        count=max(steps.count for steps in found),
+        used=min(steps.used for steps in found),
+        median_ns=median,
+        p10_ns=p10,
+        p90_ns=p90,
+        found_by=found[0].found_by,
+        confidence=min((steps.confidence for steps in found), key=weakest.index),
+    )

@@ -1,0 +1,253 @@
+"""Which part of a recording is looked at: some of its steps, or the executions of one user range?
+
+The device's time of an execution runs from the first to the last work that was launched in it (found by correlation, as
+steps are), and over the idle at either edge while the host was still in the range:
+
+```
+host      │range ······ launch launch ···········│
+device    ███████│······│████ ██████│············│█████      ··· counts, and so does what lies between
+```
+Of an execution that launched nothing it is what the device is idle meanwhile. On a run without a GPU it is the training
+thread's own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.errors import AskedWronglyError
+from perfdoctor.metrics.accounting.host_place import HostPlace, outermost, with_steps
+from perfdoctor.metrics.accounting.idle_causes import driving_threads
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.selection import Look
+from perfdoctor.model.steps import Steps, host_marks, warm_up
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.vocabulary.names.running_numbers import without_numbers
+
+#: An error names so many ranges that are there.
+_MOST_NAMES = 8
+_LONGEST_NAME = 60
+_NEVER = np.iinfo(np.int64).max
+
+
+def narrowed(places: Sequence[Place], timeline: Timeline, look: Look) -> tuple[Place, ...]:
+    """The places with that part as their window; those in which nothing of it is, are left out.
+
+    Raises AskedWronglyError where the recording does not have it; `do` names what there is.
+    """
+    if look.steps is not None:
+        places = _with_steps(places, look.steps)
+    if not look.range_name or not places:
+        return tuple(places)
+    names = range_names(timeline, look.range_name)
+    found = [_of_range(place, names) for place in places]
+    if not any(found):
+        raise AskedWronglyError(
+            f"--range {_shown(look.range_name)}: it took no time of a device in what was looked at",
+            do="Name another range" + (", or leave --steps out." if look.steps else ": the device was busy meanwhile."),
+        )
+    return tuple(place for place in found if place is not None)
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
+    first, last = steps
+    asked = f"--steps {first}..{last}"
+    used = min((place.steps.used for place in places), default=0)
+    if not used:
+        raise AskedWronglyError(
+            f"{asked}: no steps were found in this recording",
+            do="Mark them with torch.profiler's step() or an NVTX range per iteration, and record again.",
+        )
+    if last > used:
+        raise AskedWronglyError(
+            f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
+            do=f"Choose among 1..{used}: the first of them is 1.",
+        )
+    return [_chosen(place, first, last) for place in places]
+
+
+def _chosen(place: Place, first: int, last: int) -> Place:
+    steps = place.steps
+    begin, end = steps.first + first - 1, steps.first + last
+    chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
+    window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
+    return _looked_at(place, window, chosen)
+
+
+def _looked_at(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+    if isinstance(place, HostPlace):
+        return with_steps(place, window, steps, asked)
+    return replace(place, window=window, steps=steps, asked=asked)
+
+
+# --- a range ---------------------------------------------------------------------------------------------------------
+
+
+def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
+    """The recorded names that are meant: exactly that one; else those that hold it, in whatever case.
+
+    Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises AskedWronglyError where none fits, or
+    several do.
+    """
+    ranges = timeline.ranges
+    every = {ranges.name.values[code] for code in np.unique(ranges.name.codes).tolist()}
+    if asked in every:
+        return frozenset((asked,))
+    found = frozenset(name for name in every if asked.casefold() in name.casefold() or without_numbers(name) == asked)
+    if len(different(found)) == 1:
+        return found
+    what = f"--range {_shown(asked)}: "
+    if found:
+        raise AskedWronglyError(
+            what + f"{len(different(found))} ranges fit", do=f"Name one: {_listed(_by_time(ranges, found))}."
+        )
+    if not every:
+        raise AskedWronglyError(
+            what + "no ranges were recorded",
+            do="Mark it with torch.profiler.record_function(NAME) or NVTX, and record again.",
+        )
+    raise AskedWronglyError(
+        what + "no such range was recorded", do=f"Recorded, longest first: {_listed(_by_time(ranges, every))}."
+    )
+
+
+def different(names: Iterable[str]) -> set[str]:
+    """The names without what a running number makes of one."""
+    return {_shown(without_numbers(name)) for name in names}
+
+
+def _by_time(ranges: Frame, names: Iterable[str]) -> list[str]:
+    codes, values = ranges.name.codes, ranges.name.values
+    total: dict[str, float] = {}
+    wanted = set(names)
+    for name, ns in zip(values, np.bincount(codes, weights=ranges.duration_ns, minlength=len(values)), strict=True):
+        if name in wanted:
+            total[_shown(without_numbers(name))] = total.get(_shown(without_numbers(name)), 0.0) + float(ns)
+    return sorted(total, key=lambda name: (-total[name], name))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
+
+
+def _shown(name: str) -> str:
+    """A name as a line of text may hold it."""
+    plain = "".join(char if char.isprintable() else "�" for char in name)
+    return plain if len(plain) <= _LONGEST_NAME else plain[: _LONGEST_NAME - 1] + "…"
+
+
+def _of_range(place: Place, names: frozenset[str]) -> Place | None:
+    """The place with the executions of a range as its steps; None where they take no time of it."""
+    of_rank = place.timeline.ranges.of(rank=place.rank)
+    rows = outermost(of_rank.take(of_rank.name.where(lambda name: name in names)))
+    if not len(rows):
+        return None
+    execution = None if place.device is None else _launching(place, rows)
+    rows, execution = _steady(place, rows, execution)
+    if execution is None:
+        window, begin = Intervals.of(rows.start_ns, rows.end_ns), rows.start_ns
+    else:
+        window, begin = _on_device(place, rows, execution)
+    if not window:
+        return None
+    # Work of the next execution may begin on another stream before the last of this one has ended: there it is cut.
+    bounds = np.append(np.unique(begin), window.ends[-1])
+    length = window.overlap_ns(bounds[:-1], bounds[1:])
+    bounds, length = bounds[np.append(length > 0, True)], length[length > 0]
+    first = 0 if place.steps.used else warm_up(length)
+    bounds, length = bounds[first:], length[first:]
+    steps = Steps(
+        "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
+    )  # fmt: skip
+    kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
+    return _looked_at(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+
+
+def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:
+    """The executions that begin in the place's window; all of them where none does and no steps were chosen.
+
+    `execution`: for each row of work the one that launched it. One begins with its first work, or on the host.
+    """
+    begin = rows.start_ns.copy()
+    if execution is not None:
+        launched = execution != UNKNOWN
+        first = np.full(len(rows), _NEVER)
+        np.minimum.at(first, execution[launched], place.work.start_ns[launched])
+        begin = np.where(first == _NEVER, begin, first)
+    inside = (begin >= place.window.starts[0]) & (begin < place.window.ends[-1])
+    if not inside.any() and place.steps.steady is None:
+        inside[:] = True
+    if execution is None:
+        return rows.take(inside), None
+    number = np.where(inside, np.cumsum(inside) - 1, UNKNOWN)
+    return rows.take(inside), np.where(execution == UNKNOWN, UNKNOWN, number[execution])
+
+
+def _on_device(place: Place, rows: Frame, execution: Ints) -> tuple[Intervals, Ints]:
+    """The device's time of all executions, and where that of each begins."""
+    work, launched = place.work, np.flatnonzero(execution != UNKNOWN)
+    first, last = np.full(len(rows), _NEVER), np.full(len(rows), -_NEVER)
+    np.minimum.at(first, execution[launched], work.start_ns[launched])
+    np.maximum.at(last, execution[launched], work.end_ns[launched])
+    busy = Intervals.of(work.start_ns, work.end_ns)
+    has = first != _NEVER
+    begin = np.maximum(_idle_since(busy, first[has]), np.minimum(rows.start_ns[has], first[has]))
+    end = np.minimum(_idle_until(busy, last[has]), np.maximum(rows.end_ns[has], last[has]))
+    with_work = Intervals.of(begin, end)
+    without = Intervals.of(rows.start_ns[~has], rows.end_ns[~has]) - busy - with_work
+    return with_work | without, np.concatenate((begin, _first_in(without, rows.take(~has))))
+
+
+def _first_in(pieces: Intervals, rows: Frame) -> Ints:
+    """The first moment of the pieces in each row, of those that hold one."""
+    if not pieces:
+        return np.empty(0, np.int64)
+    following = np.searchsorted(pieces.ends, rows.start_ns, side="right")
+    starts = np.append(pieces.starts, _NEVER)[following]
+    begin: Ints = np.maximum(starts, rows.start_ns)
+    return begin[begin < rows.end_ns]
+
+
+def _launching(place: Place, rows: Frame) -> Ints:
+    """For each row of work the execution that launched it, UNKNOWN for none.
+
+    A backward pass issues from autograd's own threads: where the range's thread drives the device, others that do count
+    as well. But a batch that one of them copies meanwhile is the loader's.
+    """
+    work, calls = place.work, place.timeline.calls
+    execution = np.full(len(work), UNKNOWN, np.int64)
+    known = np.flatnonzero(work.launch != UNKNOWN)
+    if not known.size:
+        return execution
+    at, thread = calls.start_ns[work.launch[known]], calls["thread"][work.launch[known]]
+    drivers = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    helps = np.isin(thread, drivers) & ~work.is_h2d[known]
+    for each in np.unique(rows["thread"]).tolist():
+        own = np.flatnonzero(rows["thread"] == each)
+        row = own[np.maximum(np.searchsorted(rows.start_ns[own], at, side="right") - 1, 0)]
+        inside = (at >= rows.start_ns[row]) & (at < rows.end_ns[row])
+        inside &= (thread == each) | (helps & (each in drivers))
+        execution[known[inside]] = row[inside]
+    return execution
+
+
+def _idle_since(busy: Intervals, at: Ints) -> Ints:
+    """For each moment at which work begins, the end of what ran before it: the moment itself if the device was busy."""
+    before = np.searchsorted(busy.starts, at, side="left") - 1
+    ends = np.where(before >= 0, busy.ends[np.maximum(before, 0)], -_NEVER)
+    return np.minimum(ends, at)
+
+
+def _idle_until(busy: Intervals, at: Ints) -> Ints:
+    """For each moment at which work ends, the begin of what runs behind it: the moment itself if the device is busy."""
+    behind = np.searchsorted(busy.ends, at, side="right")
+    starts = np.where(behind < len(busy), busy.starts[np.minimum(behind, len(busy) - 1)], _NEVER)
+    return np.maximum(starts, at)

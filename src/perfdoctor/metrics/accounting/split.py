@@ -1,0 +1,60 @@
+"""Where did the time of one place go? Its window as plain numbers that sum exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.steps import NO_STEPS
+from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS, TimeSplit
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+
+def split(place: Place) -> TimeSplit:
+    """The accounting of one place as plain numbers."""
+    result = TimeSplit(
+        rank=place.rank,
+        device=place.device,
+        window_start_ns=int(place.window.starts[0]) if place.window else 0,
+        window_ns=place.window_ns,
+        step_ns=place.per_step(place.window_ns) if place.steps.used else None,
+        compute_ns=place.compute.total_ns,
+        exposed_communication_ns=place.exposed_communication.total_ns,
+        exposed_copy_ns=place.exposed_copies.total_ns,
+        idle_ns=place.idle.total_ns,
+        communication_ns=place.communication.total_ns,
+        hidden_communication_ns=(place.communication & place.compute).total_ns,
+        copy_ns=place.copying.total_ns,
+        kernel_count=len(place.kernels) + (0 if place.device is None else len(place.collectives)),
+        idle_causes_ns={cause: pieces.total_ns for cause, pieces in place.idle_causes.items()},
+        compute_by_family_ns=_by_family(place),
+        matmul_ns_by_math_path=_by_math_path(place),
+    )
+    _self_check(result)
+    return result
+
+
+def _self_check(result: TimeSplit) -> None:
+    parts = result.compute_ns + result.exposed_communication_ns + result.exposed_copy_ns + result.idle_ns
+    assert parts == result.window_ns, "the parts of a window must sum to it"
+    assert sum(result.idle_causes_ns.values()) == result.idle_ns, "the causes of idle must sum to it"
+
+
+def _by_family(place: Place) -> dict[str, int]:
+    """Kernel time by family, in ns; kernels that overlap each count in full."""
+    return {family: int(place.kernel_ns[place.kernel_rows(family)].sum()) for family in KERNEL_FAMILIES}
+
+
+def _by_math_path(place: Place) -> dict[str, int]:
+    matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    paths = {p: place.kernels.name.where(lambda name, p=p: kernel_names.math_path(name) == p) for p in MATH_PATHS}  # type: ignore[misc]
+    return {path: int(place.kernel_ns[matmul & rows].sum()) for path, rows in paths.items()}
+
+
+def whole_recording(place: Place) -> Place:
+    """The same place, from its first to its last event on the device instead of its steady steps."""
+    if place.device is None or not len(place.work):
+        return place
+    window = Intervals.single(int(place.work.start_ns[0]), int(place.work.end_ns.max()))
+    return replace(place, window=window, steps=NO_STEPS, asked=None)

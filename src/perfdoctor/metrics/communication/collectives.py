@@ -1,0 +1,247 @@
+"""What does each collective carry, how much of it is exposed, and how fast do the links move it?
+
+Bandwidth follows nccl-tests: `algbw = bytes / time`, and `busbw = algbw * factor`, the load of one link, which can be
+held against what the link gives whatever the number of ranks (nccl-tests, doc/PERFORMANCE.md). Time is transfer only:
+from the arrival of the last rank to the end, known where every rank of the group was recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfdoctor.metrics.communication.skew import Matrix, Skew, skew
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.records.findings import Rows
+
+_FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
+#: NCCL names its kernels for all-reduce, reduce and reduce-scatter by operation and type.
+_FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
+
+
+#: From the end of what was waited for to the start of a kernel that is queued already: tens of microseconds at most.
+_START_NS = 50_000
+
+
+def waited_for(place: Place) -> Intervals:
+    """Exposed communication that compute waited for: it goes on when a collective is over.
+
+    Where compute goes on in the middle of all collectives that run, it had waited for something else: the host, mostly.
+    """
+    exposed, frame = place.exposed_communication, place.collectives
+    all_over = place.communication.overlap_ns(exposed.ends, exposed.ends + 1) == 0
+    ends = np.sort(frame.end_ns)
+    over = np.searchsorted(ends, exposed.ends, side="right") - np.searchsorted(ends, exposed.ends - _START_NS) > 0
+    waited = all_over | over
+    return Intervals(exposed.starts[waited], exposed.ends[waited])
+
+
+def exposed_rows_ns(place: Place, rows: Mask) -> int:
+    """How long compute waited while these rows of `place.collectives` ran, in ns."""
+    frame = place.collectives
+    return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited_for(place)).total_ns
+
+
+def transfer_share(run: Run, kind: str = "") -> float:
+    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting cannot be told.
+
+    Of one `kind` its own ones tell, those with uneven loads among them: what ranks wait for elsewhere is no evidence.
+    """
+    matched = skew(run, with_uneven=bool(kind))
+    if matched is None:
+        return 1.0
+    if not kind:
+        return 1.0 - matched.waiting_share
+    chosen = np.array(matched.kinds) == kind
+    return 1.0 - replace(matched, duration_ns=matched.duration_ns[:, chosen]).waiting_share if chosen.any() else 1.0
+
+
+def won_by_all_ns(run: Run) -> float:
+    """Exposed transfer on the rank that came last, per step, in ns; infinite where collectives cannot be matched.
+
+    A collective goes on when its last rank has come: what that rank hides behind its compute costs nobody anything,
+    however long the others stand in it.
+    """
+    matched = skew(run)
+    if matched is None:
+        return np.inf
+    won, unmatched = 0.0, 0.0
+    places = _places(run, matched)
+    for number in range(len(places)):
+        place, own = places[number], matched.rows[number]
+        frame = place.recorded_collectives
+        waited, last = waited_for(place), own[matched.last == number]
+        others = np.flatnonzero(~_is_of_same_kind(frame, own[own != UNKNOWN]))
+        won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
+        unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
+    # Of broadcasts, sends and uneven loads nobody knows who came last: what the ranks wait for them on the mean.
+    return won + unmatched / len(matched.ranks)
+
+
+def _is_of_same_kind(frame: Frame, rows: Ints) -> Mask:
+    """One bool a row: is it of the kind and group of one of `rows`? At a window's edge such may be left unmatched."""
+    keys = frame.text("kind").codes.astype(np.int64) * len(frame.text("group").values) + frame.text("group").codes
+    same: Mask = np.isin(keys, keys[rows])
+    return same
+
+
+def _places(run: Run, matched: Skew) -> list[Place]:
+    """Those of `matched.ranks`: of a process with several devices the one that its collectives run on."""
+    of_rank = {place.rank: place for place in run.places if len(place.collectives)}
+    return [of_rank[rank] for rank in matched.ranks]
+
+
+def launched_in(place: Place, frame: Frame, pattern: re.Pattern[str], *signals: str) -> Mask:
+    """One bool a row: was it launched while a row of these signals with such a name was open on the same rank?"""
+    calls = place.timeline.calls
+    inside = Intervals.empty()
+    for signal in signals:
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(rows.name.matches(pattern))
+        inside = inside | Intervals.of(rows.start_ns, rows.end_ns)
+    call = launch_rows(frame, calls)
+    if not inside or not len(calls):
+        return np.zeros(len(frame), dtype=bool)
+    at = calls.start_ns[np.maximum(call, 0)]
+    launched: Mask = (call != UNKNOWN) & (inside.overlap_ns(at, at + 1) > 0)
+    return launched
+
+
+def is_full_precision(frame: Frame) -> Mask:
+    """One bool a row: are its elements fp32? By the recorded type, else by the kernel's name."""
+    told = frame.text("data_type")
+    by_name: Mask = told.equals("") & frame.name.matches(_FULL_PRECISION_KERNEL)
+    return told.matches(_FULL_PRECISION) | by_name
+
+
+def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
+    """Are the sizes of these rows told, or are there other ranks to tell a long transfer from a wait?"""
+    return len(run.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
+
+
+# --- bandwidth ---
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """What one link carries of each byte of the message (nccl-tests, doc/PERFORMANCE.md)."""
+    if ranks < 2:
+        return 0.0
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Large messages of one kind among the same ranks: median sizes and speeds, bytes and bytes per second.
+
+    `exposed_ns` is how long they are exposed on an average rank, per step. `one_node`: are the devices of the ranks
+    known to be in one machine?
+    """
+
+    kind: str
+    ranks: int
+    count: int
+    message_bytes: int
+    algorithm_bytes_per_second: float
+    bus_bytes_per_second: float
+    exposed_ns: int
+    one_node: bool
+    gpu: str
+
+
+def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
+    """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
+    matched = skew(run)
+    if matched is None:
+        return []
+    places = _places(run, matched)
+    # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
+    size = _column(places, matched.rows, "bytes").max(axis=0)
+    group = _column(places, matched.rows, "group_size").max(axis=0)
+    taking_part = matched.taking_part
+    usable = (size >= min_bytes) & (taking_part.sum(axis=0) == group) & (matched.shortest_ns > 0)
+    kinds = np.array(matched.kinds)
+    groups, group_of = np.unique(taking_part, axis=1, return_inverse=True)
+    found = []
+    for number in range(groups.shape[1]):
+        members = np.flatnonzero(groups[:, number])
+        for kind in dict.fromkeys(matched.kinds):
+            chosen = np.flatnonzero(usable & (group_of.ravel() == number) & (kinds == kind))
+            if chosen.size:
+                own = tuple(places[member] for member in members.tolist())
+                rows = matched.rows[np.ix_(members, chosen)]
+                found.append(_bandwidth(kind, own, rows, size[chosen], matched.shortest_ns[chosen]))
+    return sorted(found, key=lambda each: -each.exposed_ns)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """`sizes[i, k]`: bytes that the i-th of `ranks` has in the k-th collective, the larger of sent and received."""
+
+    ranks: tuple[int, ...]
+    sizes: Matrix
+
+
+def matched_bytes(run: Run, kind: str) -> Loads | None:
+    """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are not told."""
+    matched = skew(run, with_uneven=True)
+    if matched is None:
+        return None
+    places = _places(run, matched)
+    sizes = _column(places, matched.rows, "bytes")
+    usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
+    return Loads(matched.ranks, sizes[:, usable]) if usable.any() else None
+
+
+def _column(places: Sequence[Place], rows: Matrix, name: str) -> Matrix:
+    """A column of each place's `recorded_collectives` for matched rows; UNKNOWN where a rank takes no part."""
+    columns = [place.recorded_collectives[name] for place in places]
+    known = [column[np.maximum(own, 0)] for own, column in zip(rows, columns, strict=True)]
+    return np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
+
+
+def _bandwidth(kind: str, places: tuple[Place, ...], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
+    algorithm = float(np.median(sizes / (transfer_ns / 1e9)))
+    exposed = []
+    for place, own in zip(places, rows, strict=True):
+        frame = place.recorded_collectives.take(own)
+        pieces = Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication
+        exposed.append(pieces.total_ns / place.units)
+    return Bandwidth(
+        kind=kind,
+        ranks=len(places),
+        count=int(sizes.size),
+        message_bytes=int(np.median(sizes)),
+        algorithm_bytes_per_second=algorithm,
+        bus_bytes_per_second=algorithm * bus_factor(kind, len(places)),
+        exposed_ns=round(float(np.mean(exposed))),
+        one_node=in_one_node(places),
+        gpu=places[0].info.name,
+    )
+
+
+def in_one_node(places: Sequence[Place]) -> bool:
+    """Are the devices of these ranks known to be in one machine? Each its own, numbered as the ranks are."""
+    if any(place.device is None for place in places):
+        return False
+    devices = {place.device for place in places}
+    first = {place.rank - (place.device or 0) for place in places}
+    return len(devices) == len(places) and len(first) == 1
+
+
+def bandwidth_table(measured: Sequence[Bandwidth]) -> Rows:
+    """The first six, the most exposed first."""
+    return Rows(
+        "Large messages once all ranks had come",
+        ("kind", "ranks", "message", "bus bandwidth"),
+        ("text", "count", "bytes", "bytes_per_second"),
+        tuple((each.kind, each.ranks, each.message_bytes, each.bus_bytes_per_second) for each in measured[:6]),
+    )

@@ -1,0 +1,216 @@
+"""What did collectives cost, by kind, group, size and type: how exposed, how long waited for a rank, how fast?
+
+Bandwidth is as in `collectives`: bytes over the time from the arrival of the last rank to the end, known where every
+rank of the group was recorded. Elsewhere the quickest run tells what the links gave at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
+from perfdoctor.metrics.communication.link_baseline import baseline
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
+from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
+
+#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
+_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class CollectiveCosts:
+    """One element a group of like collectives, those that take longest first; `per_step`: of an average place.
+
+    `ranks`, `sizes` (bytes of the message): UNKNOWN if not told. `took`: ns in it, waiting included. `exposed_ns`,
+    `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came, a step, and
+    `transfer_ns`: the median from there to the end, where ranks can be matched. Bandwidths in bytes/s: of the median
+    transfer, and of the quickest run (`fastest_bus`). `bound`: what links like these gave when measured, what the
+    machine's topology or the board's table says; `bound_sources`: which of them. NaN, "" where not known.
+    """
+
+    kinds: tuple[str, ...]
+    data_types: tuple[str, ...]
+    groups: tuple[str, ...]
+    ranks: Ints
+    sizes: Ints
+    took: Spread
+    ns: Floats
+    count_per_step: Floats
+    ns_per_step: Floats
+    exposed_ns: Floats
+    hidden_ns: Floats
+    waiting_ns: Floats
+    transfer_ns: Floats
+    algorithm_bandwidth: Floats
+    bus_bandwidth: Floats
+    fastest_bus: Floats
+    bound: Floats
+    bound_sources: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The collectives that touch their place's window, all places below each other.
+
+    `shortest_ns`, `is_whole`: how long the last rank to come was in it (UNKNOWN where not matched), and whether its
+    whole group was recorded.
+    """
+
+    places: tuple[Place, ...]
+    place: Ints
+    kind: Text
+    data_type: Text
+    group: Text
+    ranks: Ints
+    sizes: Ints
+    start_ns: Ints
+    end_ns: Ints
+    shortest_ns: Ints
+    is_whole: Mask
+
+    @property
+    def took_ns(self) -> Ints:
+        return self.end_ns - self.start_ns
+
+    @property
+    def is_matched(self) -> Mask:
+        matched: Mask = self.shortest_ns != UNKNOWN
+        return matched
+
+
+def collective_costs(run: Run) -> CollectiveCosts | None:
+    """None where no collective ran in a window."""
+    rows = _rows(run)
+    if rows is None:
+        return None
+    inside, exposed = (_overlap(rows, which) for which in ("window", "exposed_communication"))
+    kinds = (text.codes.astype(np.int64) for text in (rows.kind, rows.data_type, rows.group))
+    group, first = grouping.combined(*kinds, rows.ranks, rows.sizes)
+    groups = PlacedGroups(rows.places, rows.place, group, inside, first.size)
+    of = first[groups.order]
+    took = groups.spread(rows.took_ns)
+    transfer = groups.spread(rows.shortest_ns, rows.is_matched & rows.is_whole & (rows.shortest_ns > 0)).median
+    known, factor = np.where(rows.sizes == UNKNOWN, np.nan, rows.sizes)[of], _bus_factors(rows, of)
+    algorithm = grouping.ratio(known * 1e9, transfer)
+    bounds = [_bound(run, rows, row) for row in of.tolist()]
+    return CollectiveCosts(
+        kinds=tuple(rows.kind[row] for row in of.tolist()),
+        data_types=tuple(rows.data_type[row] for row in of.tolist()),
+        groups=tuple(rows.group[row] for row in of.tolist()),
+        ranks=rows.ranks[of],
+        sizes=rows.sizes[of],
+        took=took,
+        ns=groups.sums(inside),
+        count_per_step=groups.per_step(groups.runs()),
+        ns_per_step=groups.per_step(inside),
+        exposed_ns=groups.per_step(exposed),
+        hidden_ns=groups.per_step(inside - exposed),
+        waiting_ns=_waiting(rows, groups),
+        transfer_ns=transfer,
+        algorithm_bandwidth=algorithm,
+        bus_bandwidth=algorithm * factor,
+        fastest_bus=grouping.ratio(known * 1e9, took.least) * factor,
+        bound=np.array([speed for speed, _ in bounds]),
+        bound_sources=tuple(source for _, source in bounds),
+    )
+
+
+def _waiting(rows: _Rows, groups: PlacedGroups) -> Floats:
+    """In it before the last rank came, ns a step; NaN where no row could be matched."""
+    waited = groups.per_step(np.where(rows.is_matched, rows.took_ns - rows.shortest_ns, 0))
+    return np.where(groups.sums(rows.is_matched) > 0, waited, np.nan)
+
+
+def _bus_factors(rows: _Rows, of: Ints) -> Floats:
+    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is not told."""
+    told = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
+    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in told])
+
+
+def _rows(run: Run) -> _Rows | None:
+    places = run.places
+    touching = [
+        place.window.overlap_ns(f.start_ns, f.end_ns) > 0 for place in places for f in [place.recorded_collectives]
+    ]
+    if not sum(int(mask.sum()) for mask in touching):
+        return None
+    shortest, whole = _matched(run)
+    frames = [place.recorded_collectives.take(mask) for place, mask in zip(places, touching, strict=True)]
+    below = below_each_other(frames, ("kind", "data_type", "group", "group_size", "bytes", "start_ns", "end_ns"))
+    return _Rows(
+        places=places,
+        place=np.concatenate([np.full(len(frame), at) for at, frame in enumerate(frames)]),
+        kind=below.text("kind"),
+        data_type=below.text("data_type"),
+        group=below.text("group"),
+        ranks=below["group_size"],
+        sizes=below["bytes"],
+        start_ns=below.start_ns,
+        end_ns=below.end_ns,
+        shortest_ns=np.concatenate([each[mask] for each, mask in zip(shortest, touching, strict=True)]),
+        is_whole=np.concatenate([each[mask] for each, mask in zip(whole, touching, strict=True)]),
+    )
+
+
+def _matched(run: Run) -> tuple[list[Ints], list[Mask]]:
+    """By place and row of `recorded_collectives`: how long the last rank was in it; was its whole group recorded?"""
+    shortest = [np.full(len(place.recorded_collectives), UNKNOWN, np.int64) for place in run.places]
+    whole = [np.zeros(len(place.recorded_collectives), dtype=bool) for place in run.places]
+    found = skew(run)
+    if found is None:
+        return shortest, whole
+    with_any = [at for at, place in enumerate(run.places) if len(place.collectives)]
+    present = found.taking_part.sum(axis=0)
+    for rows, at in zip(found.rows, with_any, strict=True):
+        taking = rows != UNKNOWN
+        shortest[at][rows[taking]] = found.shortest_ns[taking]
+        size = run.places[at].recorded_collectives["group_size"]
+        whole[at][rows[taking]] = present[taking] == size[rows[taking]]
+    return shortest, whole
+
+
+def _overlap(rows: _Rows, which: str) -> Ints:
+    """How long each row lay in its place's window, or in its exposed communication, in ns."""
+    found = np.zeros(rows.place.size, dtype=np.int64)
+    for number, place in enumerate(rows.places):
+        own = rows.place == number
+        pieces: Intervals = getattr(place, which)
+        found[own] = pieces.overlap_ns(rows.start_ns[own], rows.end_ns[own])
+    return found
+
+
+def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
+    kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
+    if ranks < 2 or size == UNKNOWN:
+        return np.nan, ""
+    measured = baseline(run.timeline, kind, ranks, size)
+    if measured is not None:
+        return measured.bus_bytes_per_second, measured.source
+    own = [place for place in rows.places if len(place.recorded_collectives)]
+    # Ranks of the group that were not recorded may be in another machine.
+    if kind not in _ON_RINGS or len(own) < ranks or not in_one_node(own):
+        return np.nan, ""
+    return _links_of(run, own, ranks)
+
+
+def _links_of(run: Run, own: list[Place], ranks: int) -> tuple[float, str]:
+    """What joins the GPUs of one machine: by its topology where that is told, else by the board's table."""
+    gpu, links, (chosen, _) = own[0].info.name, pairs(run.timeline), of_job(run)
+    if links and chosen:
+        speed = nvlinks(links, chosen, ranks) * nvlink_bytes_per_second(gpu)
+        return (speed, "topology") if speed else (np.nan, "")
+    link = link_of(gpu)
+    return (link.peak_bytes_per_second, link.name) if link else (np.nan, "")

@@ -1,0 +1,74 @@
+"""What does NCCL's log say of the ways that data took, and of what was there and not used?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.records.findings import Rows
+
+
+@dataclass(frozen=True)
+class Told:
+    """The facts and ways of all logs together."""
+
+    facts: Frame
+    ways: Frame
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> Told:
+        return cls(timeline["nccl_facts"], timeline["transports"])
+
+    def rows(self, *names: str) -> Frame:
+        return self.facts.take(self.facts.name.where(lambda name: name in names))
+
+    def has(self, *names: str) -> bool:
+        return len(self.rows(*names)) > 0
+
+    def values(self, name: str) -> list[str]:
+        """The different values of a fact, the most often told first."""
+        rows = self.rows(name)
+        counts: Counter[str] = Counter()
+        for value, count in zip(rows.text("value"), rows["count"].tolist(), strict=True):
+            counts[value] += count
+        return [value for value, _ in counts.most_common()]
+
+    def amounts(self, name: str) -> list[float]:
+        """The numbers of a fact."""
+        amounts = self.rows(name).floats("amount")
+        return [float(amount) for amount in amounts[~np.isnan(amounts)]]
+
+    def settings(self, *settings: str) -> list[str]:
+        """Which of these (NAME=value) were set in the environment of any rank, in this order."""
+        # NCCL ends the line of a number with a full stop, that of a word without.
+        told = {value.removesuffix(".") for value in self.values("environment")}
+        return [setting for setting in settings if setting in told]
+
+    @property
+    def machines(self) -> int:
+        """How many machines the job's largest communicator spans; the number of hosts in the log, where not told."""
+        told = self.amounts("machines")
+        hosts = {int(host) for frame in (self.facts, self.ways) for host in frame["host"].tolist() if host >= 0}
+        return max(int(max(told, default=0)), len(hosts))
+
+    def pairs(self, prefix: str) -> int:
+        """How many (ordered) pairs of members go this way."""
+        return len(self._pairs(self.ways.name.where(lambda name: name.startswith(prefix))))
+
+    def pairs_without(self, prefix: str, part: str) -> int:
+        """How many go this way, and not in this manner (GDRDMA)."""
+        return len(self._pairs(self.ways.name.where(lambda name: name.startswith(prefix) and part not in name)))
+
+    def _pairs(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> set[tuple[int, ...]]:
+        chosen = self.ways.take(rows)
+        columns = (chosen[column].tolist() for column in ("host", "process", "member", "peer"))
+        return set(zip(*columns, strict=True))
+
+    def table(self) -> Rows:
+        """Which ways are gone, and by how many pairs."""
+        counts = Counter(self.ways.name)
+        rows = tuple((name, count) for name, count in counts.most_common(8))
+        return Rows("Ways that NCCL took", ("way", "pairs"), ("text", "count"), rows)

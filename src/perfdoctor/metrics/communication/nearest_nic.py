@@ -1,0 +1,65 @@
+"""Which NIC does each GPU send through, and is another one nearer to it?
+
+NCCL's log numbers its devices ("NET/IB : Using [0]mlx5_0:1/IB …", "via NET/IB/0"), and `nvidia-smi topo -m` tells how
+far each of them is from each GPU. A virtual device (several ports as one) has a number that the log gives no name for:
+it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.metrics.communication.topology import Pairs, pairs
+from perfdoctor.model.timeline import Timeline
+
+#: From near to far (legend of `nvidia-smi topo -m`). Up to PXB data stay off the processor, and GPUDirect is used.
+NEAR = ("PIX", "PXB")
+_FAR = ("PHB", "NODE", "SYS")
+_DEVICE = re.compile(r"NET/IB\w*/(\d+)")
+
+
+@dataclass(frozen=True)
+class Detour:
+    """A GPU that sends through a NIC behind the processor, and the one beside it that it could take."""
+
+    gpu: int
+    nic: str
+    link: str
+    nearer: str
+    nearer_link: str
+
+
+def detours(timeline: Timeline) -> list[Detour]:
+    """One a GPU and NIC; none where log or topology does not tell.
+
+    The topology is of one machine: the others of the job are taken to be built alike.
+    """
+    links, told = pairs(timeline), Told.of(timeline)
+    found, ways = set(), told.ways
+    of_host = {host: _names(told, host) for host in set(ways["host"].tolist())}
+    for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
+        number, names = _DEVICE.match(way), of_host[host]
+        nic = names.get(int(number.group(1)), "") if number else ""
+        link = _link(links, gpu, nic)
+        if nic and link in _FAR:
+            nearest = min(((_link(links, gpu, other), other) for other in names.values()), key=_distance)
+            if nearest[0] in NEAR:
+                found.add((gpu, nic, link, nearest[1], nearest[0]))
+    return [Detour(*each) for each in sorted(found)]
+
+
+def _names(told: Told, host: int) -> dict[int, str]:
+    """NCCL's number → the NIC's name on this machine."""
+    rows = told.rows("nic").of(host=host)
+    return dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
+
+
+def _link(links: Pairs, gpu: int, nic: str) -> str:
+    return links.get((f"GPU{gpu}", nic), "")
+
+
+def _distance(each: tuple[str, str]) -> tuple[int, str]:
+    order = (*NEAR, *_FAR)
+    return (order.index(each[0]) if each[0] in order else len(order), each[1])

@@ -1,0 +1,155 @@
+"""What did copies cost, by direction, host memory and size: how often, how fast, and what could their link do?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.hardware.links import link_of
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.copies.pcie import bytes_per_second
+from perfdoctor.metrics.copies.transfers import asked_by
+from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
+from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+
+#: Where one class of sizes ends and the next begins, in bytes: below the first latency is all, above the last the link.
+SIZE_EDGES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
+#: A GPU that does so much at least while it is sampled is at work (as for the rules about links).
+_AT_WORK = 0.5
+
+
+@dataclass(frozen=True)
+class CopyCosts:
+    """One element a group, the longest in all first; `per_step` numbers are of an average place.
+
+    `size_classes`: the place among SIZE_EDGES, UNKNOWN where sizes are not told. `ops`: what asked for the group, "" if
+    not told. `sizes`: bytes of each copy; `took`: ns. `rate`: the median of the copies' own rates, in bytes/s.
+    `exposed_ns_per_step`: with no kernel and no collective beside them. `bound`: what the link or the memory gives at
+    most, in bytes/s; NaN where that is not known.
+    """
+
+    directions: tuple[str, ...]
+    host_memories: tuple[str, ...]
+    size_classes: Ints
+    ops: tuple[str, ...]
+    sizes: Spread
+    took: Spread
+    ns: Floats
+    count_per_step: Floats
+    bytes_per_step: Floats
+    ns_per_step: Floats
+    exposed_ns_per_step: Floats
+    rate: Floats
+    bound: Floats
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+
+def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
+    """By direction, host memory and size class; or, `by_op`, by direction, host memory and the op that asked.
+
+    None where no copy ran in a window.
+    """
+    copies = _copies(run, by_op=by_op)
+    if copies is None:
+        return None
+    direction, memory, size = copies.frame.text("direction"), copies.frame.text("host_memory"), copies.frame["bytes"]
+    size_class = np.where(size < 0, UNKNOWN, np.searchsorted(SIZE_EDGES, size, side="right"))
+    kind = copies.op.codes.astype(np.int64) if by_op else size_class
+    group, first = grouping.combined(direction.codes.astype(np.int64), memory.codes.astype(np.int64), kind)
+    groups = PlacedGroups(run.places, copies.place, group, copies.inside_ns, first.size)
+    took, told, known = copies.frame.duration_ns, size >= 0, np.maximum(size, 0)
+    rates = (known / np.maximum(took, 1) * 1e9).astype(np.int64)
+    of = first[groups.order]
+    return CopyCosts(
+        directions=tuple(direction[row] for row in of.tolist()),
+        host_memories=tuple(memory[row] for row in of.tolist()),
+        size_classes=size_class[of],
+        ops=tuple(copies.op[row] for row in of.tolist()),
+        sizes=groups.spread(size, told),
+        took=groups.spread(took),
+        ns=groups.sums(copies.inside_ns),
+        count_per_step=groups.per_step(groups.runs()),
+        bytes_per_step=groups.per_step(known),
+        ns_per_step=groups.per_step(copies.inside_ns),
+        exposed_ns_per_step=groups.per_step(copies.exposed_ns),
+        rate=groups.spread(rates, told).median,
+        bound=_bounds(run, copies, group)[groups.order],
+    )
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """All places' copies below each other: where each stands in `run.places`, and what asked for it, "" if not told."""
+
+    frame: Frame
+    place: Ints
+    op: Text
+    inside_ns: Ints
+    exposed_ns: Ints
+
+
+def _copies(run: Run, *, by_op: bool) -> _Copies | None:
+    with_any = [(number, place) for number, place in enumerate(run.places) if len(place.copies)]
+    if not with_any:
+        return None
+    frames = [place.copies for _, place in with_any]
+    frame = below_each_other(frames, ("start_ns", "end_ns", "bytes", "direction", "host_memory"))
+
+    def overlap(pieces_of: Callable[[Place], Intervals]) -> Ints:
+        each = zip(with_any, frames, strict=True)
+        return np.concatenate([pieces_of(place).overlap_ns(rows.start_ns, rows.end_ns) for (_, place), rows in each])
+
+    return _Copies(
+        frame,
+        np.concatenate([np.full(len(rows), number) for (number, _), rows in zip(with_any, frames, strict=True)]),
+        Text.join([asked_by(place) for _, place in with_any]) if by_op else Text.constant("", len(frame)),
+        overlap(lambda place: place.window),
+        overlap(lambda place: place.exposed_copies),
+    )
+
+
+def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
+    """Of each group the fastest of its places; NaN where none is known."""
+    sampled, direction = of_places(run, _AT_WORK), copies.frame.text("direction")
+    told = [
+        [_bound(place, name, sampled.get((place.rank, place.device or 0))) for name in direction.values]
+        for place in run.places
+    ]
+    each = np.array(told)[copies.place, direction.codes]
+    most = np.full(int(group.max()) + 1, -np.inf)
+    known = ~np.isnan(each)
+    np.maximum.at(most, group[known], each[known])
+    return np.where(np.isfinite(most), most, np.nan)
+
+
+def _bound(place: Place, direction: str, sampled: Gpu | None) -> float:
+    """In bytes/s, one way. On the device a copy reads and writes all of it, a memset only writes."""
+    known = peaks(place)
+    if direction in ("h2d", "d2h"):
+        links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
+        return min((link for link in links if link), default=np.nan)
+    if direction == "p2p":
+        link = link_of(place.info.name)
+        return link.peak_bytes_per_second if link else np.nan
+    memory = known.memory_bytes_per_second if known else place.info.memory_bytes_per_second
+    return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
+
+
+def _sampled_link(sampled: Gpu | None) -> float:
+    """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it was not told."""
+    if sampled is None:
+        return 0.0
+    generation, width = (
+        np.nan_to_num(sampled.floats(name)).max(initial=0) for name in ("pcie_generation", "pcie_width")
+    )
+    return bytes_per_second(float(generation), float(width))

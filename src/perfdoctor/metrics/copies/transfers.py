@@ -1,0 +1,113 @@
+"""What do copies have in common: their direction, size, stream and rate, and the op that asked for them?"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.accounting.host_place import outermost
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
+from perfdoctor.records.findings import Rows
+
+#: How many ops a table names.
+_TABLE_ROWS = 5
+
+
+def copies_of(place: Place, *directions: str) -> Mask:
+    """One bool a row of `place.copies`: is it of one of these directions?"""
+    return place.copies.text("direction").where(lambda direction: direction in directions)
+
+
+def host_memory(place: Place, *kinds: str) -> Mask:
+    """One bool a row of `place.copies`: is its host side such memory?"""
+    return place.copies.text("host_memory").where(lambda kind: kind in kinds)
+
+
+def exposed_ns(place: Place, rows: Mask) -> int:
+    """How long these rows of `place.copies` ran with no kernel and no collective beside them, in ns."""
+    return exposed(place, rows).total_ns
+
+
+def exposed(place: Place, rows: Mask) -> Intervals:
+    copies = place.copies
+    return Intervals.of(copies.start_ns[rows], copies.end_ns[rows]) & place.exposed_copies
+
+
+def owner(place: Place, rows: Mask) -> str:
+    """The rule that owns most of the time of these rows: pageable-copies or exposed-copies."""
+    pageable = exposed_ns(place, rows & host_memory(place, "pageable"))
+    return "pageable-copies" if 2 * pageable > exposed_ns(place, rows) else "exposed-copies"
+
+
+def compute_stream(place: Place) -> int:
+    """The stream whose kernels ran longest; UNKNOWN without kernels."""
+    if not len(place.kernels):
+        return UNKNOWN
+    streams, number = np.unique(place.kernels["stream"], return_inverse=True)
+    return int(streams[np.bincount(number, weights=place.kernel_ns).argmax()])
+
+
+def rates(copies: Frame) -> npt.NDArray[np.float64]:
+    """Bytes per second of each copy; 0 where its size is not known."""
+    return np.maximum(copies["bytes"], 0) / np.maximum(copies.duration_ns, 1) * 1e9
+
+
+def sharing_ns(place: Place) -> Nanoseconds:
+    """How long each row of `place.copies` ran while another copy of this device crossed the link to the host, in ns."""
+    copies = place.copies
+    crossing = ~copies_of(place, "d2d", "memset")
+    start, end = copies.start_ns[crossing], copies.end_ns[crossing]
+    moments, changes = np.concatenate((start, end)), np.repeat((1, -1), start.size)
+    order = np.lexsort((changes, moments))
+    moments, running = moments[order], np.cumsum(changes[order])
+    several = running[:-1] > 1
+    return Intervals.of(moments[:-1][several], moments[1:][several]).overlap_ns(copies.start_ns, copies.end_ns)
+
+
+def steps_with(place: Place, rows: Mask) -> int:
+    """In how many of the steps used did one of these copies begin?"""
+    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
+    return int((np.histogram(place.copies.start_ns[rows], bins=bounds)[0] > 0).sum()) if bounds.size > 1 else 0
+
+
+def asked_by(place: Place) -> Text:
+    """For each row of `place.copies` the outermost op on the host that asked for it; "" where none was recorded."""
+    calls, ops = place.timeline.calls, outermost(place.timeline.ops.of(rank=place.rank))
+    call = launch_rows(place.copies, calls)
+    codes = np.zeros(len(place.copies), dtype=np.int32)
+    linked = np.flatnonzero(call != UNKNOWN)
+    if linked.size and len(ops):
+        at, thread = calls.start_ns[call[linked]], calls["thread"][call[linked]]
+        for each in np.unique(ops["thread"]).tolist():
+            mine, asked = np.flatnonzero(ops["thread"] == each), np.flatnonzero(thread == each)
+            op = np.searchsorted(ops.start_ns[mine], at[asked], side="right") - 1
+            inside = (op >= 0) & (at[asked] < ops.end_ns[mine[np.maximum(op, 0)]])
+            codes[linked[asked[inside]]] = ops.name.codes[mine[op[inside]]] + 1
+    return Text(codes, ["", *ops.name.values])
+
+
+def by_op(place: Place, rows: Mask, label: str) -> Rows:
+    """These copies by the op that asked for them, exposed longest first, a step each."""
+    copies, names = place.copies, asked_by(place)
+    ns = place.exposed_copies.overlap_ns(copies.start_ns, copies.end_ns)
+    size = np.maximum(copies["bytes"], 0)
+    found = []
+    for code in np.unique(names.codes[rows]).tolist():
+        mine = rows & (names.codes == code)
+        name, units = names.values[code] or "not recorded", place.units
+        found.append((name, int(mine.sum()) / units, int(ns[mine].sum()) // units, int(size[mine].sum()) // units))
+    found.sort(key=lambda row: -row[2])
+    return Rows(
+        label, ("asked by", "count", "exposed", "bytes"), ("text", "count", "ns", "bytes"), tuple(found[:_TABLE_ROWS])
+    )
+
+
+def bytes_of(place: Place, rows: Mask) -> int:
+    return int(np.maximum(place.copies["bytes"][rows], 0).sum())
+
+
+def sizes(place: Place) -> Ints:
+    return np.maximum(place.copies["bytes"], 0)

@@ -1,0 +1,220 @@
+"""What did ops, ranges, own functions and calls cost the host, and how long did the device work on what they asked for?
+
+Ops and calls count where they begin while the host asks for the window's work (`launching.host_window`), with all their
+time, ranges and functions with the time that lies there; what the device did for them is what lay inside its window. Of
+a process with several devices all of them count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.accounting.idle_causes import below_step
+from perfdoctor.metrics.grouping import Floats
+from perfdoctor.metrics.host.enclosing import Nested, lines_of, nested, ops_of
+from perfdoctor.metrics.host.launching import Asked, asked, host_window, in_line
+from perfdoctor.metrics.host.sync_sources import syncs
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import host_marks
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.vocabulary.names.running_numbers import without_numbers
+
+#: These may run for the whole recording: of them counts what lies in the window.
+_LONG = ("functions", "ranges")
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """One element a group of like rows; all but `count` are of a step of an average rank.
+
+    `keys`: the texts that its rows have in common. `host_ns`: of rows that lie in one of the same group only the outer
+    counts. `own_host_ns`: without the rows inside. `device_ns`: kernels, collectives and copies asked for inside it;
+    `own_device_ns`: inside it and no row below. NaN where no device was recorded. `idle_ns`: how long the device stood
+    still after its blocking calls.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    count: Ints
+    count_per_step: Floats
+    host_ns: Floats
+    own_host_ns: Floats
+    device_ns: Floats
+    own_device_ns: Floats
+    idle_ns: Floats
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One rank's devices, when its host asked for their windows, and what it asked for."""
+
+    places: tuple[Place, ...]
+    window: Intervals
+    launch: Ints
+    when: Asked
+    device_ns: Ints
+
+    @property
+    def units(self) -> int:
+        return self.places[0].units
+
+
+def op_costs(run: Run) -> HostCosts | None:
+    """By name, input shapes and types. None where no op was recorded."""
+    return _costs(run, "ops", ("name", "input_shapes", "input_types"), lambda rank: ops_of(run, rank))
+
+
+def line_costs(run: Run) -> HostCosts | None:
+    """By function of the user's own code, with the line on which it begins. None where stacks were not recorded."""
+    return _costs(run, "functions", ("name",), lambda rank: lines_of(run, rank))
+
+
+def range_costs(run: Run) -> HostCosts | None:
+    """By name, without the steps' own marks; # stands for a number that hardly ever comes again (`op_id = 17`).
+
+    None where no range was recorded.
+    """
+    change = _without_running_numbers(run)
+
+    def rows(rank: int) -> Nested:
+        kept = below_step(run.timeline.ranges.of(rank=rank), host_marks(run.timeline, rank))
+        return nested(kept.with_columns(name=kept.name.mapped(change)))
+
+    return _costs(run, "ranges", ("name",), rows)
+
+
+def _without_running_numbers(run: Run) -> Callable[[str], str]:
+    """Changes names that come less than once a step and differ from another one like them by their numbers alone."""
+    names, steps = run.timeline.ranges.name, sum(rank.units for rank in _ranks(run))
+    often = np.bincount(names.codes, minlength=len(names.values)).tolist()
+    seldom = [name for name, times in zip(names.values, often, strict=True) if times < max(steps, 2)]
+    stems = {name: without_numbers(name) for name in seldom}
+    alike = Counter(stems.values())
+    return lambda name: stems[name] if alike[stems.get(name, "")] > 1 else name
+
+
+def call_costs(run: Run) -> HostCosts | None:
+    """By name, of the CUDA or HIP runtime and driver. None where no call was recorded."""
+    return _costs(run, "calls", ("name",), lambda rank: nested(run.timeline.calls.of(rank=rank)))
+
+
+def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int], Nested]) -> HostCosts | None:
+    if not len(run.timeline[signal]):
+        return None
+    ranks = list(_ranks(run))
+    parts = [(rank, rows_of(rank.places[0].rank)) for rank in ranks]
+    codes = [np.concatenate([_column(rows.rows, key) for _, rows in parts]) for key in keys] if parts else []
+    if not codes or not codes[0].size:
+        return None
+    group, first = grouping.combined(*codes)
+    edges = np.cumsum([0, *(len(rows.rows) for _, rows in parts)])
+    measured = [
+        _measured(run, rank, rows, group[begin:end], first.size, signal)
+        for (rank, rows), begin, end in zip(parts, edges[:-1], edges[1:], strict=True)
+    ]
+    count = np.sum([each[0] for each in measured], axis=0)
+    per_step = [
+        np.mean([each[column] / rank.units for each, rank in zip(measured, ranks, strict=True)], axis=0)
+        for column in range(6)
+    ]
+    used = np.flatnonzero((count > 0) | (np.nan_to_num(per_step[3]) > 0))
+    values = [parts[0][1].rows.text(key).values for key in keys]
+    return HostCosts(
+        tuple(
+            tuple(texts[int(code[first[at]])] for texts, code in zip(values, codes, strict=True))
+            for at in used.tolist()
+        ),
+        count[used].astype(np.int64),
+        *(column[used] for column in per_step),
+    )
+
+
+def _column(rows: Frame, key: str) -> Ints:
+    return rows.text(key).codes.astype(np.int64)
+
+
+def _ranks(run: Run) -> Iterator[_Rank]:
+    calls = run.timeline.calls
+    for number in dict.fromkeys(place.rank for place in run.places):
+        places = tuple(place for place in run.places if place.rank == number)
+        on_device = [place for place in places if place.device is not None]
+        launch = np.concatenate([np.empty(0, np.int64), *(place.work.launch for place in on_device)])
+        inside = [place.window.overlap_ns(place.work.start_ns, place.work.end_ns) for place in on_device]
+        when = asked(calls, launch)
+        yield _Rank(places, host_window(places[0]), launch, when, np.concatenate([np.empty(0, np.int64), *inside]))
+
+
+def _measured(
+    run: Run, rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
+    """Count, host_ns, own_host_ns, device_ns, own_device_ns and idle_ns of all steps, by group."""
+    frame = rows.rows
+    duration, begun = frame.duration_ns, rank.window.overlap_ns(frame.start_ns, frame.start_ns + 1) > 0
+    here = begun
+    if signal in _LONG:
+        duration = rank.window.overlap_ns(frame.start_ns, frame.end_ns)
+        here = duration > 0
+    alone = -1 - np.arange(len(frame))  # what began before the window holds no time of those inside it back
+    outer = ~rows.again(np.where(here, group, alone))
+    missing = np.full(groups, np.nan)
+    device, own_device, idle = missing, missing, missing
+    if any(place.device is not None for place in rank.places):
+        row = _rows_of_work(run, rank, rows, signal)
+        known = row != UNKNOWN
+        own = grouping.sums(row[known], rank.device_ns[known], len(frame))
+        own_device = grouping.sums(group, own, groups)
+        outermost = ~rows.again(group)
+        device = grouping.sums(group[outermost], _with_inner(rows, own)[outermost], groups)
+        idle = _idle(rank, rows, group, groups) if signal == "functions" else missing
+    count = grouping.sums(group, begun, groups)
+    return (
+        np.where(count > 0, count, grouping.sums(group, here, groups)),
+        grouping.sums(group, np.where(here & outer, duration, 0), groups),
+        grouping.sums(group, np.where(here, rows.own(duration), 0), groups),
+        device,
+        own_device,
+        idle,
+    )
+
+
+def _rows_of_work(run: Run, rank: _Rank, rows: Nested, signal: str) -> Ints:
+    """Inside which of these rows each work of the device was asked for."""
+    if signal == "functions":
+        return in_line(run, rank.places[0].rank, rank.when)
+    if signal == "calls":
+        of_rank = np.flatnonzero(run.timeline.calls["rank"] == rank.places[0].rank)
+        return np.where(rank.launch == UNKNOWN, UNKNOWN, np.searchsorted(of_rank, rank.launch))
+    found = rows.innermost(rank.when.at_ns, rank.when.thread)
+    return np.where(rank.when.thread == UNKNOWN, UNKNOWN, found)
+
+
+def _with_inner(rows: Nested, own: Floats) -> Floats:
+    """The quantity of each row together with that of all rows inside it."""
+    total: Floats = own.copy()
+    at, around = np.arange(own.size), rows.parent
+    while at.size:
+        inner = around != UNKNOWN
+        at, around = at[inner], around[inner]
+        total = total + grouping.sums(around, own[at], own.size)
+        around = rows.parent[around]
+    return total
+
+
+def _idle(rank: _Rank, rows: Nested, group: Ints, groups: int) -> Floats:
+    """Idle after blocking calls, by the innermost of these rows around the call."""
+    idle: Floats = np.zeros(groups)
+    for place in rank.places:
+        found = syncs(place)
+        line = rows.innermost(found.calls.start_ns, found.calls["thread"])
+        known = line != UNKNOWN
+        idle = idle + grouping.sums(group[line[known]], found.idle_ns[known], groups)
+    return idle

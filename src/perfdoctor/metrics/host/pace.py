@@ -1,0 +1,99 @@
+"""Is a rank that waits for another one only waiting since its own host would have been late anyway?
+
+Where the hosts of all ranks are slower than their devices, the slowest of them sets the pace, and the others' devices
+spend the time they are ahead in collectives. That looks like one late rank. But take its lateness away, and the next
+host is what everybody waits for. How much can be won is what the waiting ranks' hosts have to spare:
+
+```
+spare = window - time in which the host is seen to be busy
+                 from the launch of the window's first work to that of the first work behind it
+```
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import blocking_calls
+from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.metrics.communication.lateness import made_late_by
+from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame
+
+#: Causes of idle in which the host works. In the others it waits, or it is not known what it does.
+_BUSY = ("input_wait", "garbage_collection", "storage", "compilation", "allocator")
+#: A pace is what repeats itself. Over one or two steps a host may have been held up once: another step would show it.
+_FEWEST_STEPS = 3
+
+
+def spare_ns(place: Place) -> int | None:
+    """How much sooner this rank's host could have issued the window's work; None where the recording does not tell.
+
+    Time in which nothing was seen of the host counts as spare, unless framework ops were recorded.
+    """
+    if place.steps.used < _FEWEST_STEPS or not place.host.in_view or place.asked is not None:
+        return None  # what a host has to spare in a range, the rest of the step may need
+    issued = _issued(place)
+    return max(place.window_ns - (_busy(place) & issued).total_ns, 0) if issued else None
+
+
+def run_spare_ns(run: Run) -> int | None:
+    """The same for a whole run, a step and place: the most that faster work on the devices alone can win."""
+    spare = [(place, spare_ns(place)) for place in run.places]
+    known = [ns / place.units for place, ns in spare if ns is not None]
+    return round(float(np.mean(known))) if known and len(known) == len(spare) else None
+
+
+def _issued(place: Place) -> Intervals:
+    """From when the window's first work was launched to when the first work behind it was, or its own last."""
+    work = place.work
+    rows = np.flatnonzero((work.launch != UNKNOWN) & (work.start_ns >= place.window.starts[0]))
+    if not rows.size:
+        return Intervals.empty()
+    launched = place.timeline.calls.start_ns[work.launch[rows]]
+    behind = launched[work.start_ns[rows] >= place.window.ends[-1]]
+    return Intervals.single(int(launched[0]), int(behind[0] if behind.size else launched.max()))
+
+
+def _busy(place: Place) -> Intervals:
+    """When the host is seen to do something else than wait for the device or for other ranks."""
+    host, work, calls = place.host, place.work, place.timeline.calls
+    launches = calls.take(work.launch[work.launch != UNKNOWN])
+    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > LONGEST_LAUNCH_NS)])
+    # Where ops were recorded the thread is in view, and between them runs Python code.
+    seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
+    busy = seen - Intervals.of(waits.start_ns, waits.end_ns) - host.explicit["peer_wait"]
+    for cause in _BUSY:
+        busy = busy | host.explicit[cause]
+    return busy
+
+
+def exposed_waiting_ns(place: Place, matched: Skew) -> int:
+    """How long this rank stood in collectives for a late one and computed nothing meanwhile, in the whole window."""
+    number = matched.ranks.index(place.rank)
+    spent = max(int(matched.spent_ns[number]), 1)
+    return int(place.exposed_communication.total_ns * int(matched.waiting_ns[number]) / spent)
+
+
+def paced_waiting_ns(run: Run, cause: str) -> int:
+    """Waiting in collectives, a step and rank, that would be this cause of idle if nobody were late.
+
+    It is what a rank waits beyond what its host has to spare, as far as the late ranks were held up by that cause.
+    """
+    matched = skew(run)
+    if matched is None or not matched.duration_ns.sum():
+        return 0
+    places = [place for place in run.places if place.rank in matched.ranks]
+    beyond = {place.rank: _beyond_spare_ns(place, matched) for place in places}
+    if not any(beyond.values()):
+        return 0
+    share = made_late_by(places, matched).get(cause, 0.0)
+    return round(share * run.mean(lambda place: beyond.get(place.rank, 0)))
+
+
+def _beyond_spare_ns(place: Place, matched: Skew) -> int:
+    spare = spare_ns(place)
+    return 0 if spare is None else max(exposed_waiting_ns(place, matched) - spare, 0)

@@ -1,0 +1,71 @@
+"""How much of a step without a GPU goes into ops so short that asking for them is the larger part?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import HostPlace, outermost
+from perfdoctor.metrics.kernels.optimizer import host_updates
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Frame, Ints
+from perfdoctor.vocabulary.names.host import AUTOGRAD_NODE
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class ShortOps:
+    """`count` outermost ops of the training thread; `time` covers them and the Python between two of them."""
+
+    count: int
+    total_ns: int
+    time: Intervals
+
+
+def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
+    """Those outside the optimizer's updates, the loader and collectives, in the window.
+
+    An op is as short as it usually is: the machine takes the processor away now and then, for milliseconds, and does so
+    in proportion to the time that ops take. That time is theirs as well.
+    """
+    rows = place.rows("ops")
+    rows = outermost(rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0))
+    updates, _ = host_updates(place)
+    start, end = rows.start_ns, rows.end_ns
+    works = (place.compute - updates).overlap_ns(start, end) == end - start
+    short = works & (_usual_ns(place, rows) < shorter_than_ns)
+    pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
+    between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
+    node = rows.name.matches(AUTOGRAD_NODE)
+    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, of which nobody knows more
+    between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
+    total_ns = int((end - start)[short].sum())
+    return ShortOps(
+        int(np.count_nonzero(short)), total_ns, Intervals.of(start[short], end[short]) | (between - updates)
+    )
+
+
+def _usual_ns(place: HostPlace, rows: Frame) -> Floats:
+    """For each op the median time of its counterparts, the so many-th of its name in each step; else its own."""
+    if not place.steps.used:
+        return rows.duration_ns.astype(np.float64)
+    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
+    name = rows.name.codes.astype(np.int64)
+    order = np.lexsort((rows.start_ns, name, step))
+    begins = (np.diff(name[order], prepend=-1) != 0) | (np.diff(step[order], prepend=-1) != 0)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size) - np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
+    return _medians(name * (number.max(initial=0) + 1) + number, rows.duration_ns)
+
+
+def _medians(key: Ints, values: Ints) -> Floats:
+    """For each value the median of those with the same key."""
+    order = np.lexsort((values, key))
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    size = np.diff(np.append(first, order.size))
+    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
+    found = np.empty(order.size)
+    found[order] = np.repeat((low + high) / 2, size)
+    return found

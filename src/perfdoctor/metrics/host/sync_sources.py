@@ -1,0 +1,103 @@
+"""Which blocking call made the device run dry, from which op, and from which line of the user's own code?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.behind_idle import host_rows, is_user_function
+from perfdoctor.metrics.accounting.idle_causes import blocking_calls
+from perfdoctor.metrics.accounting.longest import Moment
+from perfdoctor.metrics.host.nesting import innermost_at
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.steps import host_marks
+from perfdoctor.model.timeline import Frame, Ints, Mask, Timeline
+from perfdoctor.vocabulary.names import host as host_names
+
+
+@dataclass(frozen=True)
+class Syncs:
+    """The blocking calls behind the idle of `host_sync`: `idle_ns` of each; `op` and `line` are rows, -1 for none."""
+
+    calls: Frame
+    idle_ns: Nanoseconds
+    ops: Frame
+    op: Ints
+    lines: Frame
+    line: Ints
+
+    def sources(self, rows: Mask) -> list[tuple[str, str, str, int, int]]:
+        """(call, op, line, how often, idle in ns) of these calls, the largest idle first."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for index in np.flatnonzero(rows).tolist():  # one a sync that made the device run dry
+            key = (self.calls.name[index], _name(self.ops, self.op[index]), _name(self.lines, self.line[index]))
+            entry = found.setdefault(key, [0, 0])
+            entry[0] += 1
+            entry[1] += int(self.idle_ns[index])
+        return sorted(((*key, n, ns) for key, (n, ns) in found.items()), key=lambda row: (-row[4], row[:3]))
+
+    def longest(self, place: Place, rows: Mask) -> list[Moment]:
+        """Of these calls of a place the one behind which the device was idle longest, with that idle."""
+        if not self.idle_ns[rows].any():
+            return []
+        at = int(np.argmax(np.where(rows, self.idle_ns, 0)))
+        begin, end = int(self.calls.start_ns[at]), int(self.calls.end_ns[at])
+        idle = place.idle_causes["host_sync"]
+        following = int(np.searchsorted(idle.ends, begin, side="right"))
+        if following < len(idle) and idle.starts[following] <= end:
+            end = max(end, int(idle.ends[following]))
+        return [(place.rank, begin, end)]
+
+
+def _name(rows: Frame, index: int) -> str:
+    return rows.name[int(index)] if index >= 0 else ""
+
+
+def syncs(place: Place) -> Syncs:
+    """Each stretch of idle after a blocking call belongs to the last such call made before it."""
+    calls = blocking_calls(place.host, place.work, place.timeline.calls)
+    idle = place.idle_causes["host_sync"]
+    last = np.searchsorted(calls.start_ns, idle.starts, side="right") - 1
+    last = np.where(last < 0, np.searchsorted(calls.start_ns, idle.ends, side="right") - 1, last)
+    idle_ns = np.zeros(len(calls), dtype=np.int64)
+    np.add.at(idle_ns, last[last >= 0], idle.durations_ns[last >= 0])
+    calls, idle_ns = calls.take(idle_ns > 0), idle_ns[idle_ns > 0]
+    ops, lines = host_rows(place, ("ops",)), _user_functions(place.timeline, place.rank)
+    return Syncs(
+        calls, idle_ns,
+        ops, innermost_at(ops, calls.start_ns, calls["thread"]),
+        lines, innermost_at(lines, calls.start_ns, calls["thread"]),
+    )  # fmt: skip
+
+
+def _user_functions(timeline: Timeline, rank: int) -> Frame:
+    rows = timeline["functions"].of(rank=rank)
+    return rows.take(rows.name.where(is_user_function))
+
+
+def around_update(place: Place) -> Intervals:
+    """When the host was in an optimizer's step, in clipping, or between a scaler's check of gradients and that step."""
+    steps = host_rows(place, ("ops", "ranges"))
+    steps = steps.take(steps.name.matches(host_names.OPTIMIZER_STEP))
+    functions = host_rows(place, ("functions",))
+    functions = functions.take(functions.name.matches(host_names.UPDATE_FUNCTION))
+    found = Intervals.of(steps.start_ns, steps.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
+    checks = host_rows(place, ("ops",))
+    checks = checks.take(checks.name.matches(host_names.UNSCALES))
+    if not len(checks) or not len(steps):
+        return found
+    following = np.searchsorted(steps.start_ns, checks.start_ns)
+    has = following < len(steps)
+    until = steps.start_ns[np.minimum(following, len(steps) - 1)]
+    # A step that the scaler skips has no update: then the next update belongs to another step.
+    marks = host_marks(place.timeline, place.rank)
+    begins = np.empty(0, np.int64) if marks is None else marks.starts
+    same = np.searchsorted(begins, checks.start_ns, side="right") == np.searchsorted(begins, until, side="right")
+    return found | Intervals.of(checks.start_ns[has & same], until[has & same])
+
+
+def within(pieces: Intervals, instants: Nanoseconds) -> Mask:
+    """One bool an instant: does it lie in one of the pieces?"""
+    return pieces.overlap_ns(instants, instants + 1) > 0

@@ -1,0 +1,105 @@
+"""Where does Python go through many tensors one by one, asking for the same few ops for each of them?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import outermost
+from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.steps import PROFILER_STEP
+
+#: An update of one tensor takes at most so many ops: Adam's ten, and a few `to` and `detach`.
+_LONGEST_BODY = 12
+_NORM = re.compile(r"^aten::(linalg_vector_norm|norm|linalg_norm)$")
+_SCALE = re.compile(r"^aten::(mul_|div_)$")
+#: In-place arithmetic: an average, a decay, a clamp or an update of the tensor itself.
+_UPDATE = re.compile(r"^aten::(mul|add|sub|div|lerp|clamp|clamp_min|clamp_max|addcmul|addcdiv|sqrt|clip)_$")
+#: The same by hand: a new value is computed and copied into the tensor.
+_COMPUTES = re.compile(r"^aten::(mul|add|sub|div|lerp|true_divide)$")
+_COPIES_INTO = re.compile(r"^aten::copy_$")
+#: What else may be asked for in such a loop: arithmetic of each element, and views. A layer has other ops beside these.
+_PLAIN = re.compile(
+    r"^aten::(to|detach|detach_|view|alias|clone|empty_like|zeros_like|item|_local_scalar_dense|mul|add|sub|rsub|div|neg|pow"
+    r"|square|sum|sqrt|rsqrt|lerp|sign|clamp|copy_|zero_|true_divide|mul_|add_|pow_|neg_|addcmul|addcdiv|is_nonzero)$"
+)
+#: Between the norms and the scaling lie the sum of the norms and the factor: a dozen ops.
+_OPS_TO_SCALING = 24
+
+
+@dataclass(frozen=True)
+class TensorLoop:
+    """One loop on one thread: `turns` times the ops `names`, on the host from `start_ns` to `end_ns`."""
+
+    start_ns: int
+    end_ns: int
+    turns: int
+    names: tuple[str, ...]
+    is_clipping: bool
+
+
+def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
+    """The loops over gradients (clipping) and those that update tensors in place, outside the optimizer's step."""
+    rows = place.timeline.ops.of(rank=place.rank)
+    inner = outermost(rows.take(~rows.name.matches(OPTIMIZER_RANGE) & ~rows.name.matches(PROFILER_STEP)))
+    updating = Intervals.empty()
+    for signal in ("ranges", "ops"):
+        marks = place.timeline[signal].of(rank=place.rank)
+        marks = marks.take(marks.name.matches(OPTIMIZER_RANGE))
+        updating = updating | Intervals.of(marks.start_ns, marks.end_ns)
+    inner = inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) == 0)
+    found: list[TensorLoop] = []
+    for thread in np.unique(inner["thread"]).tolist():
+        ops = inner.of(thread=thread)
+        names = list(ops.name.values)
+        clipped_until = -1
+        for first, last, body in _repeats(ops.name.codes, fewest_turns):
+            within = tuple(dict.fromkeys(names[code] for code in ops.name.codes[first : first + body]))
+            if not all(_PLAIN.search(name) or _UPDATE.search(name) or _NORM.search(name) for name in within):
+                continue
+            norms = any(_NORM.search(name) for name in within)
+            scaling = first <= clipped_until and any(_SCALE.search(name) for name in within)
+            if norms:
+                clipped_until = last + (last - first) + _OPS_TO_SCALING  # each norm is moved to one device first
+            if norms or scaling or _updates(within):
+                start, end = int(ops.start_ns[first]), int(ops.end_ns[last - 1])
+                found.append(TensorLoop(start, end, (last - first) // body, within, norms or scaling))
+    return found
+
+
+def _updates(names: tuple[str, ...]) -> bool:
+    """Do these ops change a tensor in place, or compute a value and copy it there?"""
+    in_place = any(_UPDATE.search(name) for name in names)
+    computed = any(_COMPUTES.search(name) for name in names) and any(_COPIES_INTO.search(name) for name in names)
+    return in_place or computed
+
+
+def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: int) -> list[tuple[int, int, int]]:
+    """Stretches `[first, last)` in which the same `body` ops come again and again; the shortest body counts."""
+    taken = np.zeros(codes.size, dtype=bool)
+    found = []
+    for body in range(1, _LONGEST_BODY + 1):
+        if codes.size <= body:
+            break
+        same = (codes[body:] == codes[:-body]) & ~taken[body:] & ~taken[:-body]
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], same.view(np.int8), [0]))))
+        for first, until in edges.reshape(-1, 2).tolist():
+            last = until + body
+            if (last - first) // body >= fewest_turns:
+                taken[first:last] = True
+                found.append((first, last, body))
+    return sorted(found)
+
+
+def issuing_ns(place: Place, loops: list[TensorLoop]) -> int:
+    """How long the device was idle because the host was still going through these loops, in ns of the window."""
+    return (spans_of(loops) & place.idle_causes["launch_bound"]).total_ns
+
+
+def spans_of(loops: list[TensorLoop]) -> Intervals:
+    """When the host was in one of them."""
+    return Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])

@@ -1,0 +1,206 @@
+"""What did each kernel cost, over all ranks: how often, how long, how evenly, and who asked for it?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.host.enclosing import lines_of, ops_of
+from perfdoctor.metrics.host.launching import asked, in_line, in_op
+from perfdoctor.metrics.placed_groups import PlacedGroups
+from perfdoctor.metrics.work.op_work import type_of_kernel
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: Names of element types as torch writes them, and as everybody says them.
+_TYPES = {
+    "float": "fp32", "double": "fp64", "c10::half": "fp16", "c10::bfloat16": "bf16", "half": "fp16",
+    "bfloat16": "bf16", "c10::float8_e4m3fn": "fp8", "c10::float8_e5m2": "fp8",
+    "float32": "fp32", "float64": "fp64", "float16": "fp16", "long int": "int64", "long": "int64", "int": "int32",
+    "unsigned char": "uint8", "signed char": "int8", "bool": "bool",
+}  # fmt: skip
+#: The first type in a name is that of the first input.
+_NARROW = re.compile(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
+_TYPE = re.compile(r'"([^"]*)"')
+
+
+@dataclass(frozen=True)
+class KernelCosts:
+    """One element a name, the longest in all first. Collectives are kernels, too, of the family `communication`.
+
+    `took`: whole durations of those that touch a window, in ns. `ns` is what lay inside the windows; `runs_per_step`
+    and `ns_per_step` are of a step (of the window where none were found) of an average place. `ops`, `lines`: what
+    asked for most of the time; "" where that is not told. `data_types`: by the kernel's name, else that of its op's
+    first tensor. `slowest`: the place whose runs take longest on the mean, (rank, device), and `slower_share`, by how
+    much longer than on the middle place; None and NaN where only one place runs it.
+    """
+
+    names: tuple[str, ...]
+    families: tuple[str, ...]
+    math_paths: tuple[str, ...]
+    data_types: tuple[str, ...]
+    took: Spread
+    ns: Floats
+    runs_per_step: Floats
+    ns_per_step: Floats
+    blocks: Ints
+    threads_per_block: Ints
+    ops: tuple[str, ...]
+    lines: tuple[str, ...]
+    slowest: tuple[tuple[int, int] | None, ...]
+    slower_share: Floats
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@lru_cache(maxsize=1 << 16)
+def family(name: str) -> str:
+    return "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
+
+
+def kernel_costs(run: Run) -> KernelCosts | None:
+    """None where no kernel ran on a device."""
+    parts = [
+        (number, place, frame)
+        for number, place in enumerate(run.places)
+        if place.device is not None
+        for frame in (place.kernels, place.collectives)
+    ]
+    if not sum(len(frame) for *_, frame in parts):
+        return None
+    names = Text.join([frame.name for *_, frame in parts])
+    group, size = names.codes.astype(np.int64), len(names.values)
+    place_of = np.concatenate([np.full(len(frame), number) for number, _, frame in parts])
+    inside = np.concatenate([place.window.overlap_ns(frame.start_ns, frame.end_ns) for _, place, frame in parts])
+    took = np.concatenate([frame.duration_ns for *_, frame in parts])
+    groups = PlacedGroups(run.places, place_of, group, inside, size)
+    order = groups.order.tolist()
+    listed = [names.values[code] for code in order]
+    blocks, threads = _geometry(parts, group, inside, size)
+    ops, types, lines = _asked_by(run, parts, group, inside, size)
+    slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
+    return KernelCosts(
+        names=tuple(listed),
+        families=tuple(family(name) for name in listed),
+        math_paths=tuple(_math_path(name) for name in listed),
+        data_types=tuple(_data_type(names.values[code], types[code]) for code in order),
+        took=groups.spread(took),
+        ns=groups.sums(inside),
+        runs_per_step=groups.per_step(groups.runs()),
+        ns_per_step=groups.per_step(inside),
+        blocks=blocks[groups.order],
+        threads_per_block=threads[groups.order],
+        ops=tuple(ops[code] for code in order),
+        lines=tuple(lines[code] for code in order),
+        slowest=slowest,
+        slower_share=slower,
+    )
+
+
+def _math_path(name: str) -> str:
+    """Only of kernels that multiply matrices."""
+    return kernel_names.math_path(name) if family(name) in MATMUL_FAMILIES else ""
+
+
+def _data_type(name: str, of_op: str) -> str:
+    """By the kernel's name, else that of its op; collectives tell theirs elsewhere."""
+    kind = family(name)
+    return "" if kind == "communication" else _named_type(name, kind) or of_op
+
+
+def short_types(types: str) -> str:
+    """An op's input types by their usual names: `["c10::BFloat16", "Scalar"]` is `bf16, Scalar`."""
+    told = [_TYPES.get(found.lower(), found) for found in _TYPE.findall(types)]
+    return ", ".join(told).rstrip(", ")
+
+
+def _named_type(name: str, kind: str) -> str:
+    """Of a kernel that multiplies, by its name: as `type_of_kernel`, which takes for fp16 what is narrower."""
+    told = type_of_kernel(name) if kind in MATMUL_FAMILIES else ""
+    narrower = _NARROW.search(name) if told == "fp16" else None
+    return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else told
+
+
+def first_type(types: str) -> str:
+    """Of an op's input types as the recording writes them, the first that is a tensor's; "" where none is told."""
+    return next((_TYPES[found.lower()] for found in _TYPE.findall(types) if found.lower() in _TYPES), "")
+
+
+_Parts = list[tuple[int, Place, Frame]]
+
+
+def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints, Ints]:
+    """The blocks and threads in which each name spends most time."""
+
+    def column(name: str) -> Ints:
+        told = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
+        return np.concatenate(told).astype(np.int64)  # type: ignore[arg-type]
+
+    blocks, threads = column("blocks"), column("threads_per_block")
+    pair, first = grouping.combined(blocks, threads)
+    chosen = grouping.prevailing(group, pair, weight, size)
+    at = first[np.maximum(chosen, 0)]
+    return np.where(chosen == UNKNOWN, UNKNOWN, blocks[at]), np.where(chosen == UNKNOWN, UNKNOWN, threads[at])
+
+
+def _asked_by(run: Run, parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
+    """For each name the op, the type of its first tensor, and the own function that ask for most of its time."""
+    calls = run.timeline.calls
+    op_codes, type_codes, line_codes = [], [], []
+    for _, place, frame in parts:
+        when = asked(calls, launch_rows(frame, calls))
+        ops, lines = ops_of(run, place.rank).rows, lines_of(run, place.rank).rows
+        op, line = in_op(run, place.rank, when), in_line(run, place.rank, when)
+        op_codes.append(_codes(ops.name, op))
+        type_codes.append(_codes(ops.text("input_types"), op))
+        line_codes.append(_codes(lines.name, line))
+
+    def told(codes: list[Ints], values: Text, change: Callable[[str], str] = str) -> list[str]:
+        joined = np.concatenate(codes)
+        known = joined != UNKNOWN
+        chosen = grouping.prevailing(group[known], joined[known], weight[known], size)
+        return [change(values.values[code]) if code != UNKNOWN else "" for code in chosen.tolist()]
+
+    ops = run.timeline.ops
+    return (
+        told(op_codes, ops.name),
+        told(type_codes, ops.text("input_types"), first_type),
+        told(line_codes, run.timeline["functions"].name),
+    )
+
+
+def _codes(text: Text, rows: Ints) -> Ints:
+    if not len(text):
+        return np.full(rows.size, UNKNOWN, dtype=np.int64)
+    return np.where(rows == UNKNOWN, UNKNOWN, text.codes[np.maximum(rows, 0)]).astype(np.int64)
+
+
+def _slowest(
+    means: npt.NDArray[np.float64], places: tuple[Place, ...]
+) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
+    running = ~np.isnan(means)
+    several = running.sum(axis=0) > 1
+    filled = np.where(running, means, -np.inf)
+    worst = filled.argmax(axis=0)
+    ordered = np.sort(np.where(running, means, np.inf), axis=0)
+    count, column = running.sum(axis=0), np.arange(means.shape[1])
+    last = means.shape[0] - 1
+    low, high = np.clip((count - 1) // 2, 0, last), np.clip(count // 2, 0, last)
+    middle = np.where(several, (ordered[low, column] + ordered[high, column]) / 2, np.nan)
+    slower = grouping.ratio(filled.max(axis=0), middle) - 1
+    found = tuple(
+        (places[at].rank, places[at].device or 0) if is_known else None
+        for at, is_known in zip(worst.tolist(), several.tolist(), strict=True)
+    )
+    return found, slower

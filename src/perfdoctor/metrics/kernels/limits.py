@@ -1,0 +1,244 @@
+"""Why does a measured kernel reach no limit of the device, and what would a step be without it?
+
+Each kernel has one reason, so that no two rules count its time: it fetches sectors of memory of which it uses a part,
+or too few warps are there to hide its waits, or it is something else. Kernels that other rules speak about, by what
+they are and not by what was measured of them, are left to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
+from perfdoctor.metrics.kernels.optimizer import in_optimizer
+from perfdoctor.metrics.kernels.profiles import Floats, Measured, launches_alone, measured
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import CASES, Evidence, Measure, Rows, Saving, Value
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: How many kernels, or words of NVIDIA's rules, a table of a finding names: more help nobody.
+_TABLE_ROWS = 5
+_NOT_MEASURED = "–"
+#: The columns of a finding's table and the numbers of `kernel_profiles` in them.
+_SHOWN = {
+    "SMs": "sm_share",
+    "tensor cores": "tensor_share",
+    "memory": "memory_share",
+    "DRAM": "dram_share",
+    "warps": "occupancy_share",
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What counts as far from a limit: shares of a kernel's sectors, of a unit's peak, of a processor's warps; ns."""
+
+    excess_share: float
+    kernel_ns: float
+    busy_share: float = 0
+    occupancy_share: float = 0
+
+    def wasteful(self, kernels: Measured) -> Mask:
+        """Kernels that ask for many more sectors than their threads use."""
+        rows: Mask = kernels.known & (kernels.number("excess_sector_share") >= self.excess_share)
+        return rows & (kernels.rows.duration_ns >= self.kernel_ns)
+
+    def few_warps(self, kernels: Measured) -> Mask:
+        """Kernels far from each limit that leave most of the places for warps empty."""
+        return self._far(kernels) & (kernels.number("occupancy_share") < self.occupancy_share)
+
+    def other(self, kernels: Measured) -> Mask:
+        """Kernels far from each limit with warps enough, or of which nobody knows how many they had."""
+        return self._far(kernels) & ~self.few_warps(kernels)
+
+    def _far(self, kernels: Measured) -> Mask:
+        long: Mask = kernels.rows.duration_ns >= self.kernel_ns
+        return long & (kernels.busiest_share < self.busy_share) & ~self.wasteful(kernels)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """All kernels of one reason. Times are per step and place; `alone`: of all measured launches together.
+
+    `rows` are those of `kernels`, the place where they take most; `units` the steps that it holds.
+    """
+
+    run: Run
+    chosen: Mapping[int, tuple[Measured, Mask]]
+    kernels: Measured
+    rows: Mask
+    units: int
+    alone: bool
+
+    @property
+    def time_ns(self) -> int:
+        """How long these kernels, and no other, keep the device computing."""
+        return int(self.kernels.time_ns[self.rows].sum()) if self.alone else self.run.mean(self._own_ns)
+
+    @property
+    def whole_ns(self) -> int:
+        return int(self.kernels.time_ns.sum()) if self.alone else self.run.step_ns
+
+    @property
+    def share(self) -> float:
+        return self.time_ns / self.whole_ns if self.whole_ns else 0.0
+
+    @property
+    def measured_share(self) -> float:
+        """How much of all kernels' time is of kernels that were measured."""
+        total = self.kernels.time_ns.sum()
+        return float(self.kernels.time_ns[self.kernels.known].sum() / total) if total else 0.0
+
+    @property
+    def counted_ns(self) -> int:
+        """The part of the step that a saving is of; 0 without a timeline."""
+        return 0 if self.alone else self.time_ns
+
+    def sentence_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of each of these rules: how many kernels a step, and how long they take."""
+        return {
+            "kernels": float(self.rows.sum() / self.units),
+            "kernels_ms": ms(self.time_ns),
+            "step_ms": ms(self.whole_ns),
+            "kernels_percent": percent(self.share),
+        }
+
+    def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
+        """What a step gets shorter by. `share`: what each kernel loses of its time in one of CASES.
+
+        `hoped`: what NVIDIA's own rules hope for, NaN where they do not say. Low and likely are no more than that.
+        """
+
+        def lost(kernels: Measured, case: str) -> Floats:
+            most = share(kernels, case)
+            return most if case == "high" else np.minimum(most, np.nan_to_num(hoped(kernels), nan=1.0))
+
+        low, likely, high = (self.won_ns(partial(lost, case=case)) for case in CASES)
+        return Saving(low, likely, high)
+
+    def won_ns(self, share: Callable[[Measured], Floats]) -> int:
+        """What a step gets shorter by where each kernel loses this share of its time; 0 without a timeline."""
+
+        def won(place: Place) -> float:
+            kernels, rows = self.chosen[id(place)]
+            time_ns = kernels.time_ns[rows]
+            if not time_ns.sum():
+                return 0.0
+            lost = np.clip(np.nan_to_num(share(kernels)[rows]), 0, 1)
+            # Of kernels that run beside others only what they run alone shortens a step.
+            return float((time_ns * lost).sum() / time_ns.sum()) * place.alone_ns(rows)
+
+        return 0 if self.alone else self.run.mean(won)
+
+    def mean(self, values: Floats) -> float:
+        """A number of these kernels, each counting as long as it ran; NaN where it is not known of any."""
+        known = self.rows & ~np.isnan(values)
+        weight = np.maximum(self.kernels.time_ns[known], 1)
+        return float(np.average(values[known], weights=weight)) if known.any() else float("nan")
+
+    def work(self) -> Mapping[tuple[int, int], Mask]:
+        return {} if self.alone else work_of(self.run, lambda place: self.chosen[id(place)][1])
+
+    def _own_ns(self, place: Place) -> int:
+        return place.alone_ns(self.chosen[id(place)][1])
+
+
+def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = False) -> Claim:
+    """The kernels that `choose` picks of all that were measured, but those that other rules speak about.
+
+    `with_eager`: also PyTorch's own element-wise kernels. Nobody writes those anew: they are fused away, of which
+    elementwise-chains and precision-casts speak; but in which order they read is up to the program.
+    """
+    if not run.places:
+        kernels = launches_alone(run.timeline)
+        return Claim(run, {}, kernels, choose(kernels), 1, alone=True)
+    chosen = {}
+    for place in run.places:
+        kernels = measured(place)
+        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
+        chosen[id(place)] = kernels, choose(kernels) & ~others
+    worst = run.worst(lambda place: place.alone_ns(chosen[id(place)][1]))
+    return Claim(run, chosen, *chosen[id(worst)], worst.units, alone=False)
+
+
+def _of_other_rules(place: Place) -> Mask:
+    """Optimizers, changes of layout, single channels, odd sizes, and matmuls that tensor cores could have done."""
+    names = place.kernels.name
+    plain = names.where(lambda name: kernel_names.math_path(name) == "no_tensor_core")
+    return (
+        in_optimizer(place)
+        | place.kernel_rows("optimizer")
+        | names.where(lambda name: kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name))
+        | misaligned_matmuls(place).rows
+        | (plain & place.kernel_rows(*MATMUL_FAMILIES))
+    )
+
+
+def _eager(place: Place) -> Mask:
+    return place.kernel_rows("elementwise") & place.kernels.name.where(lambda name: "at::native::" in name)
+
+
+# --- evidence ---
+
+
+def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]:
+    """How long these kernels take, the named shares of them where they were measured, and the largest of them."""
+    known = {label: found.mean(values) for label, values in shares.items()}
+    told = _advice(found, "What NVIDIA's rules hope for")
+    return (
+        Measure("their time", found.time_ns, "ns"),
+        *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),
+        Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),
+        _largest(found, "Largest of them" if found.alone else "Largest of them, a step"),
+        *((told,) if told else ()),
+    )
+
+
+def _largest(found: Claim, label: str) -> Rows:
+    """The kernels that take most time, with what was measured of them."""
+    kernels = found.kernels
+    keys = np.stack((kernels.rows.name.codes.astype(np.int64), kernels.stands_in), axis=1)[found.rows]
+    different, which = np.unique(keys, axis=0, return_inverse=True)
+    own = np.flatnonzero(found.rows)
+    time_ns = np.bincount(which.ravel(), weights=kernels.time_ns[own], minlength=len(different))
+    count = np.bincount(which.ravel(), minlength=len(different))
+    numbers = {title: kernels.number(column) for title, column in _SHOWN.items()}
+    rows: list[tuple[Value, ...]] = []
+    for at in np.argsort(-time_ns, kind="stable").tolist()[:_TABLE_ROWS]:
+        row = int(own[np.flatnonzero(which.ravel() == at)[0]])
+        shown = (_or_unknown(float(values[row])) for values in numbers.values())
+        waits = kernels.word("stall", row) or _NOT_MEASURED
+        rows.append((
+            kernels.rows.name[row], count[at] / found.units, int(time_ns[at] / found.units), *shown, waits
+        ))  # fmt: skip
+    columns = ("kernel", "count", "time", *_SHOWN, "waits for")
+    return Rows(label, columns, ("text", "count", "ns", *("share",) * len(_SHOWN), "text"), tuple(rows))
+
+
+def _or_unknown(value: float) -> Value:
+    return _NOT_MEASURED if np.isnan(value) else value
+
+
+def _advice(found: Claim, label: str) -> Rows | None:
+    """What NVIDIA's rules say of these kernels, the largest estimates first; None where they say nothing."""
+    kernels, of_rows = found.kernels, np.unique(found.kernels.stands_in[found.rows])
+    launches = np.unique(np.concatenate([kernels.sets[number] for number in of_rows.tolist()] or [[]]))
+    told = kernels.advice
+    told = told.take(np.isin(told["launch"], kernels.profiles["launch"][launches.astype(np.int64)]))
+    told = told.take(~np.isnan(told.floats("speedup_share")))
+    best: dict[tuple[str, str], float] = {}
+    for rule, whole, share in zip(told.name, told["is_global"], told.floats("speedup_share"), strict=True):
+        key = rule, "the kernel" if whole else "a part of it"
+        best[key] = max(best.get(key, 0.0), float(share))
+    rows = sorted(((*key, share) for key, share in best.items()), key=lambda row: (row[1] != "the kernel", -row[2]))
+    if not rows:
+        return None
+    return Rows(label, ("NVIDIA's rule", "of", "estimated"), ("text", "text", "share"), tuple(rows[:_TABLE_ROWS]))

@@ -1,0 +1,129 @@
+"""Which sizes did a matmul have, and which of them keep it from reading its numbers in whole pieces?
+
+Tensor cores are fed 16 bytes at a time: 16 numbers of 8 bits, 8 of 16, 4 of 32. Where a row begins at no multiple of
+that, the library takes a kernel built for fewer numbers at once, and its name says so (`align1`, `align2`). On 8 bits
+few libraries have one: `torch._scaled_mm` and Transformer Engine refuse widths that are no multiples of 16.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.metrics.kernels.sets import launching_rows
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.timeline import Mask
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
+WHOLE_PIECE = {"half": 8, "tf32": 4}
+_WHOLE_PIECE_OF_BYTES = 16
+#: CUTLASS writes the types of both factors behind `gemm_` (that of the second where it differs: 16 bits times 8 are
+#: no such product), the integer instruction before it; xmma the type it computes on behind that of its storage.
+_BYTES = re.compile(
+    r"gemm_(e[45]m[23]|[su]8)(?!_?(f16|bf16|s4|u4|e2m1))|(?<![a-z])[is]_?(8816|16832|161616)gemm(?!_(f16|bf16|s4|u4))"
+    r"|xmma_\w*?_(?:[a-z0-9]+)_(e[45]m[23]|i8)(f|i)\d\d_",
+    re.IGNORECASE,
+)
+#: The compute capability of the first GPU that has them.
+_TENSOR_CORES_SINCE = (7, 0)
+_OPS = re.compile(
+    r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
+)
+#: Where the two factors stand among an op's inputs.
+_FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One op with one set of sizes, as its kernels ran in the window. `piece`: numbers in 16 bytes."""
+
+    op: str
+    dimensions: tuple[int, ...]
+    piece: int
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Misaligned:
+    """The kernels of a place that misaligned sizes slow down, and the sizes, the costliest first.
+
+    `without`: those of them that use no tensor cores at all. `padding`, one a kernel: by what factor the arithmetic
+    grows when the sizes are padded; 1 where they are not known.
+    """
+
+    rows: Mask
+    without: Mask
+    padding: npt.NDArray[np.float64]
+    sizes: tuple[Sizes, ...]
+
+
+def misaligned_matmuls(place: Place) -> Misaligned:
+    """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
+    kernels = place.kernels
+    matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    rows, without = matmul & kernels.name.where(_is_misaligned), np.zeros(len(kernels), dtype=bool)
+    off = matmul & kernels.name.where(_leaves_tensor_cores_out) & (place.info.compute_capability >= _TENSOR_CORES_SINCE)
+    off = off & ~on_tensor_cores(place)  # what was measured counts more than a name
+    padding, found = np.ones(len(kernels)), []
+    if (rows | off).any():
+        ops = place.timeline.ops.of(rank=place.rank)
+        op, outer = launching_rows(place, ops.take(ops.name.matches(_OPS)))
+        known = np.flatnonzero((rows | off) & (op >= 0))
+        shapes = outer.text("input_shapes")
+        pieces = np.array([_piece(name) for name in kernels.name.values])[kernels.name.codes]
+        keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
+        for key in np.unique(keys, axis=0):
+            same = known[(keys == key).all(axis=1)]
+            name, piece = outer.name.values[key[0]], int(key[2])
+            dimensions = sizes(name, shapes.values[key[1]])
+            if key[3] and not any(size % piece for size in dimensions):
+                continue  # the sizes are not why it uses none
+            without[same] = key[3]
+            padding[same] = prod(padded(size, piece) / size for size in dimensions if size > 0)
+            found.append(Sizes(name, dimensions, piece, int(same.size), int(place.kernel_ns[same].sum())))
+    return Misaligned(rows | without, without, padding, tuple(sorted(found, key=lambda each: -each.total_ns)))
+
+
+@lru_cache(maxsize=65536)
+def _piece(name: str) -> int:
+    piece = WHOLE_PIECE.get(kernel_names.input_type(name), 0)
+    return _WHOLE_PIECE_OF_BYTES if piece == WHOLE_PIECE["half"] and _BYTES.search(name) else piece
+
+
+def _is_misaligned(name: str) -> bool:
+    return 0 < kernel_names.alignment(name) < _piece(name) and kernel_names.math_path(name) == "tensor_core"
+
+
+def _leaves_tensor_cores_out(name: str) -> bool:
+    return (
+        kernel_names.input_type(name) == "half"
+        and kernel_names.math_path(name) == "no_tensor_core"
+        and not kernel_names.is_vector_product(name)
+        and not kernel_names.is_depthwise(name)
+    )
+
+
+@lru_cache(maxsize=65536)
+def sizes(op: str, shapes: str) -> tuple[int, ...]:
+    """(M, N, K) of a matmul, (input channels, output channels) of a convolution; () where they were not recorded."""
+    try:
+        first, second = json.loads(shapes)[_FACTORS.get(op, 0) :][:2]
+        if "convolution" in op:
+            return int(first[1]), int(second[0])
+        return int(first[-2]), int(second[-1]), int(first[-1])
+    except (ValueError, TypeError, IndexError, KeyError):
+        return ()
+
+
+def padded(size: int, piece: int) -> int:
+    """The next multiple."""
+    return -(-size // piece) * piece

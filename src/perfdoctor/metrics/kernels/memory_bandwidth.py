@@ -1,0 +1,126 @@
+"""How near to the peak of its memory does the device run kernels that only pass over their numbers?
+
+A kernel reads each input and writes its result at least once. Where shapes and types of its op were recorded, that
+many bytes over its time is a rate that it reached at the least. Of ops whose result is not told by their inputs, and
+of those that took more than one kernel, nothing is said.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.kernels.sets import launching_rows
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN, Mask
+
+Floats = npt.NDArray[np.float64]
+
+_FAMILIES = ("elementwise", "normalization", "reduction")
+#: How many tensors an op reads; its result has the size of the largest. One more in a recording is `out=`.
+_READS = {
+    **dict.fromkeys(
+        ("gelu", "silu", "relu", "clamp", "clamp_min", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal",
+         "tanh", "sigmoid", "sin", "cos", "leaky_relu", "hardtanh", "hardswish", "elu", "softplus", "pow",
+         "native_dropout", "native_layer_norm", "native_group_norm", "_softmax", "_log_softmax"), 1,
+    ),
+    **dict.fromkeys(
+        ("add", "sub", "mul", "div", "maximum", "minimum", "threshold_backward", "gelu_backward", "silu_backward",
+         "sigmoid_backward", "tanh_backward", "leaky_relu_backward", "hardtanh_backward", "hardswish_backward",
+         "elu_backward", "native_dropout_backward", "masked_fill", "_softmax_backward_data",
+         "_log_softmax_backward_data"), 2,
+    ),
+    "addcmul": 3, "addcdiv": 3, "lerp": 2,
+}  # fmt: skip
+#: A copy has its target among its inputs; a fill reads nothing.
+_COPY, _FILLS = "copy_", ("fill_", "zero_")
+_BYTES_PER_ELEMENT = {
+    "double": 8, "long int": 8, "long": 8, "c10::complex<float>": 8, "float": 4, "int": 4, "c10::half": 2,
+    "c10::bfloat16": 2, "short": 2, "short int": 2, "bool": 1, "unsigned char": 1, "signed char": 1, "char": 1,
+    "c10::float8_e4m3fn": 1, "c10::float8_e5m2": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rates:
+    """One value for each of a place's kernels: bytes that it moves at the least, and their rate as a share of the peak.
+
+    0 where it is not known.
+    """
+
+    moved_bytes: Floats
+    share_of_peak: Floats
+    peak_bytes_per_second: float
+
+    def near(self, at_least: float, at_most: float, at_least_bytes: float) -> Mask:
+        """Kernels at the limit; what is faster than the memory found its numbers in a cache."""
+        rows: Mask = self.moved_bytes >= at_least_bytes
+        return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
+
+
+def rates(place: Place) -> Rates:
+    """Of kernels that are the only one of their op."""
+    limits = peaks(place)
+    if limits is None or not limits.memory_bytes_per_second:
+        nothing = np.zeros(len(place.kernels))
+        return Rates(nothing, nothing.copy(), 0.0)
+    moved = moved_by_kernel(place)
+    seconds = np.maximum(place.kernels.duration_ns, 1) / 1e9
+    return Rates(moved, moved / seconds / limits.memory_bytes_per_second, limits.memory_bytes_per_second)
+
+
+def moved_by_kernel(place: Place) -> Floats:
+    """Bytes that each of `place.kernels` moves at the least; 0 where they are not known."""
+    kernels = place.kernels
+    moved = np.zeros(len(kernels))
+    if not len(kernels):
+        return moved
+    ops = place.timeline.ops.of(rank=place.rank)
+    op, outer = launching_rows(place, ops.take(ops.name.where(_is_told)))
+    of_op = np.bincount(op[op != UNKNOWN], minlength=len(outer))
+    known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
+    known = known[of_op[op[known]] == 1]
+    shapes, types = outer.text("input_shapes"), outer.text("input_types")
+    keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
+    different, which = np.unique(keys, axis=0, return_inverse=True)
+    sizes = [
+        moved_bytes(outer.name.values[name], shapes.values[shape], types.values[kind])
+        for name, shape, kind in different.tolist()
+    ]
+    moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]
+    return moved
+
+
+def _is_told(name: str) -> bool:
+    plain = name.removeprefix("aten::")
+    return plain != name and (plain in (_COPY, *_FILLS) or plain.removesuffix("_") in _READS)
+
+
+@lru_cache(maxsize=65536)
+def moved_bytes(op: str, shapes: str, types: str) -> int:
+    """What the op reads and writes at the least; 0 where that is not recorded."""
+    try:
+        tensors = [_tensor(shape, kind) for shape, kind in zip(json.loads(shapes), json.loads(types), strict=True)]
+    except (ValueError, TypeError):
+        return 0
+    name, sizes = op.removeprefix("aten::"), [size for size in tensors if size]
+    if name in _FILLS:
+        return max(sizes[:1], default=0)
+    if name == _COPY:
+        return sum(sizes) if len(sizes) == 2 else 0
+    read = sizes[: _READS[name.removesuffix("_")]]
+    return sum(read) + max(read, default=0)
+
+
+def _tensor(shape: object, kind: object) -> int:
+    """Bytes of one input; 0 for a number, and for what is no tensor of a known type."""
+    size = _BYTES_PER_ELEMENT.get(str(kind).lower(), 0)
+    if not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
+        return 0
+    return prod(shape) * size

@@ -1,0 +1,140 @@
+"""Which kernels of the timeline do the launches that Nsight Compute measured stand for, and what was measured of them?
+
+ncu plays single launches, in an execution of its own. A launch stands for the kernels with its name and size (blocks
+and threads), on a GPU of its kind: several of one size by their mean, or one by one where a step has as many of them.
+Times are always the timeline's: ncu runs a kernel alone, with cold caches. What was not measured is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.place import Place
+from perfdoctor.model.profile_matches import matched, on_same_gpu
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.records.findings import Measure
+
+Floats = npt.NDArray[np.float64]
+
+#: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
+_TENSOR_CORES_AT_WORK = 0.05
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Kernels, or measured launches, and for each what ncu measured of it.
+
+    `rows` are the place's kernels, or the launches themselves where there is no timeline; `time_ns` one for each.
+    `stands_in` is the number of a set of launches in `sets`, UNKNOWN where none stands for it.
+    """
+
+    rows: Frame
+    time_ns: Floats
+    stands_in: Ints
+    sets: Sequence[Ints]
+    profiles: Frame
+    advice: Frame
+
+    @property
+    def known(self) -> Mask:
+        """One bool a row: did ncu measure what it is?"""
+        known: Mask = self.stands_in != UNKNOWN
+        return known
+
+    def number(self, column: str) -> Floats:
+        """One of PROFILE_NUMBERS for each row: the mean over its launches, each counting as long as it ran."""
+        values, weight = self.profiles.floats(column), self._weight
+        return self._spread([_mean(values[launches], weight[launches]) for launches in self.sets])
+
+    def word(self, column: str, row: int) -> str:
+        """A text column for one row: of the longest of its launches."""
+        launches = self.sets[int(self.stands_in[row])]
+        return self.profiles.text(column)[int(launches[np.argmax(self._weight[launches])])]
+
+    @cached_property
+    def busiest_share(self) -> Floats:
+        """How near to its limit is the busiest of processors, memory and caches? NaN unless both were measured."""
+        memory = np.fmax(self.number("memory_share"), self.number("dram_share"))
+        return np.minimum(np.maximum(self.number("sm_share"), memory), 1.0)
+
+    @cached_property
+    def estimated_share(self) -> Floats:
+        """The most that one of NVIDIA's rules hopes to win of the kernel's whole time; NaN where none says."""
+        most = np.full(len(self.profiles), np.nan)
+        told = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
+        np.fmax.at(most, self._of_advice[told], self.advice.floats("speedup_share")[told])
+        return self._spread([_mean(most[launches], self._weight[launches]) for launches in self.sets])
+
+    def estimated_by(self, rule: str) -> Floats:
+        """What the named rule of NVIDIA hopes to win of the kernel's whole time; NaN where it does not say."""
+        told = self.advice.name.equals(rule) & (self.advice["is_global"] != 0)
+        return replace(self, advice=self.advice.take(told)).estimated_share
+
+    @property
+    def _weight(self) -> Floats:
+        ran = self.profiles.floats("gpu_time_ns")
+        return np.where(np.isnan(ran), 1.0, np.maximum(ran, 1.0))
+
+    @property
+    def _of_advice(self) -> Ints:
+        return np.searchsorted(self.profiles["launch"], self.advice["launch"]).astype(np.int64)
+
+    def _spread(self, of_sets: Sequence[float]) -> Floats:
+        table = np.array([*of_sets, np.nan], dtype=np.float64)
+        return table[np.where(self.known, self.stands_in, len(of_sets))]
+
+
+def _mean(values: Floats, weight: Floats) -> float:
+    known = ~np.isnan(values)
+    return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
+
+
+def measured(place: Place) -> Measured:
+    """What ncu measured of each kernel of a place."""
+    timeline, kernels = place.timeline, place.kernels
+    profiles = timeline["kernel_profiles"]
+    sets, of_kernel = matched(kernels, profiles.take(on_same_gpu(profiles, place.info)), place.units)
+    return Measured(
+        kernels, place.kernel_ns.astype(np.float64), of_kernel, _as_rows(sets, profiles), profiles,
+        timeline["kernel_advice"],
+    )  # fmt: skip
+
+
+def tensor_share(place: Place) -> Floats:
+    """For each kernel of a place how busy ncu saw the tensor cores in it; NaN where it was not measured."""
+    if not len(place.timeline["kernel_profiles"]):
+        return np.full(len(place.kernels), np.nan)
+    return measured(place).number("tensor_share")
+
+
+def on_tensor_cores(place: Place) -> Mask:
+    """One bool a kernel: has ncu seen tensor cores at work in it? That little was seen proves nothing."""
+    at_work: Mask = np.nan_to_num(tensor_share(place)) >= _TENSOR_CORES_AT_WORK
+    return at_work
+
+
+def tensor_evidence(place: Place, rows: Mask) -> tuple[Measure, ...]:
+    """How busy tensor cores are in these kernels, each counting as long as it runs; () where none was measured."""
+    share = tensor_share(place)
+    known = rows & ~np.isnan(share) & (place.kernel_ns > 0)
+    if not known.any():
+        return ()
+    mean = float(np.average(share[known], weights=place.kernel_ns[known]))
+    return (Measure("tensor cores at work in them, by Nsight Compute", mean, "share"),)
+
+
+def launches_alone(timeline: Timeline) -> Measured:
+    """The measured launches themselves, each standing for itself: where there is no timeline that they belong to."""
+    profiles = timeline["kernel_profiles"]
+    each = np.arange(len(profiles), dtype=np.int64)
+    time_ns = np.nan_to_num(profiles.floats("gpu_time_ns"))
+    return Measured(profiles, time_ns, each, list(each[:, None]), profiles, timeline["kernel_advice"])
+
+
+def _as_rows(sets: Sequence[Ints], profiles: Frame) -> list[Ints]:
+    return [np.searchsorted(profiles["launch"], launches).astype(np.int64) for launches in sets]

@@ -1,0 +1,71 @@
+"""Do the steps launch the very same kernels in the same order, so that one capture could stand for all?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+
+#: Work in the queue when the recording began has no call. Where more than half has none, calls were not recorded.
+_LINKED_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """`same` of `steps` steps launch the sequence seen most often, of `kernels` kernels. Grids count as far as told."""
+
+    steps: int
+    same: int
+    kernels: int
+
+
+def repetition(place: Place) -> Repetition:
+    """Steps held against each other: name, grid and block of each kernel and collective, stream by stream."""
+    work = [frame.of(rank=place.rank, device=place.device or 0) for frame in _recorded(place)]
+    if place.asked is not None:  # of a range only what lies in its executions
+        work = [frame.take(place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0) for frame in work]
+    numbers = [_launching_step(place, frame) for frame in work]
+    signatures = Counter(
+        _signature([np.flatnonzero(step == index) for step in numbers], work)
+        for index in range(place.steps.first, place.steps.last)
+    )
+    if not signatures:
+        return Repetition(0, 0, 0)
+    (_, kernels), same = signatures.most_common(1)[0]
+    return Repetition(signatures.total(), same, kernels)
+
+
+def _recorded(place: Place) -> tuple[Frame, Frame]:
+    """Of the whole recording: what a step launches may run when the next one has begun on another stream."""
+    return place.timeline.kernels, place.timeline.collectives
+
+
+def _launching_step(place: Place, work: Frame) -> Ints:
+    """Which step launched each row, UNKNOWN before the recording; without calls, in which one it ran."""
+    bounds, calls = place.steps.bounds, place.timeline.calls
+    ran_in = (np.searchsorted(bounds, work.start_ns, side="right") - 1).astype(np.int64)
+    first = place.work.launch[np.minimum(np.searchsorted(place.work.start_ns, bounds), len(place.work) - 1)]
+    call = launch_rows(work, calls)
+    if not len(work) or (first == UNKNOWN).any() or np.mean(call != UNKNOWN) < _LINKED_SHARE:
+        return ran_in
+    begun = calls.start_ns[first]
+    step = np.searchsorted(begun, calls.start_ns[np.maximum(call, 0)], side="right") - 1
+    return np.where(call != UNKNOWN, step, UNKNOWN) if (np.diff(begun) > 0).all() else ran_in
+
+
+def _signature(rows_of_step: list[Ints], work: list[Frame]) -> tuple[bytes, int]:
+    """What one step ran, as bytes that are equal for equal steps, and of how many rows."""
+    parts, count = [], 0
+    for rows, frame in zip(rows_of_step, work, strict=True):
+        ordered = rows[np.argsort(frame["stream"][rows], kind="stable")]
+        # Equal names may stand under two codes after a merge; one rank's rows come from one recording, so no matter.
+        columns = [frame.name.codes[ordered].astype(np.int64)]
+        columns += [frame[c][ordered] for c in ("stream", "blocks", "threads_per_block") if c in frame.columns]
+        parts.append(np.concatenate(columns).tobytes())
+        count += ordered.size
+    return b"|".join(parts), count

@@ -1,0 +1,129 @@
+"""By how much does the memory that a process holds rise from step to step, and how much of the device is left?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.memory.peak import memory_uses
+from perfdoctor.metrics.memory.step_samples import samples
+from perfdoctor.model.timeline import Frame, Timeline
+
+#: What torch.profiler keeps in the process itself until the recording ends, one row each.
+_KEPT_BY_RECORDER = ("ops", "ranges", "functions")
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Of one process and device, from the end of one recorded step to the end of the next.
+
+    `bytes_per_step` is the smaller of median and mean: a jump in one step does not raise the median, and a fall now and
+    then (a cache that is emptied) lowers the mean. `rising_share` tells in how many of the `gaps` it rose.
+    `capacity_bytes` is that of the device, 0 if not known.
+    """
+
+    rank: int
+    kind: str
+    bytes_per_step: float
+    rising_share: float
+    gaps: int
+    first_bytes: int
+    last_bytes: int
+    capacity_bytes: int
+
+
+def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Growth]:
+    """One a process and device. On a heap that torch.profiler shares, what it keeps itself is taken off first."""
+    frame = samples(timeline)
+    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
+    for rank, process, device in sorted(set(holders)):
+        rows = frame.of(rank=rank, process=process, device=device)
+        if len(rows) < 2:
+            continue
+        held, kind = rows["allocated_bytes"], rows.name[0]
+        rises = np.diff(held).astype(np.float64)
+        if kind == "heap":
+            rises -= recorder_bytes_per_row * _recorded_rows(timeline, rank, rows)
+        yield Growth(
+            rank,
+            kind,
+            float(min(np.median(rises), np.mean(rises))),
+            float(np.mean(rises > 0)),
+            rises.size,
+            int(held[0]),
+            int(held[-1]),
+            timeline.device_of(rank, device).memory_bytes,
+        )
+
+
+def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many rows the recording has of this rank between each two moments."""
+    counts = np.zeros(len(moments) - 1, dtype=np.int64)
+    for signal in _KEPT_BY_RECORDER:
+        counts += np.histogram(timeline[signal].of(rank=rank).start_ns, bins=moments.start_ns)[0]
+    return counts
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What torch kept reserved on one device: a caching allocator keeps the most that was ever needed at once.
+
+    Where samples tell no reserve there is none. `rises`: after how many samples it was larger than ever before.
+    """
+
+    rank: int
+    device: int
+    first_bytes: int
+    last_bytes: int
+    peak_bytes: int
+    rises: int
+    held_first_bytes: int
+    held_last_bytes: int
+    capacity_bytes: int
+
+
+def reserves(timeline: Timeline) -> Iterator[Reserve]:
+    """One a process and device of which at least two samples tell the reserve."""
+    frame = samples(timeline)
+    frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
+    holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
+    for rank, process, device in sorted(set(holders)):
+        rows = frame.of(rank=rank, process=process, device=device)
+        if len(rows) < 2:
+            continue
+        reserved, held = rows["reserved_bytes"], rows["allocated_bytes"]
+        yield Reserve(
+            rank,
+            device,
+            int(reserved[0]),
+            int(reserved[-1]),
+            int(reserved.max()),
+            int((np.diff(np.maximum.accumulate(reserved)) > 0).sum()),
+            int(held[0]),
+            int(held[-1]),
+            timeline.device_of(rank, device).memory_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class ReservedPeak:
+    """The most that torch ever reserved on one device, and the memory that the device has (0 if not known)."""
+
+    rank: int
+    peak_bytes: int
+    capacity_bytes: int
+
+
+def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
+    """One a device of which samples, a snapshot or running totals tell the reserve: a device may have several."""
+    told = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
+    told += [
+        (use.rank, use.device, use.most_reserved_bytes)
+        for use in memory_uses(timeline)
+        # What CUDA handed out before nsys looked is missing from what it tells.
+        if use.most_reserved_bytes >= 0 and use.source != "driver"
+    ]
+    for rank, device, peak_bytes in told:
+        yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)

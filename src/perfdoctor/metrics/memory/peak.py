@@ -1,0 +1,196 @@
+"""How much memory was in use at the worst moment, by whom and for what, and how much could not be used?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
+from perfdoctor.records.findings import Holder, MemoryUse
+
+#: What a report shows of those who hold memory: further down is too little to matter.
+_MOST_HOLDERS = 10
+#: In this size the allocator maps memory of expandable segments (kLargeBuffer of CUDACachingAllocator).
+_PAGE_BYTES = 20 << 20
+
+
+def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
+    """One a rank and device: block by block of snapshots, else by purpose or in total of torch.profiler, or of nsys."""
+    found = [_use(replay) for replay in replays(timeline)]
+    told_by = (("memory_changes", _changes_use), ("memory_totals", _totals_use), ("device_memory", _device_use))
+    for signal, use in told_by:
+        frame, told = timeline[signal], {(each.rank, each.device) for each in found}
+        places = sorted(set(zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)) - told)
+        found += [use(rank, device, frame.of(rank=rank, device=device)) for rank, device in places]
+    return tuple(sorted(found, key=lambda use: (use.rank, use.device)))
+
+
+def _use(replay: Replay) -> MemoryUse:
+    segments, peak_at = replay.segments, replay.peak_at
+    alive, pieces = replay.alive_at(peak_at), replay.free_pieces(peak_at)
+    requested = segments["requested_bytes"]
+    return MemoryUse(
+        rank=replay.rank,
+        device=replay.device,
+        source="snapshot",
+        events=int(replay.active[0].size - 1),
+        reserved_bytes=int(segments["bytes"].sum()),
+        allocated_bytes=int(segments["allocated_bytes"].sum()),
+        active_bytes=int(segments["active_bytes"].sum()),
+        requested_bytes=UNKNOWN if (requested == UNKNOWN).any() else int(requested.sum()),
+        peak_bytes=replay.active_at(peak_at),
+        peak_reserved_bytes=replay.reserved_at(peak_at),
+        most_reserved_bytes=int(replay.reserved[1].max()),
+        free_bytes=int(pieces.sum()),
+        free_pieces=int(pieces.size),
+        largest_free_bytes=int(pieces.max(initial=0)),
+        by_category=_by_category(replay.allocations, alive),
+        holders=holders(replay.allocations, alive)[:_MOST_HOLDERS],
+    )
+
+
+def _totals_use(rank: int, device: int, totals: Frame) -> MemoryUse:
+    """Of running totals nothing is known but the sums."""
+    allocated, reserved = totals["allocated_bytes"], totals["reserved_bytes"]
+    peak = int(allocated.argmax())
+    return MemoryUse(
+        rank=rank,
+        device=device,
+        source="profiler",
+        events=len(totals),
+        reserved_bytes=int(reserved[-1]),
+        allocated_bytes=int(allocated[-1]),
+        active_bytes=UNKNOWN,
+        requested_bytes=UNKNOWN,
+        peak_bytes=int(allocated[peak]),
+        peak_reserved_bytes=int(reserved[peak]),
+        most_reserved_bytes=int(reserved.max()),
+        free_bytes=UNKNOWN,
+        free_pieces=UNKNOWN,
+        largest_free_bytes=UNKNOWN,
+    )
+
+
+def _changes_use(rank: int, device: int, changes: Frame) -> MemoryUse:
+    """Of changes by purpose what was reserved is not known."""
+    held = changes["bytes"].cumsum()
+    peak = int(held.argmax())
+    until = np.arange(len(changes)) <= peak
+    return MemoryUse(
+        rank=rank,
+        device=device,
+        source="timeline",
+        events=len(changes),
+        reserved_bytes=UNKNOWN,
+        allocated_bytes=int(held[-1]),
+        active_bytes=UNKNOWN,
+        requested_bytes=UNKNOWN,
+        peak_bytes=int(held[peak]),
+        peak_reserved_bytes=UNKNOWN,
+        most_reserved_bytes=UNKNOWN,
+        free_bytes=UNKNOWN,
+        free_pieces=UNKNOWN,
+        largest_free_bytes=UNKNOWN,
+        by_category=_summed(changes.name, changes["bytes"], until),
+    )
+
+
+def _device_use(rank: int, device: int, handed_out: Frame) -> MemoryUse:
+    """What torch uses of it is not known, nor what for, nor what was there before."""
+    held = handed_out["bytes"]
+    return MemoryUse(
+        rank=rank,
+        device=device,
+        source="driver",
+        events=len(handed_out),
+        reserved_bytes=int(held[-1]),
+        allocated_bytes=UNKNOWN,
+        active_bytes=UNKNOWN,
+        requested_bytes=UNKNOWN,
+        peak_bytes=int(held.max()),
+        peak_reserved_bytes=int(held.max()),
+        most_reserved_bytes=int(held.max()),
+        free_bytes=UNKNOWN,
+        free_pieces=UNKNOWN,
+        largest_free_bytes=UNKNOWN,
+    )
+
+
+def _by_category(allocations: Frame, alive: Mask) -> dict[str, int]:
+    return _summed(allocations.text("category"), allocations["bytes"], alive)
+
+
+def _summed(category: Text, size: Ints, rows: Mask) -> dict[str, int]:
+    """Bytes by category, the most first; what is empty is left out."""
+    sums = np.bincount(category.codes[rows], weights=size[rows], minlength=len(category.values))
+    totals: dict[str, int] = {}
+    for name, total in zip(category.values, sums.tolist(), strict=True):
+        if total:
+            totals[name] = totals.get(name, 0) + int(total)
+    return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
+
+
+def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
+    """Allocations made from the same lines for the same purpose, the most bytes first."""
+    taken = allocations.take(alive)
+    stack, category, size = taken.text("stack"), taken.text("category"), taken["bytes"]
+    keys = np.stack((stack.codes, category.codes), axis=1) if len(taken) else np.empty((0, 2), np.int32)
+    different, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    which = which.ravel()
+    totals = np.bincount(which, weights=size, minlength=len(different))
+    counts = np.bincount(which, minlength=len(different))
+    order = np.argsort(-totals, kind="stable")
+    return tuple(
+        Holder(taken.name[first[n]], stack[first[n]], category[first[n]], int(totals[n]), int(counts[n]))
+        for n in order.tolist()
+    )
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """One request that could not be met: what was asked and by which line, and what the device itself had left."""
+
+    replay: Replay
+    at: int
+    line: str
+    asked_bytes: int
+    device_free_bytes: int
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self.replay.reserved_at(self.at)
+
+    @property
+    def active_bytes(self) -> int:
+        return self.replay.active_at(self.at)
+
+    @cached_property
+    def free_pieces(self) -> Ints:
+        """Sizes of what lay free in what torch had reserved."""
+        return self.replay.free_pieces(self.at)
+
+    @property
+    def movable_bytes(self) -> int:
+        """Whole pages of 20 MiB of it, which expandable segments could have moved to where they were needed."""
+        return int((self.free_pieces // _PAGE_BYTES).sum()) * _PAGE_BYTES
+
+    @property
+    def fits_in_pieces(self) -> bool:
+        """Would it have fitted if the free pieces lay together, beside what the device itself had left?"""
+        is_expandable = bool(self.replay.segments["is_expandable"].any())
+        return not is_expandable and 0 <= self.device_free_bytes < self.asked_bytes <= (
+            self.device_free_bytes + self.movable_bytes
+        )
+
+
+def out_of_memories(timeline: Timeline) -> Iterator[OutOfMemory]:
+    """Every request that failed, in the order of the recording."""
+    for replay in replays(timeline):
+        events = replay.events
+        for row in np.flatnonzero(events.name.equals("oom")).tolist():
+            at, asked, left = (int(events[name][row]) for name in ("at", "bytes", "device_free_bytes"))
+            yield OutOfMemory(replay, at, events.text("line")[row], asked, left)

@@ -1,0 +1,162 @@
+"""How much of what the GPUs can do went into the model? MFU, HFU, and what a step trains on.
+
+```
+MFU = model FLOP of a step ÷ (peak · step)         PaLM, arXiv 2204.02311, appendix B
+HFU = FLOP computed in a step ÷ (peak · step)      Korthikanti et al., arXiv 2205.05198, section 6: with recomputation
+model FLOP ≈ 6 · parameters · tokens               2 forward and 4 backward for each; without attention's scores
+```
+The peak is the dense one of the data type in which most was computed. Where types are mixed this is the faster one more
+often than not, and what runs in the slower counts as time lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.metrics.host.batch_items import targets_per_step
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work, type_of_kernel
+from perfdoctor.metrics.work.roofline import roofline
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.work_done import Efficiency
+
+#: With less of the time of matrix products counted, "at least" says more about the recording than about the run.
+_LEAST_KNOWN_SHARE = 0.5
+#: For each parameter and token: a product forward, and one for each of two gradients, at two FLOP.
+_FLOP_PER_PARAMETER_AND_TOKEN = 6
+
+
+def model_flop(parameters: float, tokens: float) -> float:
+    """Of one step, forward and backward, by the size of the model."""
+    return _FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
+
+
+def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> float:
+    """MFU or HFU, by what is counted: a share. Above 1 something that was told or recorded is wrong."""
+    return flop / (peak_flop_per_second * step_ns / 1e9)
+
+
+def efficiency(run: Run) -> Efficiency | None:
+    """None where there is nothing to look at, and on a run without a GPU whose ops have no shapes."""
+    counted = [_count(place) for place in run.places]
+    on_gpu = any(place.device is not None for place in run.places)
+    if not counted or not (on_gpu or any(each.flop for each in counted)):
+        return None
+    stated = run.timeline.stated
+    # Tokens a step cannot be held against a window of who knows how many steps.
+    told = model_flop(stated.parameters, stated.tokens_per_step) if run.whole_steps else 0.0
+    best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
+    known = any(each.flop for each in counted)
+    share = _mean([each.known_share for each in counted])
+    enough = known and share >= _LEAST_KNOWN_SHARE
+    items = _items(run)
+    model = told or (_mean([each.model for each in counted]) if known else None)
+    return Efficiency(
+        model_from="parameters" if told else "shapes" if known else "",
+        flop_per_step=_mean([each.flop for each in counted]) if known else None,
+        model_flop_per_step=model,
+        recomputed_flop_per_step=_mean([each.again for each in counted]) if known else None,
+        known_share=share,
+        mfu=_share(counted, [told or each.model for each in counted]) if told or enough else None,
+        hfu=_share(counted, [each.flop for each in counted]) if enough else None,
+        data_type=best.data_type,
+        gpu=best.peaks.name if best.peaks and best.peaks.name else best.place.info.name,
+        peak_flop_per_second=best.peak or None,
+        peak_source=_source(best),
+        items="tokens" if stated.tokens_per_step else "targets" if items else "",
+        items_per_step=items,
+        items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
+        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not stated.parameters),
+        on_gpu=on_gpu,
+        roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """One place: FLOP a step, and the peak that they are held against (0: not known)."""
+
+    place: Place
+    work: OpWork
+    flop: float
+    model: float
+    again: float
+    known_share: float
+    data_type: str
+    peaks: Peaks | None
+    peak: float
+
+
+def _count(place: Place) -> _Counted:
+    work, limits = op_work(place), peaks(place)
+    known = work.known
+    data_type = _main_type(place, work)
+    flop, model = float(work.flop[known].sum()), float(work.model_flop[known & ~work.again].sum())
+    return _Counted(
+        place,
+        work,
+        flop / place.units,
+        model / place.units,
+        float(work.flop[known & work.again].sum()) / place.units,
+        known_share(place, work),
+        data_type,
+        limits,
+        limits.matmul_flop_per_second(data_type) if limits and data_type else 0.0,
+    )
+
+
+def _main_type(place: Place, work: OpWork) -> str:
+    """The data type of most FLOP; where none are known, that of most time of the kernels that multiply. "": unknown."""
+    if work.known.any():
+        types, weights = work.data_types[work.known], work.flop[work.known]
+    else:
+        matmul = place.kernel_rows(*MATMUL_FAMILIES)
+        names = place.kernels.name
+        types = np.array([type_of_kernel(name) for name in names.values] or [""])[names.codes[matmul]]
+        weights = place.kernel_ns[matmul].astype(float)
+    different, row = np.unique(types, return_inverse=True)
+    return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def _share(counted: list[_Counted], flop: list[float]) -> float | None:
+    """The mean over the places whose peak is known; None where there is none, or nothing was counted."""
+    shares = [
+        utilization(amount, each.peak, each.place.window_ns / each.place.units)
+        for each, amount in zip(counted, flop, strict=True)
+        if each.peak and each.place.window_ns
+    ]
+    return _mean(shares) if shares and any(flop) else None
+
+
+def _items(run: Run) -> float | None:
+    """Of one GPU and step: as told, else the targets of the loss, where every place tells the same."""
+    if run.timeline.stated.tokens_per_step:
+        return run.timeline.stated.tokens_per_step
+    found = {targets_per_step(place) for place in run.places}
+    return found.pop() if len(found) == 1 else None
+
+
+def _source(best: _Counted) -> str:
+    if not best.peak or best.peaks is None:
+        return ""
+    stated = best.place.timeline.stated
+    if best.data_type in stated.peaks:
+        return f"--peak {best.data_type}"
+    return best.peaks.source
+
+
+def _lacks(best: _Counted, *, counted: bool, steps: bool) -> tuple[str, ...]:
+    missing = [] if counted else ["shapes"] if steps else ["steps"]
+    if best.peaks is None:
+        missing.append("peaks")
+    elif not best.peak:
+        missing.append("type_peak" if best.data_type else "data_type")
+    return tuple(missing)

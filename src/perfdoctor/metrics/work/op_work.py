@@ -1,0 +1,166 @@
+"""How much did the ops of one place compute, and which kernels did it?
+
+An op counts if its first kernel ran inside the window (on a run without a GPU: if it began there), and as a whole: what
+it calls itself is part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.accounting.host_place import outermost
+from perfdoctor.metrics.host.nesting import innermost_at
+from perfdoctor.metrics.kernels.recompute import forward_again
+from perfdoctor.metrics.kernels.sets import launching_rows
+from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+Floats = npt.NDArray[np.float64]
+
+_BRAIN_FLOAT = re.compile(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OpWork:
+    """The ops of one place that multiply matrices, one row each; NaN, or "" for a type, where that is not known.
+
+    `counts`: does it belong to the window? `again`: was it forward work inside the backward pass? `ns`: how long its
+    kernels ran inside the window. `kernel_op`: for each row of `place.kernels` the op that launched it, or UNKNOWN.
+    `main_kernel`: the row of `place.kernels` of its longest kernel, UNKNOWN if it has none.
+    """
+
+    ops: Frame
+    flop: Floats
+    model_flop: Floats
+    needed_flop: Floats
+    moved_bytes: Floats
+    data_types: npt.NDArray[np.str_]
+    counts: Mask
+    again: Mask
+    ns: Ints
+    kernel_op: Ints
+    main_kernel: Ints
+
+    @property
+    def known(self) -> Mask:
+        """Counted, and it is known how much."""
+        known: Mask = self.counts & ~np.isnan(self.flop)
+        return known
+
+
+def op_work(place: Place) -> OpWork:
+    """Looked up once for each different op, shapes, types and values."""
+    kernel_op, ops, started = _launched(place) if place.device is not None else _on_host(place)
+    row, works = _works(ops)
+    of_kernel = np.where(kernel_op == UNKNOWN, len(ops), kernel_op)
+    ns = np.bincount(of_kernel, weights=place.kernel_ns, minlength=len(ops) + 1)[: len(ops)].astype(np.int64)
+    main = _longest(place, kernel_op, len(ops))
+
+    def column(name: str) -> Floats:
+        told = [getattr(work, name) if work else None for work in works]
+        return np.array([np.nan if value is None else value for value in told] or [np.nan], dtype=float)[row]
+
+    types = np.array([work.data_type if work else "" for work in works] or [""])[row]
+    flop = column("flop")
+    return OpWork(
+        ops=ops,
+        flop=flop,
+        model_flop=column("model_flop"),
+        needed_flop=column("needed_flop"),
+        moved_bytes=column("moved_bytes"),
+        data_types=_refined(place, types, main),
+        counts=started,
+        again=_again(place, ops),
+        ns=ns,
+        kernel_op=kernel_op,
+        main_kernel=main,
+    )
+
+
+def known_share(place: Place, work: OpWork) -> float:
+    """Of the time of kernels that multiply matrices (without a GPU: of ops), the share of which FLOP are known."""
+    if place.device is None:
+        return float(work.ops.duration_ns[work.known].sum() / max(work.ops.duration_ns[work.counts].sum(), 1))
+    matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    total = int(place.kernel_ns[matmul].sum())
+    known = matmul & (work.kernel_op != UNKNOWN)
+    known[known] = work.known[work.kernel_op[known]]
+    return float(place.kernel_ns[known].sum()) / total if total else 0.0
+
+
+@lru_cache(maxsize=65536)
+def type_of_kernel(name: str) -> str:
+    """One of `hardware.peaks.DATA_TYPES` by the kernel's own name; "" where it does not tell."""
+    told = kernel_names.input_type(name)
+    if told == "half":
+        return "bf16" if _BRAIN_FLOAT.search(name) else "fp16"
+    return "" if told == "unknown" else told
+
+
+def _launched(place: Place) -> tuple[Ints, Frame, Mask]:
+    """For each kernel its op, the ops, and which of them began on the device inside the window."""
+    of_rank = place.timeline.ops.of(rank=place.rank)
+    kernel_op, ops = launching_rows(place, of_rank.take(of_rank.name.where(is_counted)))
+    never = np.iinfo(np.int64).max
+    first = np.full(len(ops) + 1, never)
+    np.minimum.at(first, np.where(kernel_op == UNKNOWN, len(ops), kernel_op), place.kernels.start_ns)
+    begins = int(place.window.starts[0]) if place.window else never
+    started: Mask = (first[:-1] >= begins) & (first[:-1] != never)
+    return kernel_op, ops, started
+
+
+def _on_host(place: Place) -> tuple[Ints, Frame, Mask]:
+    of_rank = place.timeline.ops.of(rank=place.rank)
+    ops = outermost(of_rank.take(of_rank.name.where(is_counted)))
+    started: Mask = place.window.overlap_ns(ops.start_ns, ops.start_ns + 1) > 0
+    return np.empty(0, np.int64), ops, started
+
+
+def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
+    """For each op the place of its Work in a list of the different ones."""
+    texts = [ops.name, *(ops.text(column) for column in ("input_shapes", "input_types", "input_values"))]
+    keys = np.stack([text.codes for text in texts], axis=1)
+    different, row = np.unique(keys, axis=0, return_inverse=True)
+    works = [
+        work_of_op(*(text.values[code] for text, code in zip(texts, key, strict=True))) for key in different.tolist()
+    ]
+    return row.ravel().astype(np.int64), works
+
+
+def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
+    """The longest kernel of each op: one that multiplies and tells its type, where it has any; no sum of pieces."""
+    found = np.full(count, UNKNOWN, dtype=np.int64)
+    linked = np.flatnonzero(kernel_op != UNKNOWN)
+    matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
+    typed = matmul & place.kernels.name.where(lambda name: type_of_kernel(name) != "")[linked]
+    order = linked[np.lexsort((place.kernel_ns[linked], matmul, typed))]
+    found[kernel_op[order]] = order  # the last one written stays
+    return found
+
+
+def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
+    """By the kernel where the op does not tell: its type if none was recorded, and whether fp32 ran as TF32."""
+    names = place.kernels.name
+    of_kernel = np.array([type_of_kernel(name) for name in names.values] or [""])[names.codes]
+    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(names) else "")
+    refined = np.where(types == "", of_op, types)
+    is_fp32 = types == "fp32"
+    if place.device is not None:
+        refined = np.where(is_fp32, np.where(np.isin(of_op, ("fp32", "tf32")), of_op, ""), refined)
+    result: npt.NDArray[np.str_] = refined.astype("U8")
+    return result
+
+
+def _again(place: Place, ops: Frame) -> Mask:
+    spans = forward_again(place)
+    if not len(spans) or not len(ops):
+        return np.zeros(len(ops), dtype=bool)
+    inside: Mask = innermost_at(spans, ops.start_ns, ops["thread"]) != UNKNOWN
+    return inside

@@ -1,0 +1,31 @@
+"""What did the threads do that drive one rank's device?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Frame
+
+
+@dataclass(frozen=True)
+class HostActivity:
+    """What the threads that drive one rank's device were doing, as sets of instants.
+
+    `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
+    `visible` is any other range, op or function that is not a whole step or more; `issuing` the stretches in which work
+    was issued without a longer pause; `in_view` tells whether anything but calls was recorded of the host,
+    `ops_recorded` whether the framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
+    """
+
+    explicit: Mapping[str, Intervals]
+    profiler: Intervals
+    issuing: Intervals
+    files: Intervals
+    visible: Intervals
+    between_steps: Intervals
+    blocking: Frame
+    ops_recorded: bool
+    in_view: bool
+    graph_nodes_recorded: bool = True

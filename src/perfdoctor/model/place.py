@@ -1,0 +1,151 @@
+"""Where did the time of one device go? Its window, cut into compute, exposed communication, exposed copies and idle.
+
+```
+window  = compute + exposed communication + exposed copies + idle        exactly, in integer ns
+compute = union over all streams of kernels that are not collectives
+exposed communication = communication - compute
+exposed copies = copies - compute - communication
+idle = window - everything
+```
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.model.cache import Kept
+from perfdoctor.model.host_activity import HostActivity
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import DeviceWork
+from perfdoctor.model.steps import Steps
+from perfdoctor.model.timeline import Device, Frame, Timeline
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: The families whose kernels multiply matrices and could run on tensor cores.
+MATMUL_FAMILIES = ("gemm", "convolution", "attention")
+
+
+def _union(frame: Frame, window: Intervals) -> Intervals:
+    return Intervals.of(frame.start_ns, frame.end_ns) & window
+
+
+@dataclass(frozen=True)
+class Place(ABC):
+    """One device of one rank in the window looked at, with everything that follows from it, computed once.
+
+    `device` is None where the training thread plays the device. `steps.used` is 0 where no steps were found: then
+    numbers "per step" are per window, and `per_step` divides by one.
+    """
+
+    timeline: Timeline
+    rank: int
+    device: int | None
+    window: Intervals
+    steps: Steps
+    work: DeviceWork
+    host: HostActivity
+    #: When the host asked for the window's work, where the window is that of a range: its executions.
+    asked: Intervals | None = None
+    #: What is worked out of this place once (`model/cache.py`); another place begins empty.
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    @property
+    def window_ns(self) -> int:
+        return self.window.total_ns
+
+    @property
+    def units(self) -> int:
+        """How many steps the window holds; 1 where no steps were found."""
+        return max(self.steps.used, 1)
+
+    def per_step(self, quantity: float) -> int:
+        """A quantity of the whole window, for one step."""
+        return round(quantity / self.units)
+
+    def share(self, part_ns: float) -> float:
+        return part_ns / self.window_ns if self.window_ns else 0.0
+
+    @property
+    def info(self) -> Device:
+        return self.timeline.device_of(self.rank, -1 if self.device is None else self.device)
+
+    def _own(self, signal: str) -> Frame:
+        """This device's rows that touch the window."""
+        frame = self.timeline[signal]
+        if self.device is None:
+            return frame.take(np.zeros(len(frame), dtype=bool))
+        rows = frame.of(rank=self.rank, device=self.device)
+        if not self.window:
+            return rows.take(np.zeros(len(rows), dtype=bool))
+        if len(self.window) > 1:  # pieces: what ran between them is not looked at
+            return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+        return rows.take((rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1]))
+
+    @cached_property
+    def kernels(self) -> Frame:
+        return self._own("kernels")
+
+    @cached_property
+    def recorded_collectives(self) -> Frame:
+        """Those of the whole recording, also outside the window."""
+        return self.timeline.collectives.of(rank=self.rank, device=self.device or 0)
+
+    @cached_property
+    def collectives(self) -> Frame:
+        return self._own("collectives")
+
+    @cached_property
+    def copies(self) -> Frame:
+        return self._own("copies")
+
+    @cached_property
+    def compute(self) -> Intervals:
+        return _union(self.kernels, self.window)
+
+    @cached_property
+    def communication(self) -> Intervals:
+        return _union(self.collectives, self.window)
+
+    @cached_property
+    def copying(self) -> Intervals:
+        return _union(self.copies, self.window)
+
+    @cached_property
+    def exposed_communication(self) -> Intervals:
+        return self.communication - self.compute
+
+    @cached_property
+    def exposed_copies(self) -> Intervals:
+        return self.copying - self.compute - self.communication
+
+    @cached_property
+    def idle(self) -> Intervals:
+        return self.window - (self.compute | self.communication | self.copying)
+
+    @property
+    @abstractmethod
+    def idle_causes(self) -> Mapping[str, Intervals]:
+        """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are `IDLE_CAUSES`."""
+
+    def idle_ns(self, cause: str) -> int:
+        return self.idle_causes[cause].total_ns
+
+    @cached_property
+    def kernel_ns(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """How long each row of `kernels` ran inside the window, in ns (overlapping kernels each count in full)."""
+        return self.window.overlap_ns(self.kernels.start_ns, self.kernels.end_ns)
+
+    def alone_ns(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+        """How long these rows of `kernels`, and no other kernel, kept the device computing inside the window, in ns."""
+        start, end = self.kernels.start_ns, self.kernels.end_ns
+        others = Intervals.of(start[~rows], end[~rows])
+        return ((Intervals.of(start[rows], end[rows]) & self.window) - others).total_ns
+
+    def kernel_rows(self, *families: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """One bool a row of `kernels`: is it of one of these families?"""
+        return self.kernels.name.where(lambda name: kernel_names.family(name) in families)

@@ -1,0 +1,57 @@
+"""What is there to look at? Every device of every rank, in its steady steps.
+
+`Run` is what a detector gets: the Timeline and its places, each with its window and accounting computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfdoctor.model.cache import Kept
+from perfdoctor.model.place import Place
+from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recording prepared for detectors. `places` is empty where nothing was recorded that could be accounted for."""
+
+    timeline: Timeline
+    places: tuple[Place, ...]
+    #: The part of the recording that is looked at: the places are narrowed to it.
+    look: Look = EVERYTHING
+    #: What layers above work out of a run once, each under its own name; another run's begins empty.
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    @property
+    def per_step(self) -> bool:
+        """Are numbers per step? Only if steps were found on every place."""
+        return bool(self.places) and all(place.steps.used for place in self.places)
+
+    @property
+    def whole_steps(self) -> bool:
+        """Are they steps of the training, and no executions of a range?"""
+        return self.per_step and not self.look.range_name
+
+    @property
+    def step_ns(self) -> int:
+        """The mean step over all places (the mean window where no steps were found), in ns."""
+        return self.mean(lambda place: place.window_ns)
+
+    def mean(self, quantity_ns: Callable[[Place], float]) -> int:
+        """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
+        if not self.places:
+            return 0
+        return round(float(np.mean([quantity_ns(place) / place.units for place in self.places])))
+
+    def share(self, quantity_ns: Callable[[Place], float]) -> float:
+        """The same as a share of the step."""
+        return self.mean(quantity_ns) / self.step_ns if self.step_ns else 0.0
+
+    def worst(self, quantity_ns: Callable[[Place], float]) -> Place:
+        """The place where the quantity takes the largest share."""
+        return max(self.places, key=lambda place: place.share(quantity_ns(place)))

@@ -1,0 +1,16 @@
+"""Which part of a recording is analysed? All of it, some of its steps, or the executions of one user range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Look:
+    """`range_name`: what was asked for, "" for everything. `steps`: first and last of the steady steps, from 1."""
+
+    range_name: str = ""
+    steps: tuple[int, int] | None = None
+
+
+EVERYTHING = Look()

@@ -1,0 +1,322 @@
+"""Where does one training step end and the next begin?
+
+Marks come from the host: `ProfilerStep#n`, the user's own ranges ("step 17"), `Optimizer.step`; or, without any, from
+the device: optimizer kernels, or a sequence of kernels that repeats. The host may be several steps ahead of the device,
+so a mark on the host does not cut the device's time: a step on the device runs from the first work that the step
+launched to the first work that the next step launched, found by correlation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from perfdoctor.model.launches import DeviceWork
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.vocabulary.names.kernels import family
+
+FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
+Confidence = Literal["high", "medium", "low"]
+
+PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
+_OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
+_STEP_WORD = re.compile(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
+_NOT_A_STEP = re.compile(
+    r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
+)
+_NUMBER = re.compile(r"\d+")
+
+_NEVER = np.iinfo(np.int64).max
+
+#: Fewer repetitions than this are no rhythm.
+_FEWEST_STEPS = 3
+#: A run without step markers is taken as steps only if they fill most of it: a range that marks a detail does not.
+_LEAST_COVERAGE = 0.5
+#: A leading step this much longer than nine of ten later ones is warm-up (allocation, autotuning, compilation).
+_WARM_UP_FACTOR = 1.5
+#: A repeating kernel sequence shorter than this is a loop inside a step (a layer, a micro-batch), not a step.
+_SHORTEST_PERIOD_KERNELS = 16
+#: Two periods count as the same work when this share of their kernels agrees, position by position.
+_SAME_WORK_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Marks:
+    """One rank's step marks on the host's clock: step i is `[starts[i], starts[i + 1])`, the last one ends at `end`.
+
+    `ends[i]` is where the range that marks step i ended: what lies between it and the next start is between steps.
+    """
+
+    found_by: FoundBy
+    confidence: Confidence
+    process: int
+    thread: int
+    starts: Ints
+    ends: Ints
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one (rank, device) on the device's clock.
+
+    `bounds` has one entry more than there are steps. Steps `[first, last)` are in steady state and used; the others
+    were left out: warm-up at the front, partial ones at the edges (`partial` counts those without a clean end).
+    """
+
+    found_by: FoundBy
+    confidence: Confidence
+    bounds: Ints
+    first: int
+    last: int
+    partial: int
+    #: The same edges by the first work on the stream that has most: a batch that is copied ahead, on another stream,
+    #: comes whenever the host does, and would make even steps look uneven. None where they are the same.
+    on_main_stream: Ints | None = None
+    #: How long each step is, where the time up to the next one is not its own: the executions of a range.
+    lengths_ns: Ints | None = None
+    #: The steady steps `[first, last)` of which some were chosen to be looked at; None where all are.
+    steady: tuple[int, int] | None = None
+
+    @property
+    def even_bounds(self) -> Ints:
+        """One edge more than steps are used: where to cut in order to compare steps with each other."""
+        bounds = self.bounds if self.on_main_stream is None else self.on_main_stream
+        return bounds[self.first : self.last + 1]
+
+    @property
+    def count(self) -> int:
+        return max(self.bounds.size - 1, 0) + self.partial
+
+    @property
+    def used(self) -> int:
+        return self.last - self.first
+
+    @property
+    def durations_ns(self) -> Ints:
+        """Of the steps used."""
+        every = np.diff(self.bounds) if self.lengths_ns is None else self.lengths_ns
+        return every[self.first : self.last]
+
+    @property
+    def warm_up(self) -> int:
+        """How many leading steps were left out."""
+        return self.first if self.steady is None else self.steady[0]
+
+
+NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
+
+
+def host_marks(timeline: Timeline, rank: int) -> Marks | None:
+    """The best step marks that one rank's host recorded, or None."""
+    ranges, ops = timeline.ranges.of(rank=rank), timeline.ops.of(rank=rank)
+    named = ranges.take(ranges.name.matches(PROFILER_STEP))
+    if len(named):
+        return _marks(named, "profiler-step", "high")
+    user = _user_range_marks(ranges)
+    if user is not None:
+        return user
+    for frame in (ranges, ops):
+        updates = _most_regular(frame.take(frame.name.matches(_OPTIMIZER_STEP)))
+        if len(updates) >= _FEWEST_STEPS:
+            return _after(updates)
+    return None
+
+
+def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
+    return Marks(
+        found_by, confidence, int(rows["process"][0]), int(rows["thread"][0]), rows.start_ns.copy(), rows.end_ns.copy()
+    )
+
+
+def _after(updates: Frame) -> Marks:
+    """A step begins where the optimizer's update of the one before it ended."""
+    ends = updates.end_ns
+    return Marks("optimizer-hook", "high", int(updates["process"][0]), int(updates["thread"][0]), ends, ends)
+
+
+def _most_regular(updates: Frame) -> Frame:
+    """With several optimizers (GAN) the one whose updates come most evenly; ties go to the most frequent."""
+    best, best_key = updates.take(np.zeros(len(updates), dtype=bool)), (np.inf, 0)
+    for name in dict.fromkeys(updates.name):
+        rows = updates.take(updates.name.equals(name))
+        if len(rows) < _FEWEST_STEPS:
+            continue
+        gaps = np.diff(rows.start_ns)
+        key = (float(np.std(gaps) / max(np.mean(gaps), 1)), -len(rows))
+        if key < best_key:
+            best, best_key = rows, key
+    return best
+
+
+def _user_range_marks(ranges: Frame) -> Marks | None:
+    candidates = sorted(_families(ranges), key=lambda found: found[0])
+    if not candidates:
+        return None
+    (has_no_word, _, _), rows = candidates[0]
+    return _marks(rows, "user-range", "medium" if has_no_word else "high")
+
+
+def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
+    """Ranges that differ only in a running number, or carry a step's name, with their rank (lowest is best)."""
+    stems: dict[str, list[int]] = {}
+    for code, name in enumerate(ranges.name.values):
+        if not _NOT_A_STEP.search(name) and len(_NUMBER.findall(name)) <= 1:
+            stems.setdefault(_NUMBER.sub("#", name), []).append(code)
+    span = int(ranges.end_ns.max() - ranges.start_ns.min()) if len(ranges) else 0
+    for stem, codes in stems.items():
+        rows = ranges.take(np.isin(ranges.name.codes, codes))
+        has_word = bool(_STEP_WORD.search(stem))
+        if not (has_word or "#" in stem) or len(rows) < _FEWEST_STEPS or not _one_after_another(rows, "#" in stem):
+            continue
+        coverage = float(rows.start_ns[-1] - rows.start_ns[0]) / max(span, 1)
+        inside = float(rows.duration_ns.sum()) / max(span, 1)
+        if has_word or (coverage >= _LEAST_COVERAGE and inside >= _LEAST_COVERAGE):
+            yield (not has_word, -coverage, len(rows)), rows
+
+
+def _one_after_another(rows: Frame, numbered: bool) -> bool:
+    """On one thread, not overlapping, and, if numbered, counting up evenly."""
+    one_thread = np.unique(rows["thread"]).size == 1 and np.unique(rows["process"]).size == 1
+    if not one_thread or (rows.start_ns[1:] < rows.end_ns[:-1]).any():
+        return False
+    if not numbered:
+        return True
+    strides = np.diff([int(_NUMBER.findall(name)[0]) for name in rows.name])
+    values, counts = np.unique(strides, return_counts=True)
+    return bool(values[counts.argmax()] > 0 and counts.max() >= _SAME_WORK_SHARE * strides.size)
+
+
+def device_steps(timeline: Timeline, work: DeviceWork, marks: Marks | None, kernels: Frame) -> Steps:
+    """The steps of one device: from the host's marks where it launched work, else from its own kernels."""
+    if marks is not None:
+        steps = _launched_steps(timeline.calls, work, marks)
+        if steps.used:
+            return steps
+    return _optimizer_kernel_steps(kernels) or _periodic_steps(kernels, work) or NO_STEPS
+
+
+def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
+    launched = work.launch != UNKNOWN
+    if not launched.any():
+        return NO_STEPS
+    rows = work.launch[launched]
+    own = (calls["process"][rows] == marks.process) & (calls["thread"][rows] == marks.thread)
+    use = own if own.any() else np.ones(rows.size, dtype=bool)
+    at, start, end = calls.start_ns[rows][use], work.start_ns[launched][use], work.end_ns[launched][use]
+    step = np.searchsorted(marks.starts, at, side="right") - 1
+    if marks.found_by != "optimizer-hook":  # work launched after the last range belongs to no step
+        step = np.where(at >= marks.ends[-1], marks.starts.size, step)
+    first = _earliest(start, step, marks.starts.size)
+    seen = np.flatnonzero(first != _NEVER)
+    if seen.size == 0:
+        return NO_STEPS
+    if (
+        seen.size == 1 and marks.found_by != "optimizer-hook"
+    ):  # the only step: all work is its own, also what has no call
+        whole = np.array([work.start_ns[0], work.end_ns.max()], dtype=np.int64)
+        return Steps(marks.found_by, marks.confidence, whole, 0, 1, 0)
+    bounds = np.maximum.accumulate(first[seen])
+    partial = 1
+    if (
+        seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook"
+    ):  # too few to spare the last: it ends with its last work
+        last_end = int(end[step == seen[-1]].max())
+        bounds, partial = np.append(bounds, max(last_end, int(bounds[-1]))), 0
+    steps = _steady(marks.found_by, marks.confidence, bounds, partial)
+    busiest = _is_busiest(work.stream[launched][use])
+    main = _earliest(start[busiest], step[busiest], marks.starts.size)[seen]
+    even = bounds.copy()
+    even[: seen.size] = np.where(main == _NEVER, bounds[: seen.size], main)
+    return replace(steps, on_main_stream=np.maximum.accumulate(even))
+
+
+def _earliest(start: Ints, step: Ints, count: int) -> Ints:
+    """The earliest start of each step's work; _NEVER where a step has none. Steps outside [0, count) are left out."""
+    first = np.full(count, _NEVER)
+    inside = (step >= 0) & (step < count)
+    np.minimum.at(first, step[inside], start[inside])
+    return first
+
+
+def _is_busiest(stream: Ints) -> Mask:
+    """One bool a row: is it on the stream that has most rows?"""
+    streams, counts = np.unique(stream, return_counts=True)
+    busiest: Mask = stream == streams[counts.argmax()]
+    return busiest
+
+
+def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int) -> Steps:
+    """Leave out leading steps that are much longer than the later ones (warm-up, compilation)."""
+    durations = np.diff(bounds)
+    return Steps(found_by, confidence, bounds, warm_up(durations), durations.size, partial)
+
+
+def warm_up(durations: Ints) -> int:
+    """How many of the first are much longer than the later ones."""
+    first = 0
+    while durations.size - first > _FEWEST_STEPS:
+        later = durations[first + 1 :]
+        if durations[first] <= _WARM_UP_FACTOR * np.quantile(later, 0.9):
+            break
+        first += 1
+    return first
+
+
+def host_steps(marks: Marks | None) -> Steps:
+    """The steps of a run without a GPU: the host's own marks."""
+    if marks is None:
+        return NO_STEPS
+    bounds = marks.starts if marks.found_by == "optimizer-hook" else np.append(marks.starts, marks.ends[-1])
+    return _steady(marks.found_by, marks.confidence, bounds, 0) if bounds.size > 1 else NO_STEPS
+
+
+def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
+    """Steps that end with the optimizer's kernels: between two runs of them lies one step's forward and backward."""
+    is_update = kernels.name.where(lambda name: family(name) == "optimizer")
+    if is_update.sum() < _FEWEST_STEPS:
+        return None
+    # Kernels may slip in between updates (gradient scaling): a run ends where many others follow.
+    rows = np.flatnonzero(is_update)
+    breaks = np.flatnonzero(np.diff(rows) > _SHORTEST_PERIOD_KERNELS)
+    after = rows[breaks] + 1
+    if after.size < _FEWEST_STEPS:
+        return None
+    lengths = np.diff(after)
+    if np.std(lengths) > (1 - _SAME_WORK_SHARE) * np.mean(lengths):
+        return None
+    return _steady("optimizer-kernels", "medium", kernels.start_ns[after], 2)
+
+
+def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
+    """Steps from a kernel sequence that repeats, if each repetition moves a batch or a result.
+
+    Layers repeat inside a step as well; what tells a step from them is that it exchanges data with the host.
+    """
+    codes = kernels.name.codes
+    for anchor in _anchors(codes):
+        period = int(anchor[1] - anchor[0])
+        whole = anchor[anchor + period <= codes.size]
+        same = np.mean([np.mean(codes[at : at + period] == codes[whole[0] : whole[0] + period]) for at in whole])
+        bounds = kernels.start_ns[anchor]
+        with_copy = np.unique(np.searchsorted(bounds, work.start_ns[work.is_h2d | work.is_blocking_copy], side="right"))
+        if same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
+            return _steady("periodicity", "low", bounds, 2)
+    return None
+
+
+def _anchors(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[Ints]:
+    """Positions of kernels that come again at even distances over most of the run, longest period first."""
+    if codes.size < _FEWEST_STEPS * _SHORTEST_PERIOD_KERNELS:
+        return
+    found = []
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        gaps = np.diff(rows)
+        covers = rows[-1] - rows[0] >= _LEAST_COVERAGE * codes.size
+        if covers and rows.size > _FEWEST_STEPS and gaps.min() >= _SHORTEST_PERIOD_KERNELS and np.ptp(gaps) == 0:
+            found.append(rows.astype(np.int64))
+    yield from sorted(found, key=lambda rows: -int(rows[1] - rows[0]))[:8]

@@ -1,0 +1,302 @@
+"""What was recorded? One Timeline for every tool: frames of columns, one frame a signal.
+
+Times are integer nanoseconds. Text columns hold each different value once (`Text`), so a question about names is asked
+once per name and not once per row. `Timeline.recorded` says which signals *were recorded*: an empty frame of a recorded
+signal is an answer, a signal that is not in it was not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
+    "Stated", "Text", "Timeline", "merge",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One signal's rows as columns of equal length. Rows are sorted by `start_ns`."""
+
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def empty(cls, signal: str) -> Frame:
+        return cls({name: Text.of(()) if kind is str else np.empty(0, kind) for name, kind in SIGNALS[signal].items()})
+
+    def __len__(self) -> int:
+        return len(self.columns["start_ns"])
+
+    def __getitem__(self, column: str) -> npt.NDArray[np.int64]:
+        """A number column (int64; bool for flags). Text columns: `text`."""
+        values = self.columns[column]
+        assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
+        return values  # type: ignore[return-value]
+
+    def floats(self, column: str) -> npt.NDArray[np.float64]:
+        """A column of measured numbers; NaN is unknown."""
+        return self[column].astype(np.float64, copy=False)
+
+    def text(self, column: str) -> Text:
+        values = self.columns[column]
+        assert isinstance(values, Text), f"{column} is not text"
+        return values
+
+    @property
+    def start_ns(self) -> Ints:
+        return self["start_ns"]
+
+    @property
+    def end_ns(self) -> Ints:
+        return self["end_ns"]
+
+    @property
+    def duration_ns(self) -> Ints:
+        return self["end_ns"] - self["start_ns"]
+
+    @property
+    def name(self) -> Text:
+        return self.text("name")
+
+    def take(self, rows: npt.NDArray[np.generic]) -> Frame:
+        """The rows that a mask or an array of indices names."""
+        return Frame({n: c.take(rows) if isinstance(c, Text) else c[rows] for n, c in self.columns.items()})
+
+    def of(self, **equal: int) -> Frame:
+        """The rows in which each named number column has the given value: `kernels.of(rank=0, device=3)`."""
+        mask = np.ones(len(self), dtype=bool)
+        for column, value in equal.items():
+            mask &= self[column] == value
+        return self if mask.all() else self.take(mask)
+
+    def with_columns(self, **columns: Column) -> Frame:
+        return Frame({**self.columns, **columns})
+
+    def sorted(self) -> Frame:
+        start = self.start_ns
+        if len(self) < 2 or not (start[1:] < start[:-1]).any():
+            return self
+        return self.take(np.argsort(start, kind="stable"))
+
+    @staticmethod
+    def join(frames: Sequence[Frame]) -> Frame:
+        """All rows of frames with the same columns, sorted again."""
+        if len(frames) == 1:
+            return frames[0]
+        columns: dict[str, Column] = {}
+        for name, first in frames[0].columns.items():
+            if isinstance(first, Text):
+                columns[name] = Text.join([frame.text(name) for frame in frames])
+            else:
+                columns[name] = np.concatenate([frame[name] for frame in frames])
+        return Frame(columns).sorted()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same rows as a DataFrame, for notebooks; text columns become categories."""
+        import pandas as pd  # noqa: PLC0415 half a second that no command should wait for
+
+        def series(column: Column) -> object:
+            if not isinstance(column, Text):
+                return column
+            unique = list(dict.fromkeys(column.values))
+            place = np.array([unique.index(value) for value in column.values], dtype=np.int32)
+            return pd.Categorical.from_codes(place[column.codes] if place.size else column.codes, categories=unique)  # type: ignore[call-overload]
+
+        frame: pd.DataFrame = pd.DataFrame({name: series(column) for name, column in self.columns.items()})
+        return frame
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file that was read. `kind`: nsys, kineto, ncu, …; `file`: its name alone; `ranks`: those found in it."""
+
+    kind: str
+    file: str
+    tool_version: str
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU of one rank. Numbers are 0, text is "" where the recording does not tell."""
+
+    rank: int
+    device: int
+    name: str = ""
+    sm_count: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+    memory_bytes: int = 0
+    memory_bytes_per_second: int = 0
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the user told beside the recording; empty and 0: nothing.
+
+    `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
+    one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
+    """
+
+    gpu: str = ""
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    tokens_per_step: float = 0
+    parameters: float = 0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Everything recorded of one run, on one clock.
+
+    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that were
+    looked at by the tool. `notes` count every row that was dropped and say what the recording lacks.
+    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if not told. `epoch_ns` is when time 0
+    was, in ns since 1970; None if not told.
+    """
+
+    frames: Mapping[str, Frame]
+    recorded: frozenset[str]
+    sources: tuple[Source, ...] = ()
+    devices: tuple[Device, ...] = ()
+    world_size: int = 0
+    thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    stated: Stated = field(default_factory=Stated)
+    epoch_ns: int | None = None
+
+    @classmethod
+    def build(
+        cls,
+        frames: Mapping[str, Frame],
+        recorded: Iterable[str],
+        *,
+        sources: Sequence[Source] = (),
+        devices: Sequence[Device] = (),
+        world_size: int = 0,
+        thread_names: Mapping[tuple[int, int], str] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Timeline:
+        """A checked Timeline: absent signals get empty frames, rows are sorted, `self_check` has passed."""
+        full = {signal: frames.get(signal, Frame.empty(signal)).sorted() for signal in SIGNALS}
+        timeline = cls(
+            full,
+            frozenset(recorded),
+            tuple(sources),
+            tuple(devices),
+            world_size,
+            dict(thread_names or {}),
+            tuple(notes),
+        )
+        timeline.self_check()
+        return timeline
+
+    def __getitem__(self, signal: str) -> Frame:
+        return self.frames[signal]
+
+    @property
+    def kernels(self) -> Frame:
+        return self.frames["kernels"]
+
+    @property
+    def copies(self) -> Frame:
+        return self.frames["copies"]
+
+    @property
+    def collectives(self) -> Frame:
+        return self.frames["collectives"]
+
+    @property
+    def calls(self) -> Frame:
+        return self.frames["calls"]
+
+    @property
+    def ops(self) -> Frame:
+        return self.frames["ops"]
+
+    @property
+    def ranges(self) -> Frame:
+        return self.frames["ranges"]
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that any row or device belongs to, ascending. What a machine tells of itself belongs to none."""
+        found = {device.rank for device in self.devices}
+        for frame in self.frames.values():
+            found.update(_different(frame["rank"]))
+        return tuple(sorted(found - {UNKNOWN}))
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Each (rank, device) on which any work ran, ascending."""
+        found: set[tuple[int, int]] = set()
+        for signal in ("kernels", "collectives", "copies"):
+            frame = self.frames[signal]
+            for rank in _different(frame["rank"]):
+                found.update((rank, device) for device in _different(frame.of(rank=rank)["device"]))
+        return tuple(sorted(found))
+
+    def device_of(self, rank: int, device: int) -> Device:
+        """What is known of this GPU; a Device without a name if nothing is."""
+        for known in self.devices:
+            if (known.rank, known.device) == (rank, device):
+                return known
+        return Device(rank, device)
+
+    def with_notes(self, *notes: str) -> Timeline:
+        return replace(self, notes=self.notes + notes)
+
+    def self_check(self) -> None:
+        """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""
+        assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
+        assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
+        for signal, declared in SIGNALS.items():
+            _check_frame(signal, self.frames[signal], declared)
+
+
+def _different(values: Ints) -> list[int]:
+    """Which values occur? Most columns hold one: seen without sorting."""
+    if values.size and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]
+
+
+def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
+    assert set(frame.columns) == set(declared), f"{signal}: columns {set(frame.columns) ^ set(declared)}"
+    for name, kind in declared.items():
+        column = frame.columns[name]
+        assert len(column) == len(frame), f"{signal}.{name}: {len(column)} rows of {len(frame)}"
+        if isinstance(column, Text):
+            assert kind is str, f"{signal}.{name} is text"
+        else:
+            assert kind is not str, f"{signal}.{name} is not text"
+            assert column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+    start, end = frame.start_ns, frame.end_ns
+    assert (end >= start).all(), f"{signal}: a row ends before it starts"
+    assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"
+
+
+def merge(timelines: Sequence[Timeline]) -> Timeline:
+    """Several recordings of one run as one Timeline. They must already share a clock and have different ranks."""
+    if len(timelines) == 1:
+        return timelines[0]
+    return Timeline.build(
+        {signal: Frame.join([timeline[signal] for timeline in timelines]) for signal in SIGNALS},
+        frozenset().union(*(timeline.recorded for timeline in timelines)),
+        sources=[source for timeline in timelines for source in timeline.sources],
+        devices=[device for timeline in timelines for device in timeline.devices],
+        world_size=max(timeline.world_size for timeline in timelines),
+        thread_names={key: name for timeline in timelines for key, name in timeline.thread_names.items()},
+        notes=list(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+    )

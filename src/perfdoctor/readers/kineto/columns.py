@@ -1,0 +1,166 @@
+"""How do the values of many events become exact columns?
+
+Times leave here as integer nanoseconds. Kineto writes microseconds with up to three decimals; a float holds these as
+long as they stay below 2^43, where its spacing is 2^-10. Beyond, in traces that write the time since 1970 with
+decimals, the digits have to be read as decimals: `InexactError` asks for that.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: In a time column: this event tells no time that can be read.
+NO_TIME = np.iinfo(np.int64).min
+_EXACT_BELOW = 2.0**43
+_LAST_NS = 2**61  # leaves room for a start and a duration to be added
+_Size = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class InexactError(Exception):
+    """These times do not fit a float to the nanosecond: decode them again as decimals."""
+
+
+class _Numbered(dict[str | bytes, int]):
+    """Each different text once, numbered as they come."""
+
+    def __missing__(self, text: str | bytes) -> int:
+        number = self[text] = len(self)
+        return number
+
+
+def nanoseconds(microseconds: list[Any]) -> Ints:
+    """Exactly; NO_TIME where there is none. InexactError if a float cannot tell."""
+    column = _array(microseconds)
+    if column.dtype.kind == "i" and (np.abs(column) < _LAST_NS // 1000).all():
+        whole: Ints = column.astype(np.int64)
+        return whole * 1000
+    if column.dtype.kind == "f":
+        if not (np.abs(column) < _EXACT_BELOW).all():
+            raise InexactError
+        floor = np.floor(column)  # apart, because 1000 times a float close to the limit is rounded itself
+        whole = floor.astype(np.int64)
+        part: Ints = np.rint((column - floor) * 1000).astype(np.int64)
+        return whole * 1000 + part
+    return np.fromiter(map(_nanoseconds, microseconds), np.int64, len(microseconds))
+
+
+def _array(values: list[Any]) -> npt.NDArray[Any]:
+    try:
+        column = np.array(values)
+    except ValueError:  # lists of different lengths among them
+        return np.empty(0, object)
+    return column if column.ndim == 1 else np.empty(0, object)
+
+
+def _nanoseconds(microseconds: object) -> int:
+    if isinstance(microseconds, float) and abs(microseconds) >= _EXACT_BELOW:
+        raise InexactError
+    try:
+        value = Decimal(str(microseconds)) * 1000
+        return int(value.to_integral_value()) if abs(value) < _LAST_NS else NO_TIME
+    except InvalidOperation:  # not a number, or none at all
+        return NO_TIME
+
+
+def integers(values: list[Any]) -> Ints:
+    """UNKNOWN where a value is none; "25738" and "stream 7" tell their number."""
+    column = _array(values) if type(values[0]) is int else None
+    if column is not None and column.dtype.kind == "i":
+        return column.astype(np.int64)
+    return np.fromiter(map(integer, values), np.int64, len(values))
+
+
+def integer(value: object) -> int:
+    """The same for one value."""
+    if isinstance(value, str):
+        return _number_at_end(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and -(2**63) <= value < 2**63 else UNKNOWN
+
+
+@lru_cache(maxsize=4096)  # a trace names a few threads and streams, a hundred thousand times
+def _number_at_end(text: str) -> int:
+    digits = re.search(r"(-?\d+)\s*$", text)
+    return int(digits[1]) if digits and len(digits[1]) < 19 else UNKNOWN
+
+
+def product(numbers: str) -> int:
+    """Of a list of three numbers as JSON, such as a grid; UNKNOWN if it is none."""
+    try:
+        factors = msgspec.json.decode(numbers, type=tuple[_Size, _Size, _Size])
+    except ValueError:
+        return UNKNOWN
+    return min(math.prod(factors), 2**62)
+
+
+class Table:
+    """The columns of one group of events. Text may hold equal values under two codes."""
+
+    def __init__(self, numbers: dict[str, Ints], texts: dict[str, Text]) -> None:
+        self.numbers = numbers
+        self.texts = texts
+
+    def __getitem__(self, column: str) -> Ints:
+        return self.numbers[column]
+
+    def __setitem__(self, column: str, values: Ints) -> None:
+        self.numbers[column] = values
+
+    def take(self, rows: Mask | npt.NDArray[np.intp]) -> Table:
+        numbers = {name: values[rows] for name, values in self.numbers.items()}
+        return Table(numbers, {name: text.take(rows) for name, text in self.texts.items()})
+
+    def everything(self) -> list[Ints]:
+        """All columns as numbers."""
+        return [*self.numbers.values(), *(text.codes.astype(np.int64) for text in self.texts.values())]
+
+
+class Rows:
+    """The columns of one group of events, grown batch by batch."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, list[Ints]] = {}
+        self._codes: dict[str, list[npt.NDArray[np.int32]]] = {}
+        self._texts: dict[str, _Numbered] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._numbers["start_ns"])) if self._numbers else 0
+
+    def put(self, column: str, values: Ints) -> None:
+        self._numbers.setdefault(column, []).append(values)
+
+    def text(self, column: str, values: Iterable[str | bytes], count: int) -> None:
+        """One text a row, str or (as it stands in the file) bytes."""
+        numbered = self._texts.setdefault(column, _Numbered())
+        self._codes.setdefault(column, []).append(np.fromiter(map(numbered.__getitem__, values), np.int32, count))
+
+    def table(self) -> Table:
+        codes = {name: np.concatenate(parts) for name, parts in self._codes.items()}
+        return Table(
+            {name: np.concatenate(parts) for name, parts in self._numbers.items()},
+            {name: Text(codes[name], [_string(text) for text in self._texts[name]]) for name in codes},
+        )
+
+
+def _string(text: str | bytes) -> str:
+    """Raw JSON on one line, spaced as Kineto does."""
+    if isinstance(text, str):
+        return text
+    try:
+        return msgspec.json.format(text, indent=0).decode("utf-8", "replace")
+    except ValueError:
+        return text.decode("utf-8", "replace")

@@ -1,0 +1,172 @@
+"""What do the groups of a Kineto trace mean as frames: whose work, which copy, which collective, range or operator?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
+from perfdoctor.readers.collective_kinds import kinds_as_launched
+from perfdoctor.readers.kineto.columns import product
+from perfdoctor.vocabulary.names.kernels import collective_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perfdoctor.readers.kineto.columns import Table
+
+_RANGE = re.compile(
+    r"^ProfilerStep#\d+|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#|^## .* ##$"
+    r"|^DistributedDataParallel\.forward|^(nccl|gloo|hccl|xccl|ucc|mpi):"
+)
+_DIRECTION = re.compile(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
+_BYTES_PER_ELEMENT = {
+    "complexdouble": 16, "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "float": 4, "int": 4, "uint32": 4,
+    "half": 2, "bfloat16": 2, "short": 2, "uint16": 2, "byte": 1, "char": 1, "bool": 1, "float8_e4m3fn": 1,
+    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+}  # fmt: skip
+
+
+_ON_DEVICE = ("kernels", "collectives", "copies")
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Which processes are the host's? Device rows write the number of their device instead."""
+
+    processes: frozenset[int]
+    main: int
+    calls: Table | None
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Table], labelled: set[int]) -> Hosts:
+        """The trace's own process is the one with most calls, else with most operators, else the one labelled CPU."""
+        ops = tables.get("ops")
+        told = [tables["calls"]["process"]] if "calls" in tables else []
+        told += [ops["process"][ops["is_annotation"] == 0]] if ops else []
+        told = [processes for processes in told if processes.size] or [ops["process"] if ops else np.empty(0, np.int64)]
+        numbers, counts = np.unique(told[0], return_counts=True)
+        main = int(numbers[counts.argmax()]) if numbers.size else min(labelled, default=UNKNOWN)
+        known = frozenset(np.unique(np.concatenate(told)).tolist()) | {main}
+        return cls(known, main, tables["calls"] if numbers.size > 1 and "calls" in tables else None)
+
+    def launching(self, correlation: Ints) -> Ints:
+        """The process that launched each piece of device work."""
+        processes = np.full(correlation.size, self.main, np.int64)
+        if self.calls is not None:
+            order = np.argsort(self.calls["correlation"], kind="stable")
+            known = self.calls["correlation"][order]
+            place = np.minimum(np.searchsorted(known, correlation), known.size - 1)
+            matched = (known[place] == correlation) & (correlation != UNKNOWN)
+            processes[matched] = self.calls["process"][order][place[matched]]
+        return processes
+
+
+#: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
+_OUR_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
+
+
+def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
+    frames: dict[str, Frame] = {}
+    devices = {number for name in _ON_DEVICE if name in tables for number in np.unique(tables[name]["device"]).tolist()}
+
+    def put(signal: str, table: Table, **more: Column) -> None:
+        columns = {**table.numbers, **table.texts, "rank": np.full(table["start_ns"].size, rank, np.int64), **more}
+        frames[signal] = Frame({name: columns[name] for name in SIGNALS[signal]})
+
+    if table := tables.get("kernels"):
+        put("kernels", table, process=hosts.launching(table["correlation"]), **_launch_columns(table))
+    if table := tables.get("collectives"):
+        put("collectives", table, process=hosts.launching(table["correlation"]), **_collective_columns(table))
+    if table := tables.get("copies"):
+        put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
+    if table := tables.get("calls"):
+        names = table.texts["name"]
+        put("calls", table, name=Text(names.codes, [re.sub(r"_v\d+$", "", name) for name in names.values]))
+    if table := tables.get("ops"):
+        is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(_RANGE)
+        on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
+        put("ops", table.take(~is_range))
+        put("ranges", table.take(is_range & ~on_device))
+    if table := tables.get("functions"):
+        table = table.take(~table.texts["name"].matches(_OUR_AGENT))
+        put("functions", table, **_own_place(table, hosts))
+    if table := tables.get("overheads"):
+        put("overheads", table, **_own_place(table, hosts))
+    if table := tables.get("totals"):
+        put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
+    if table := tables.get("collectives"):
+        kinds = kinds_as_launched(frames, told=~table.texts["collective"].equals(""))
+        frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
+    return frames
+
+
+def _own_place(table: Table, hosts: Hosts) -> dict[str, Column]:
+    """Process and thread, where rows of the profiler's own and outermost Python frames write 0 or -1 for them."""
+    known = np.isin(table["process"], list(hosts.processes))
+    return {
+        "process": np.where(known, table["process"], hosts.main),
+        "thread": np.where(known, table["thread"], UNKNOWN),
+    }
+
+
+def _launch_columns(table: Table) -> dict[str, Column]:
+    def products(column: str) -> Ints:
+        sizes = table.texts[column]
+        return np.array([product(size) for size in sizes.values], np.int64)[sizes.codes]
+
+    is_graph = np.zeros(table["start_ns"].size, dtype=bool)
+    return {"blocks": products("grid"), "threads_per_block": products("block"), "is_graph": is_graph}
+
+
+def _collective_columns(table: Table) -> dict[str, Column]:
+    types, names, called = (table.texts[name] for name in ("data_type", "name", "collective"))
+    sizes = np.array([_BYTES_PER_ELEMENT.get(value.lower(), 0) for value in types.values], np.int64)[types.codes]
+    elements = np.maximum(table["elements_in"], table["elements_out"])
+    is_told = (sizes > 0) & (elements >= 0) & (elements < 2**50)
+    return {
+        "kind": Text.of(_collective_of(told, name) for told, name in zip(called, names, strict=True)),
+        "bytes": np.where(is_told, elements * sizes, UNKNOWN),
+    }
+
+
+def _collective_of(told: str, kernel: str) -> str:
+    """By what the framework called it; one that is several in one ("coalesced") by its kernel."""
+    kind = collective_kind(told) if told else "other"
+    return collective_kind(kernel) if kind == "other" else kind
+
+
+def _copy_columns(table: Table) -> dict[str, Column]:
+    pairs = [_copy_of(name, kind) for name, kind in zip(table.texts["name"], table.texts["kind"], strict=True)]
+    return {"direction": Text.of(pair[0] for pair in pairs), "host_memory": Text.of(pair[1] for pair in pairs)}
+
+
+@lru_cache(maxsize=1024)
+def _copy_of(name: str, kind: str) -> tuple[str, str]:
+    """Direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may tell them as `kind` only."""
+    if "memset" in name.lower():
+        return "memset", "none"
+    found = _DIRECTION.search(name) or _DIRECTION.search(kind)
+    if not found:
+        return "unknown", "unknown"
+    ends = [end.lower()[0].replace("a", "d") for end in found.groups()]
+    if "h" not in ends:
+        return ("p2p" if "p" in ends else "d2d"), "none"
+    memory = next((known for known in ("pageable", "managed", "pinned") if known in name.lower()), "unknown")
+    return f"{ends[0]}2{ends[1]}", memory
+
+
+def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
+    """Signals that torch.profiler looked at: one row proves that its whole activity was switched on."""
+    recorded: set[str] = set()
+    if any(signal in frames for signal in _ON_DEVICE):
+        recorded |= set(_ON_DEVICE)
+    if "ops" in frames:
+        recorded |= {"ranges"} | ({"ops"} if len(frames["ops"]) else set())
+    if len(frames.get("memory_totals", ())):
+        recorded.add("memory_totals")
+    return recorded | (frames.keys() & {"calls", "functions", "overheads"})

@@ -1,0 +1,244 @@
+"""What did torch.profiler record? Reads Kineto's Chrome traces, plain or gzip, old and new, also damaged ones.
+
+Format: libkineto/src/output_json.cpp. `ts` and `dur` are microseconds; where the file tells `baseTimeNanoseconds`, `ts`
+counts from there, else from 1970. Each activity of one process is one complete event whose `cat` says what it is.
+Ranges are written twice, the second time as `gpu_user_annotation` around the device work they launched: that one is no
+range of the host and is left out. Older writers give ranges the category of operators: they are told by their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
+from perfdoctor.readers.kineto.columns import NO_TIME
+from perfdoctor.readers.kineto.events import Columns, Event, ExactEvent, ExactFlow, Flow, add_tips
+from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
+from perfdoctor.readers.kineto.repair import Buffer, EventArray, array_start, decompressed, is_whole, member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from perfdoctor.readers.kineto.columns import Rows, Table
+
+_RECORD = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
+_BLANK = b"\0 \t\r\n"
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
+_LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
+
+
+def looks_like(head: bytes) -> bool:
+    """Do the first bytes, decompressed, promise a Chrome trace: `traceEvents`, or a bare list of events?"""
+    return b'"traceEvents"' in head or re.match(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"', head) is not None
+
+
+def read(path: Path, data: bytes | None = None) -> Timeline:
+    """The Timeline of one trace: one rank. `data` is the file's content where the caller has read it already.
+
+    PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
+    """
+    text, is_complete = decompressed(path.read_bytes() if data is None else data)
+    found = array_start(text)
+    if found is None:
+        raise _refusal(path.name, text)
+    trace = _Trace(path.name, text, *found)
+    if not is_complete and trace.array.end is not None:
+        trace.notes.append(f"the compression of `{path.name}` is damaged behind its {trace.array.count:,} events")
+    return trace.timeline()
+
+
+def _refusal(file: str, text: Buffer) -> PerfdoctorError:
+    head = bytes(text[: 1 << 20]).strip(_BLANK)
+    if not head:
+        return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
+    if re.search(rb'"nodes"\s*:', head) and re.search(rb'"schema"\s*:\s*"', head):
+        return PerfdoctorError(f"`{file}` is a PyTorch execution trace, which tells nothing of the device", do=_RECORD)
+    try:
+        keys = list(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
+    except (ValueError, RecursionError):
+        what = "breaks off or is damaged before its first event" if head[:1] == b"{" else "is no trace: it is not JSON"
+        return PerfdoctorError(f"`{file}` {what}", do=_RECORD)
+    if "traceEvents" in keys:
+        return PerfdoctorError(f"`{file}` holds no events", do=_RECORD)
+    what = f"holds {', '.join(keys[:5]) or 'nothing'}, and no traceEvents"
+    return PerfdoctorError(f"`{file}` is JSON but no trace: it {what}", do=_RECORD)
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What stands around the array of events. What cannot be read or is of another type is as if not told."""
+
+    base_ns: int = 0
+    rank: int | None = None
+    world_size: int = 0
+    devices: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    version: str = ""
+
+    @classmethod
+    def of(cls, before: bytes, behind: bytes) -> _Header:
+        def told(key: str) -> object:
+            return member(before, behind, key)
+
+        info = told("distributedInfo")
+        info = info if isinstance(info, dict) else {}
+        listed = told("deviceProperties")
+        devices = [device for device in (listed if isinstance(listed, list) else []) if isinstance(device, dict)]
+        return cls(
+            base_ns=_natural(told("baseTimeNanoseconds"), below=2**61) or 0,
+            rank=_natural(info.get("rank"), below=2**31),
+            world_size=_natural(info.get("world_size"), below=2**31) or 0,
+            devices={number: device for device in devices if (number := _natural(device.get("id"))) is not None},
+            version=_version(told),
+        )
+
+
+def _natural(value: object, below: int = 2**53) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < below else None
+
+
+def _version(told: Callable[[str], object]) -> str:
+    schema = _natural(told("schemaVersion"))
+    cuda = _natural(told("cuda_runtime_version"))
+    hip = _natural(told("hip_runtime_version"))
+    parts = [f"schemaVersion {schema}"] if schema is not None else []
+    parts += [f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"] if cuda else []
+    parts += [f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}"] if hip else []
+    return ", ".join(parts)
+
+
+class _Trace:
+    """One file on its way to a Timeline."""
+
+    def __init__(self, file: str, text: Buffer, key: int, start: int) -> None:
+        self.file = file
+        self.text = text
+        self.start = start
+        self.notes: list[str] = []
+        self.dropped: Counter[str] = Counter()
+        self.columns = Columns()
+        self.array = EventArray(text, start, Event, ExactEvent)
+        for events in self.array:
+            if not self.columns.add(events):
+                self.columns.add(self.array.again_exactly())
+        before = bytes(text[:key])
+        behind = bytes(text[self.array.position if self.array.end is None else self.array.end :])
+        self.header = _Header.of(before, behind)
+        is_bare = text[key : key + 1] == b"["
+        self._note_damage(is_sound=not behind.strip(_BLANK) if is_bare else is_whole(before, behind))
+
+    def _note_damage(self, *, is_sound: bool) -> None:
+        array = self.array
+        if array.end is None:
+            lost = "" if self.header.base_ns else ", its clock too if it was told there"
+            self.notes.append(f"`{self.file}` is cut off after {array.count:,} events: what follows is lost{lost}")
+        elif not is_sound:
+            self.notes.append(f"`{self.file}` is cut off or damaged around its {array.count:,} events")
+        if array.mended:
+            self.notes.append(f"`{self.file}` was no valid JSON in {array.mended:,} places, which were repaired")
+        if array.skipped:
+            what = f"is damaged beyond repair in {array.skipped:,} places: the events there were left out"
+            self.notes.append(f"`{self.file}` {what}")
+
+    def timeline(self) -> Timeline:
+        if not self.array.count:
+            raise PerfdoctorError(f"`{self.file}` holds no events", do=_RECORD)
+        tables = {name: self._table(group) for name, group in self.columns.groups.items() if len(group)}
+        if not any(table["start_ns"].size for table in tables.values()):
+            what = f"`{self.file}` holds {self.array.count:,} events, but no operator, call or kernel of PyTorch"
+            raise PerfdoctorError(what, do=_RECORD)
+        self.notes += [f"{count:,} {what} (`{self.file}`)" for what, count in self.dropped.items() if count]
+        self._link_by_flows([tables[name] for name in ("kernels", "collectives", "copies") if name in tables])
+        rank = self._rank()
+        hosts = Hosts.of(tables, self.columns.host_labels)
+        frames = frames_of(tables, hosts, rank)
+        names = self.columns.thread_names
+        return Timeline.build(
+            frames,
+            recorded_by(frames),
+            sources=(Source("kineto", self.file, self.header.version, (rank,)),),
+            devices=self._devices(frames, rank),
+            world_size=self.header.world_size,
+            thread_names={place: name for place, name in names.items() if place[0] in hosts.processes},
+            notes=self.notes,
+        )
+
+    def _table(self, group: Rows) -> Table:
+        """The rows on the file's clock, without those that tell no time and those that stand there twice."""
+        table = group.table()
+        start, duration = table["start_ns"], table["duration_ns"]
+        told = (start != NO_TIME) & (duration != NO_TIME)
+        self.dropped["rows tell no time and were left out"] += int((~told).sum())
+        self.dropped["rows end before they start and count as empty"] += int((told & (duration < 0)).sum())
+        if not told.all():
+            table = table.take(told)
+        table["base_ns"] = np.where(table["start_ns"] < _LAST_RELATIVE_NS, self.header.base_ns, 0)
+        table["start_ns"] = table["start_ns"] + table["base_ns"]
+        table = table.take(np.argsort(table["start_ns"], kind="stable"))
+        table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
+        kept = _first_of_equals(table)
+        self.dropped["rows stand there twice and count once"] += int((~kept).sum())
+        return table if kept.all() else table.take(kept)
+
+    def _link_by_flows(self, tables: list[Table]) -> None:
+        """Correlations from the arrows' tips, where no device work carries any itself."""
+        if not tables or any((table["correlation"] != UNKNOWN).any() for table in tables):
+            return
+        tips: dict[tuple[int, int, int], int] = {}
+        flows = EventArray(self.text, self.start, Flow, ExactFlow)
+        for batch in flows:
+            if not add_tips(tips, batch):
+                add_tips(tips, flows.again_exactly())
+        for table in tables:
+            start = table["start_ns"] - table["base_ns"]
+            places = zip(table["device"].tolist(), table["stream"].tolist(), start.tolist(), strict=True)
+            table["correlation"] = np.fromiter((tips.get(place, UNKNOWN) for place in places), np.int64, start.size)
+
+    def _rank(self) -> int:
+        if self.header.rank is not None:
+            return self.header.rank
+        told = _RANK_IN_NAME.search(self.file)
+        return int(told[1]) if told else 0
+
+    def _devices(self, frames: Mapping[str, Frame], rank: int) -> list[Device]:
+        """Those that this rank's work ran on: the file lists all of its machine."""
+        used: set[int] = set()
+        for signal in ("kernels", "collectives", "copies"):
+            if signal in frames:
+                used.update(np.unique(frames[signal]["device"]).tolist())
+        known = self.header.devices
+        return [_device(rank, number, known[number]) for number in sorted(used & known.keys())]
+
+
+def _device(rank: int, number: int, told: Mapping[str, Any]) -> Device:
+    name = told.get("name")
+    return Device(
+        rank,
+        number,
+        name if isinstance(name, str) else "",
+        _natural(told.get("numSms")) or 0,
+        (_natural(told.get("computeMajor")) or 0, _natural(told.get("computeMinor")) or 0),
+        _natural(told.get("totalGlobalMem")) or 0,
+    )
+
+
+def _first_of_equals(table: Table) -> Mask:
+    """True for all rows but the repetitions. Rows of no length may well be equal without being one."""
+    start = table["start_ns"]
+    kept = np.ones(start.size, dtype=bool)
+    same = np.concatenate(([False], start[1:] == start[:-1]))
+    among = np.flatnonzero((same | np.append(same[1:], False)) & (table["duration_ns"] > 0))
+    keys = [column[among] for column in table.everything()]
+    order = np.lexsort(keys)
+    repeats = np.ones(max(order.size - 1, 0), dtype=bool)
+    for key in keys:
+        repeats &= key[order][1:] == key[order][:-1]
+    kept[among[order[1:][repeats]]] = False
+    return kept

@@ -1,0 +1,198 @@
+"""Who is on which GPU? Lists of processes, as `nvidia-smi --query-compute-apps` and `nvidia-smi pmon` print them.
+
+Each listing becomes a sample a GPU: how many processes compute on it, and what they hold and use together. A query
+names GPUs by their UUID or bus: they are numbered in the order in which they first come, which is the driver's own as
+long as each has a process. What the processes are called is not kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.readers import text_rows
+from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
+
+_MIB = 1 << 20
+#: `# gpu pid type sm mem … command`, with date and time in front if asked for.
+_PMON = re.compile(r"#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+pid\s+type\b", re.IGNORECASE)
+#: What may name the GPU in a query, the best first.
+_GPU_COLUMNS = ("gpu_uuid", "gpu_bus_id", "gpu_serial", "gpu_name")
+_HEADLESS = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}, ?\d{1,10}, ?.*\S")
+_HEADLESS_COLUMNS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory [MiB]")
+_PID = re.compile(r"[0-9]{1,10}$")
+_NUMBER = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:MiB|%)?$")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line: a process on a GPU, or a GPU without any (`pid` is empty). Numbers are None where they are not told."""
+
+    gpu: str
+    pid: str
+    time: str
+    held_bytes: float | None
+    used_share: float | None
+    computes: bool
+
+
+@dataclass
+class _Lists:
+    rows: list[_Row] = field(default_factory=list)
+    dropped: int = 0
+
+
+def looks_like(head: bytes) -> bool:
+    """Do these first bytes begin such a list?"""
+    first = text_rows.head_lines(head, 40)
+    if any(_PMON.match(line) for line in first):
+        return True
+    return any(_query_columns(line) for line in first[:3]) or bool(first and _HEADLESS.fullmatch(first[0]))
+
+
+def read(path: Path) -> Timeline:
+    """A sample a GPU and listing. PerfdoctorError where the file cannot be read or holds no process."""
+    found = _parsed(text_rows.lines(path))
+    samples = list(_samples(found.rows, path.name))
+    if not samples:
+        raise PerfdoctorError(
+            f"{path.name} lists no process on a GPU",
+            do="List them while the training runs: nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,used_memory "
+            "--format=csv -l 1",
+        )
+    frame = text_rows.frame("device_samples", samples)
+    return Timeline.build(
+        {"device_samples": frame.with_columns(is_on_clock=frame["is_on_clock"].astype(bool))},
+        {"device_samples"},
+        sources=[Source("nvml", path.name, "")],
+        notes=list(_notes(path.name, samples, found.dropped)),
+    )
+
+
+# --- lines → rows ----------------------------------------------------------------------------------------------------
+
+
+def _parsed(lines: Iterable[str]) -> _Lists:
+    """A header may come again and again: pmon prints one every few listings."""
+    found, take = _Lists(), None
+    for text in (line.strip() for line in lines):
+        if (header := _reader(text)) is not None:
+            take = header
+        elif take is None and _HEADLESS.fullmatch(text):
+            take = partial(_query_row, _HEADLESS_COLUMNS)
+        if header is not None or not text or text.startswith("#"):
+            continue
+        row = take(text) if take else None
+        if row is None:
+            found.dropped += 1
+        else:
+            found.rows.append(row)
+    return found
+
+
+def _reader(line: str) -> Callable[[str], _Row | None] | None:
+    """What reads the rows below this header; None if it is none."""
+    if _PMON.match(line):
+        return partial(_pmon_row, line.lstrip("# ").lower().split())
+    columns = _query_columns(line)
+    return partial(_query_row, columns) if columns else None
+
+
+def _query_columns(line: str) -> list[str] | None:
+    """The columns of a query's header: a GPU's name of some kind, and a process's number."""
+    columns = [cell.strip() for cell in line.split(",")]
+    return columns if "pid" in columns and set(columns) & set(_GPU_COLUMNS) else None
+
+
+def _query_row(columns: Sequence[str], line: str) -> _Row | None:
+    cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+    surplus = len(cells) - len(columns)
+    if surplus > 0 and "process_name" in columns:  # a name with commas in it, which nobody quotes
+        at = columns.index("process_name")
+        cells[at : at + surplus + 1] = [""]
+    if len(cells) != len(columns):
+        return None
+    told = dict(zip(columns, cells, strict=True))
+    gpu = next(told[column] for column in _GPU_COLUMNS if column in told)
+    held = next((told[column] for column in columns if "memory" in column), "")
+    if not _PID.match(told["pid"]):
+        return None
+    return _Row(gpu, told["pid"], told.get("timestamp", ""), _number(held, _MIB), None, computes=True)
+
+
+def _pmon_row(columns: Sequence[str], line: str) -> _Row | None:
+    cells = line.split(maxsplit=len(columns) - 1)
+    told = dict(zip(columns, cells, strict=False))
+    gpu, pid = told.get("gpu", ""), told.get("pid", "")
+    if not re.fullmatch(r"[0-9]{1,4}", gpu) or not (_PID.match(pid) or pid == "-"):
+        return None
+    time = " ".join(told[column] for column in ("date", "time") if column in told)
+    used, held = _number(told.get("sm", ""), 0.01), _number(told.get("fb", ""), _MIB)
+    return _Row(gpu, pid.strip("-"), time, held, used, computes="C" in told.get("type", "").upper())
+
+
+def _number(text: str, scale: float) -> float | None:
+    found = _NUMBER.match(text)
+    return float(found.group(1)) * scale if found else None
+
+
+# --- rows → samples --------------------------------------------------------------------------------------------------
+
+
+def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
+    """One a listing and GPU, with the time of the listing's first line."""
+    numbers: dict[str, int] = {}
+    for row in rows:
+        numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdigit() and len(row.gpu) < 5 else len(numbers))
+    told = [parsed(row.time) for row in rows]
+    are_timed = None not in told
+    for number, (first, listing) in enumerate(_listings(rows)):
+        at, on_clock = (told[first] if are_timed else None) or (number * USUAL_INTERVAL_NS, False)
+        for gpu in dict.fromkeys(row.gpu for row in listing):
+            own = [row for row in listing if row.gpu == gpu and row.pid and row.computes]
+            yield {
+                "device": numbers[gpu], "start_ns": at, "end_ns": at, "name": name, "is_on_clock": on_clock,
+                "processes": float(len({row.pid for row in own})),
+                "memory_used_bytes": _sum(row.held_bytes for row in own),
+                "utilization_share": min(_sum(row.used_share for row in own), 1.0),
+            }  # fmt: skip
+
+
+def _listings(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
+    """Where each begins: a GPU comes again that was left, or a process, or the same GPU at another time."""
+    begin, seen, gpus = 0, set[tuple[str, str]](), set[str]()
+    for at, row in enumerate(rows):
+        before = rows[at - 1] if at > begin else None
+        is_left = row.gpu in gpus and before is not None and before.gpu != row.gpu
+        is_later = before is not None and before.gpu == row.gpu and before.time != row.time
+        if (row.gpu, row.pid) in seen or is_left or is_later:
+            yield begin, rows[begin:at]
+            begin, seen, gpus = at, set(), set()
+        seen.add((row.gpu, row.pid))
+        gpus.add(row.gpu)
+    if rows:
+        yield begin, rows[begin:]
+
+
+def _sum(values: Iterable[float | None]) -> float:
+    """NaN where any is not told."""
+    known = list(values)
+    return float("nan") if None in known or not known else sum(each for each in known if each is not None)
+
+
+def _notes(name: str, samples: Sequence[Mapping[str, object]], dropped: int) -> Iterator[str]:
+    gpus = len({sample["device"] for sample in samples})
+    listings = len({sample["start_ns"] for sample in samples})
+    most = max(int(float(str(sample["processes"]))) for sample in samples)
+    yield (
+        f"{name}: {listings:,} list{'s' * (listings > 1)} of the processes on {gpus} GPU{'s' * (gpus > 1)}, "
+        f"at most {most} on one."
+    )
+    if dropped:
+        yield f"{name}: {dropped:,} line{'s are' if dropped > 1 else ' is'} no process, and left out."

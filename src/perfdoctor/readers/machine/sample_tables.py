@@ -1,0 +1,206 @@
+"""How do lines of text become tables of samples? Each tool's header tells what its columns are.
+
+A new header in the middle begins a new table. A CSV that was printed without a header tells only what no other column
+can look like: a GPU's number, and NVML's mask of reasons.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from perfdoctor.model.timeline import SAMPLE_NUMBERS
+from perfdoctor.readers import text_rows
+from perfdoctor.readers.machine import dcgm_exporter
+from perfdoctor.readers.machine import sample_columns as device_columns
+from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
+from perfdoctor.readers.machine.sample_times import times_of
+
+#: Words beside each other, or with --format=csv commas between them.
+_DMON_HEADER = re.compile(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)(?!.*\bpid\b)", re.IGNORECASE)
+_BETWEEN = re.compile(r"[,\s]+")
+_DCGM_HEADER = re.compile(r"#\s*Entity\b")
+_ENTITY = re.compile(r"GPU\s+(\d+)\s")
+_MASK = re.compile(r"0x[0-9a-fA-F]{16}")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
+_WITH_UNIT = re.compile(r"[-\d.]+ (W|MHz|MiB|%)|\[(N/A|Not Supported)\]|N/A|\[Unknown Error\]")
+_NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
+#: NVML's mask of reasons that a GPU knows has most bits set, the one of those that hold only few.
+_MOST_BITS_THAT_HOLD = 5
+
+
+@dataclass
+class Table:
+    """Rows under one header, as text. `meanings`: one a column, None for what is not kept."""
+
+    meanings: Sequence[Meaning | None]
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Tables:
+    tables: list[Table] = field(default_factory=list)
+    dropped: int = 0
+    untold: bool = False
+
+
+def looks_like(head: bytes) -> bool:
+    """Do these first bytes begin samples of GPUs?"""
+    first = text_rows.head_lines(head, 40)
+    if any(_DMON_HEADER.match(line) or _DCGM_HEADER.match(line) or dcgm_exporter.is_metric(line) for line in first):
+        return True
+    return bool(first) and (any(_csv_header(line) for line in first[:3]) or _is_headless(first[0]))
+
+
+def parsed(lines: Iterator[str]) -> Tables:
+    """Which of the formats is it? The first line that begins one decides; another may follow in the same file."""
+    found = Tables()
+    take: Callable[[str, Tables], bool] | None = None
+    for line in lines:
+        if not line.strip():
+            continue
+        if _DMON_HEADER.match(line):
+            take = _columns_of(line, found, device_columns.of_dmon)
+        elif _DCGM_HEADER.match(line):
+            take = _columns_of(line, found, device_columns.of_dcgm)
+        elif take is None and dcgm_exporter.is_metric(line):
+            take = _metrics(found)
+            take(line, found)
+        elif (header := _csv_header(line)) is not None:
+            take = _csv_rows(line, header, found)
+        elif take is None and _is_headless(line):
+            take = _headless_rows(line, found)
+            take(line, found)
+        elif take is None and line.startswith(("# HELP", "# TYPE")):  # above the first metric of DCGM
+            continue
+        elif take is None or not take(line, found):
+            found.dropped += 1
+    return found
+
+
+def _columns_of(
+    header: str, found: Tables, meaning: Callable[[str, str], Meaning | None]
+) -> Callable[[str, Tables], bool]:
+    """Rows of dmon and dcgmi: words beside each other. The line below the header may tell units."""
+    names = _words(header)
+    table = Table([meaning(name, "") for name in names])
+    found.tables.append(table)
+
+    def take(line: str, found: Tables) -> bool:
+        if entity := _ENTITY.match(line.lstrip()):
+            cells = [entity.group(1), *line.lstrip()[entity.end() :].split()]
+        else:
+            cells = _words(line)
+        if line.lstrip().startswith("#") or cells[:1] in (["ID"], ["Id"]):
+            if len(cells) == len(names) and not table.rows:
+                found.tables[-1].meanings = [meaning(*pair) for pair in zip(names, cells, strict=True)]
+            return True
+        if len(cells) != len(names) or not _tells_device(table, cells):
+            return False
+        table.rows.append(cells)
+        return True
+
+    return take
+
+
+def _metrics(found: Tables) -> Callable[[str, Tables], bool]:
+    scrapes = dcgm_exporter.Scrapes()
+    found.tables.append(Table(dcgm_exporter.MEANINGS, scrapes.rows))
+    return lambda line, _: scrapes.take(line)
+
+
+def _words(line: str) -> list[str]:
+    return [word for word in _BETWEEN.split(line.lstrip("# ")) if word]
+
+
+def _tells_device(table: Table, cells: Sequence[str]) -> bool:
+    place = next(at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE)
+    return _is_index(cells[place])
+
+
+def _is_index(cell: str) -> bool:
+    """Is it a GPU's number? No machine has ten thousand."""
+    return re.fullmatch(r"\s*[0-9]{1,4}\s*", cell) is not None
+
+
+def _csv_header(line: str) -> list[Meaning | None] | None:
+    """What the columns of a header are; None if the line is none: it names a GPU's number or a time, and a number."""
+    delimiter = _delimiter(line)
+    # A row begins with a number or a time. All fields of a query together are half of 4,000 characters.
+    if delimiter is None or line.lstrip(' "')[:1].isdigit() or len(line) > 4_000:
+        return None
+    meanings = [device_columns.of_query(name) for name in next(csv.reader([line], delimiter=delimiter), [])]
+    columns = {meaning.column for meaning in meanings if meaning}
+    return meanings if columns & _NEEDED and columns & {DEVICE, TIME, GPU} else None
+
+
+def _delimiter(line: str) -> str | None:
+    return next((each for each in (";", "\t", ",") if each in line), None)
+
+
+def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Callable[[str, Tables], bool]:
+    delimiter = _delimiter(header) or ","
+    # Of a column that stands there twice (the driver's new and old name) the first counts.
+    seen: set[tuple[str, int]] = set()
+    for place, meaning in enumerate(meanings):
+        if meaning and (meaning.column, meaning.bit) in seen:
+            meanings[place] = None
+        elif meaning:
+            seen.add((meaning.column, meaning.bit))
+    table = Table(meanings)
+    found.tables.append(table)
+
+    def take(line: str, _: Tables) -> bool:
+        cells = next(csv.reader([line], delimiter=delimiter), [])
+        if len(cells) != len(meanings):
+            return False
+        if delimiter != ",":  # where a comma does not part columns, it parts decimals
+            cells = [cell.replace(",", ".") for cell in cells]
+        known = [cell for cell, meaning in zip(cells, meanings, strict=True) if meaning and meaning.column == DEVICE]
+        if known and not _is_index(known[0]):
+            return False
+        table.rows.append(cells)
+        return True
+
+    return take
+
+
+def _is_headless(line: str) -> bool:
+    """A row of a query without a header: a GPU's number, and something that only a query prints."""
+    cells = [cell.strip() for cell in line.split(",")]
+    return len(cells) > 2 and (
+        any(_MASK.fullmatch(cell) or _UUID.fullmatch(cell) for cell in cells)
+        or sum(_WITH_UNIT.fullmatch(cell) is not None for cell in cells) > 1
+    )
+
+
+def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
+    cells = [cell.strip() for cell in first.split(",")]
+    masks = [place for place, cell in enumerate(cells) if _MASK.fullmatch(cell)]
+    held = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_BITS_THAT_HOLD]
+    meanings: list[Meaning | None] = [None] * len(cells)
+    if _is_index(cells[0]):
+        meanings[0] = Meaning(DEVICE)
+    elif times_of([cells[0]]) is not None:
+        meanings[0] = Meaning(TIME)
+        if _is_index(cells[1]):
+            meanings[1] = Meaning(DEVICE)
+    if len(held) == 1:
+        meanings[held[0]] = Meaning(REASONS)
+    found.untold = True
+    table = Table(meanings)
+    found.tables.append(table)
+
+    def take(line: str, _: Tables) -> bool:
+        row = line.split(",")
+        if len(row) != len(cells) or any(
+            meaning and meaning.column == DEVICE and not _is_index(cell)
+            for meaning, cell in zip(meanings, row, strict=True)
+        ):
+            return False
+        table.rows.append(row)
+        return True
+
+    return take

@@ -1,0 +1,130 @@
+"""What did PyTorch's flight recorder keep of the last collectives? Its dumps are pickles or JSON, one a rank.
+
+Format: torch/csrc/distributed/c10d/FlightRecorder.hpp. `duration_ms` is there only with TORCH_NCCL_ENABLE_TIMING=1, and
+holds the wait for the last rank too: the fastest of many equal messages is what the links gave at least. The moments at
+which the watchdog discovered a start or an end are polled, and no measure of a transfer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.readers import plain_pickle, text_rows
+
+_KEYS = (b"record_id", b"nccl_comm_state", b"pg_config", b"profiling_name", b"collective_seq_id")
+_BYTES = {
+    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "int": 4, "long": 8, "short": 2, "char": 1, "byte": 1, "bool": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "complexfloat": 8, "complexdouble": 16,
+}  # fmt: skip
+#: profiling_name → kind and the factor of nccl-tests' bus bandwidth, of n ranks (doc/PERFORMANCE.md).
+_KINDS = (
+    (re.compile(r"all_?reduce"), "all_reduce"),
+    (re.compile(r"all_?gather"), "all_gather"),
+    (re.compile(r"reduce_?scatter"), "reduce_scatter"),
+    (re.compile(r"all_?to_?all"), "all_to_all"),
+    (re.compile(r"broadcast"), "broadcast"),
+    (re.compile(r"\breduce\b"), "reduce"),
+)
+
+
+def looks_like(head: bytes) -> bool:
+    """Do these first bytes begin a dump? Memory snapshots are pickles, and profiler traces JSON, with other words."""
+    if plain_pickle.is_pickle(head):
+        return any(key in head for key in _KEYS)
+    return head.lstrip()[:1] == b"{" and any(b'"' + key + b'"' in head for key in _KEYS if key != b"pg_config")
+
+
+def read(path: Path) -> Timeline:
+    """Finished collectives of which the duration is told. PerfdoctorError where the file is no dump."""
+    dump = _loaded(path)
+    entries = dump.get("entries")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Give it as PyTorch wrote it.")
+    groups = _group_sizes(dump.get("pg_config"))
+    rows = [row for entry in entries if (row := _row(entry, groups)) is not None]
+    return Timeline.build(
+        {"link_tests": text_rows.frame("link_tests", rows)},
+        {"link_tests"} if rows else (),
+        sources=[Source("flight-recorder", path.name, str(dump.get("version", ""))[:20])],
+        notes=list(_notes(path.name, entries, len(rows))),
+    )
+
+
+def _loaded(path: Path) -> Mapping[str, object]:
+    try:
+        with path.open("rb") as stream:
+            is_pickle = plain_pickle.is_pickle(stream.read(3))
+        loaded = plain_pickle.load(path) if is_pickle else json.loads(path.read_bytes())
+    except OSError as error:
+        raise PerfdoctorError(f"{path.name} cannot be opened: {error.strerror or error}", do="Check it.") from error
+    except (ValueError, RecursionError) as error:
+        raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
+    if not isinstance(loaded, dict):
+        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Give it as PyTorch wrote it.")
+    return loaded
+
+
+def _group_sizes(told: object) -> dict[str, int]:
+    """The number of ranks of each process group, by its id and by its name."""
+    sizes: dict[str, int] = {}
+    for key, group in told.items() if isinstance(told, dict) else ():
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        members = re.findall(r"\d+", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
+        sizes[str(key)] = len(members)
+        if isinstance(group, dict):
+            sizes[str(group.get("name", key))] = len(members)
+    return sizes
+
+
+def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, object] | None:
+    """A message as a row; None where it is not finished or its kind, size, ranks or duration is not told."""
+    name, duration_ms = str(entry.get("profiling_name", "")), entry.get("duration_ms")
+    kind = next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
+    size = max(_bytes(entry, "input"), _bytes(entry, "output"))
+    group = entry.get("process_group")
+    named = str(group[0]) if isinstance(group, (list, tuple)) and group else ""
+    ranks = groups.get(named) or groups.get(str(entry.get("pg_id", ""))) or 0
+    if kind is None or entry.get("state") != "completed" or size <= 0 or ranks < 2:
+        return None
+    if not isinstance(duration_ms, (int, float)) or not 0 < duration_ms < 1e9:
+        return None
+    time_ns = max(round(duration_ms * 1e6), 1)
+    times = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
+    return {
+        "name": kind, "source": "flight recorder", "group": named[:60], "ranks": ranks, "bytes": size,
+        "time_ns": time_ns, "bus_bytes_per_second": size / time_ns * 1e9 * times,
+    }  # fmt: skip
+
+
+def _bytes(entry: Mapping[str, object], side: str) -> int:
+    """All tensors of one side; 0 where a size or a type is not known."""
+    sizes, types = entry.get(f"{side}_sizes"), entry.get(f"{side}_dtypes")
+    if not isinstance(sizes, (list, tuple)) or not isinstance(types, (list, tuple)) or len(sizes) != len(types):
+        return 0
+    total = 0
+    for size, kind in zip(sizes, types, strict=True):
+        width = _BYTES.get(str(kind).lower(), 0)
+        if not width or not isinstance(size, (list, tuple)) or not all(isinstance(side, int) for side in size):
+            return 0
+        total += prod(size) * width
+    return total if 0 <= total < 1 << 62 else 0
+
+
+def _notes(name: str, entries: list[dict[str, object]], measured: int) -> Iterator[str]:
+    states = Counter(str(entry.get("state", ""))[:20] for entry in entries)
+    open_ = [entry for entry in entries if entry.get("state") in ("scheduled", "started")]
+    yield f"{name}: {len(entries):,} collectives of the flight recorder, {measured:,} of them with a duration."
+    if open_:
+        first = open_[0]
+        what = str(first.get("profiling_name", "a collective")).removeprefix("nccl:")[:60]
+        yield (
+            f"{name}: {len(open_):,} collectives had not ended ({states['started']:,} started), the first {what}, "
+            f"number {first.get('collective_seq_id', 'unknown')} of its group."
+        )

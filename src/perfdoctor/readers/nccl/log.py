@@ -1,0 +1,266 @@
+"""What did NCCL decide? Read from what it prints with NCCL_DEBUG=INFO.
+
+A line is `host:pid:tid [device] NCCL INFO text`, sometimes behind what a launcher puts in front or glued to the end of
+another print. Ranks in it are those of a communicator, of which a job has many: they are kept as members, and a process
+is told by its host and pid. Hosts are numbered in the order in which they come, and their names are not kept.
+
+Facts (`nccl_facts.name`): version, members, machines, device, network, plugin_failed, no_verbs, no_infiniband, nic,
+environment, topology_file, gpudirect, ring_gdr, nvlink, pci, channels, nvls_channels, graph, tuned, algorithm,
+peer_access, warning, returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.readers import text_rows
+from perfdoctor.readers.nccl import nccl_tests
+
+_LINE = re.compile(
+    # Bounded: unbounded, a long line without any colon would be walked through from each of its places.
+    r"(?P<host>[A-Za-z0-9][\w.\-]{0,99}):(?P<pid>\d{1,18}):\d{1,18} \[(?P<device>-?\d{1,9})\]"
+    r"(?: (?P<where>[\w./\-]{1,200}:\d+))? "
+    r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION) ?"
+)
+_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+\S*)")
+_WAY = re.compile(
+    r"(?:Channel|Ring) (?P<channel>\d{1,9})(?:/\d+)? : (?P<member>\d{1,9})(?:\[\w+\])? -> (?P<peer>\d{1,9})(?:\[\w+\])?"
+    r"(?: \[(?P<direction>send|receive)\])? via (?P<way>\S+(?: pointer(?:/\w+)*)?)"
+)
+_NIC = re.compile(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
+_DIGITS = re.compile(r"\d+")
+#: A message that is text of others, kept for people: no longer than it takes to recognise it.
+_LONGEST = 160
+
+_Fact = tuple[str, str, float]
+_NAN = float("nan")
+
+
+def _basename(text: str) -> str:
+    """Of a path only the file: folders name users and machines."""
+    return PurePosixPath(text.strip()).name if "/" in text else text.strip()
+
+
+def _environment(found: re.Match[str]) -> _Fact:
+    return "environment", f"{found.group(1)}={_basename(found.group(2))}"[:_LONGEST], _NAN
+
+
+#: What a message looks like → the fact in it. The first that fits counts.
+_FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
+    (re.compile(pattern), fact)
+    for pattern, fact in (
+        (r"NCCL version (\d+\.\d+\.\d+\S*)", lambda m: ("version", m.group(1)[:40], _NAN)),
+        (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
+        (r"(NCCL_\w+) set (?:by environment )?to (.*)", _environment),
+        (r"(?:ncclCommInitRank\w*|Init) .*?nranks (\d+)(?: cudaDev (\d+))?(?: nvmlDev (\d+))? busId (\w+)", lambda m: (
+            "device", m.group(4), float(m.group(3) or m.group(2) or "nan"))),
+        (r"comm 0x\w+ rank \d+ nRanks (\d+) nNodes (\d+)", lambda m: ("machines", m.group(1), float(m.group(2)))),
+        (r"NET/Plugin ?: ?.*(undefined symbol|cannot open shared object file|[Ff]ailed to (?:load|init))",
+         lambda m: ("plugin_failed", m.group(1), _NAN)),
+        (r"Failed to open libibverbs", lambda m: ("no_verbs", m.group(), _NAN)),
+        (r"NET/IB ?: ?(No device) found", lambda m: ("no_infiniband", m.group(1), _NAN)),
+        (r"Loading topology file (\S+)", lambda m: ("topology_file", _basename(m.group(1))[:_LONGEST], _NAN)),
+        (r"GPU Direct RDMA (Disabled|Enabled) for HCA (\d+)", lambda m: (
+            "gpudirect", m.group(2), float(m.group(1) == "Enabled"))),
+        (r"Connected all rings.*\bGDR (\d)", lambda m: ("ring_gdr", "", float(m.group(1)))),
+        (r"\+ (NVL|PCI)\[(\d+\.\d+)\] - GPU", lambda m: (
+            {"NVL": "nvlink", "PCI": "pci"}[m.group(1)], m.group(1), float(m.group(2)))),
+        (r"Pattern (\d+), crossNic \d+, nChannels (\d+), (?:bw|speed) (\d+\.\d+)/(\d+\.\d+), type (\S+?),", lambda m: (
+            "graph", f"{m.group(1)} {m.group(5)}", float(m.group(2)) * min(float(m.group(3)), float(m.group(4))))),
+        (r"(\d+) coll channels", lambda m: ("channels", "", float(m.group(1)))),
+        (r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)", lambda m: (
+            "algorithm", f"{m.group(1)} {m.group(3)}/{m.group(4)}"[:60], float(m.group(2)))),
+        (r"Check P2P Type (?:intraNodeP2pSupport|isAllDirectP2p) (\d)", lambda m: (
+            "peer_access", "", float(m.group(1)))),
+        (r"(?:\S*/)?([\w.]+\.(?:cc|cu|c|h)):\d+ -> (\d+)", lambda m: ("returned", m.group(1)[:40], float(m.group(2)))),
+    )
+)  # fmt: skip
+#: What a message must hold to be worth looking at: most of a log is none of these, and is passed over at once.
+_TELLING = re.compile(
+    r"NCCL version|Using|NCCL_\w+ set|n[rR]anks \d|Plugin|libibverbs|No device|topology file|Direct RDMA|all rings|"
+    r"\] - GPU|Pattern \d|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |Reduce |Gather |ReduceScatter "
+)
+_MEMBERS = re.compile(r"n[rR]anks (\d+)")
+_NVLS = re.compile(r"(\d+) nvls channels")
+_TUNED = re.compile(r"\s*(AllReduce|AllGather|ReduceScatter) \|")
+_LATENCY_BANDWIDTH = re.compile(r"\d+\.\d+/\s*(\d+\.\d+)")
+
+
+@dataclass
+class _Log:
+    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each was told.
+
+    `members`: how many are in the communicator that a process builds on a device.
+    """
+
+    ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
+    facts: Counter[tuple[int, int, int, str, str, float]] = field(default_factory=Counter)
+    hosts: dict[str, int] = field(default_factory=dict)
+    silent: set[tuple[int, int]] = field(default_factory=set)
+    members: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    lines: int = 0
+
+    def tell(self, where: tuple[int, int, int], fact: _Fact) -> None:
+        self.facts[where + fact] += 1
+
+    def host(self, name: str, *, is_glued: bool) -> int:
+        """The number of a host. Glued to a print, its name begins somewhere in what stands there."""
+        if is_glued and name not in self.hosts:
+            known = [each for each in self.hosts if name.endswith(each)]
+            if known:
+                return self.hosts[max(known, key=len)]
+        return self.hosts.setdefault(name, len(self.hosts))
+
+
+def looks_like(head: bytes) -> bool:
+    """Do these first bytes hold lines of NCCL? A job prints much before its first one: see `is_log`."""
+    if b"NCCL " not in head:
+        return False
+    text = head.decode("utf-8", "replace")
+    return _LINE.search(text) is not None or _VERSION.search(text) is not None
+
+
+def is_log(path: Path, head: bytes) -> bool:
+    """Is it a text that holds a line of NCCL anywhere? Read to its first such line, and no binary file at all."""
+    if looks_like(head):
+        return True
+    if b"\0" in head or not head.strip() or text_rows.is_json(head):
+        return False
+    try:
+        return any("NCCL " in line and _LINE.search(line) for line in text_rows.lines(path))
+    except PerfdoctorError:
+        return False
+
+
+def read(path: Path) -> Timeline:
+    """The ways and facts in the log, and the tables of nccl-tests where it holds some.
+
+    PerfdoctorError where it cannot be read or holds no line of NCCL.
+    """
+    log, tables = _Log(), nccl_tests.Tables()
+    for line in text_rows.lines(path):
+        _take(line, log, tables)
+    tables.close()
+    if not log.lines:
+        raise PerfdoctorError(f"{path.name} holds no line of NCCL", do="Run with NCCL_DEBUG=INFO.")
+    frames = {
+        "transports": text_rows.frame("transports", _way_rows(log)),
+        "nccl_facts": text_rows.frame("nccl_facts", _fact_rows(log)),
+        "link_tests": text_rows.frame("link_tests", tables.rows),
+    }
+    recorded = {"transports", "nccl_facts"} | ({"link_tests"} if tables.rows else set())
+    version = next((value for _, _, _, name, value, _ in log.facts if name == "version"), "")
+    return Timeline.build(
+        frames,
+        recorded,
+        sources=[Source("nccl", path.name, version)],
+        notes=[*_notes(path.name, log, version), *nccl_tests.notes(path.name, tables)],
+    )
+
+
+def _take(line: str, log: _Log, tables: nccl_tests.Tables) -> None:
+    messages = _messages(line)
+    before = line[: messages[0].start()] if messages else line
+    if not messages and (version := _VERSION.search(line)):  # printed by the library itself, without a prefix
+        log.lines += 1
+        log.facts[-1, -1, -1, "version", version.group(1)[:40], _NAN] += 1
+        return
+    if before.strip():
+        # A digit in front of a host's name may be the last one of the table's row.
+        tail = _DIGITS.match(messages[0].group("host")) if messages else None
+        tables.take(before + (tail.group() if tail else ""))
+    elif messages and line[:1].isdigit() and (tail := _DIGITS.match(line)):
+        tables.take(tail.group())
+    for number, message in enumerate(messages):
+        end = messages[number + 1].start() if number + 1 < len(messages) else len(line)
+        _message(message, line[message.end() : end], log, is_glued=message.start() > 0)
+
+
+def _messages(line: str) -> list[re.Match[str]]:
+    """Nearly every line begins with its only message; to look for more in each costs three times as much."""
+    first = _LINE.match(line)
+    if first and line.find("NCCL ", first.end()) < 0:
+        return [first]
+    return list(_LINE.finditer(line)) if "NCCL " in line else []
+
+
+def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) -> None:
+    log.lines += 1
+    host = log.host(message.group("host"), is_glued=is_glued)
+    if message.group("level") == "INFO" and not _TELLING.search(text):
+        log.silent.add((host, int(message.group("pid"))))
+        return
+    where = host, int(message.group("pid")), int(message.group("device"))
+    if way := _WAY.search(text):
+        pair = int(way.group("member")), int(way.group("peer")), way.group("way")[:60]
+        log.ways.setdefault(where + pair, set()).add(int(way.group("channel")))
+        return
+    if message.group("level") in ("WARN", "ERROR"):
+        known = next((fact(found) for pattern, fact in _FACTS if (found := pattern.search(text))), None)
+        if known is None or known[0] == "returned":
+            known = "warning", text.strip()[:_LONGEST], _NAN
+        log.tell(where, known)
+        return
+    if text.lstrip().startswith("NET/IB") and " Using " in text:
+        for index, name, _ in _NIC.findall(text):
+            log.tell(where, ("nic", name, float(index)))
+        return
+    for pattern, fact in _FACTS:
+        if found := pattern.search(text):
+            name, value, amount = fact(found)
+            of = f" of {log.members[where]}" if name == "graph" and where in log.members else ""
+            log.tell(where, (name, value + of, amount))
+            break
+    if members := _MEMBERS.search(text):
+        log.members[where] = members.group(1)
+        log.tell(where, ("members", "", float(members.group(1))))
+    elif nvls := _NVLS.search(text):
+        log.tell(where, ("nvls_channels", "", float(nvls.group(1))))
+    elif tuned := _TUNED.match(text):
+        best = max((float(each) for each in _LATENCY_BANDWIDTH.findall(text)), default=0.0)
+        log.tell(where, ("tuned", tuned.group(1), best))
+
+
+def _way_rows(log: _Log) -> Iterator[dict[str, object]]:
+    """A row a pair and way, both directions' lines together; `channels`: how many different ones go this way."""
+    for (host, pid, device, member, peer, way), numbers in log.ways.items():
+        yield {
+            "host": host, "process": pid, "device": device, "member": member, "peer": peer, "name": way,
+            "channels": len(numbers),
+        }  # fmt: skip
+
+
+def _fact_rows(log: _Log) -> Iterator[dict[str, object]]:
+    for (host, pid, device, name, value, amount), count in log.facts.items():
+        yield {
+            "host": host, "process": pid, "device": device, "name": name, "value": value, "amount": amount,
+            "count": count,
+        }  # fmt: skip
+
+
+def _notes(name: str, log: _Log, version: str) -> Iterator[str]:
+    members = max((amount for _, _, _, fact, _, amount in log.facts if fact == "members"), default=0)
+    heard: list[tuple[int, int]] = [*((f[0], f[1]) for f in log.facts), *((w[0], w[1]) for w in log.ways), *log.silent]
+    processes = len({each for each in heard if each[0] >= 0})
+    kinds = Counter(_family(way) for *_, way in log.ways)
+    said = [f"NCCL {version}" if version else "a log of NCCL"]
+    if members:
+        said.append(f"{members:.0f} ranks")
+    said.append(f"{processes} process{'es' * (processes > 1)} on {len(log.hosts)} machine{'s' * (len(log.hosts) > 1)}")
+    if kinds:
+        said.append("connections over " + " and ".join(kind for kind, _ in kinds.most_common(4)))
+    yield f"{name}: {', '.join(said)}."
+
+
+def _family(way: str) -> str:
+    """P2P, SHM, NET/IB/GDRDMA, NET/Socket."""
+    parts = way.split("/")
+    if parts[0] != "NET":
+        return parts[0][:20]
+    return "/".join(parts[:2])[:30] + ("/GDRDMA" if "GDRDMA" in way else "")

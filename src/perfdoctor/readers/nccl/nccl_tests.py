@@ -1,0 +1,151 @@
+"""How fast are the links when nothing else runs? Read from the tables that nccl-tests print.
+
+A row is size, count, type, operation, root (newer versions), and twice time, algorithm bandwidth, bus bandwidth,
+errors: out of place and in place; GB are 1e9 bytes (nccl-tests, doc/PERFORMANCE.md). With NCCL_DEBUG=INFO a row is
+torn apart by lines of NCCL, since the program prints it in three pieces: they are put together again. Older versions do
+not say which collective it was; then the quotient of the two bandwidths tells an all-reduce.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Source, Timeline
+from perfdoctor.readers import text_rows
+
+_HEADER = re.compile(r"#\s+size\s+count\s.*\btime\s+algbw\s+busbw\b")
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\w+)_perf")
+_RANK = re.compile(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)$")
+_BEGIN = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([A-Za-z]\w*)\s+([A-Za-z]\w*)\b(.*)$")
+_BARE = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(-?\d+)\b(.*)$")  # all_gather has no operation
+_NUMBER = re.compile(r"\d{1,14}(\.\d{1,9})?$|N/A$", re.ASCII)
+_KINDS = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce", "sendrecv": "send_recv",
+}  # fmt: skip
+#: Of two ranks an all-reduce and a broadcast have the same factor.
+_FEWEST_RANKS = 3
+#: Times are printed with four digits or more, bandwidths with two behind the point.
+_ROUNDING = 0.01
+#: The values of a row behind its operation and root: time, algbw, busbw, errors, twice.
+_VALUES = 8
+
+
+@dataclass
+class Tables:
+    """What the tables of one output hold, fed line by line."""
+
+    rows: list[dict[str, object]] = field(default_factory=list)
+    kind: str = ""
+    gpus: list[str] = field(default_factory=list)
+    torn: int = 0
+    _in_table: bool = False
+    _has_root: bool = False
+    _size: int = 0
+    _values: list[str] = field(default_factory=list)
+    _awaiting: bool = False
+
+    def take(self, text: str) -> bool:
+        """Is this (piece of a) line of a table or its header?"""
+        if text.startswith("#"):
+            return self._header(text)
+        begin = _BEGIN.match(text) or _BARE.match(text)
+        if self._in_table and begin:
+            self.torn += self._awaiting
+            self._size, self._values, self._awaiting = int(begin.group(1)), [], True
+            text = begin.group(5)
+            if self._has_root and _BEGIN.match(begin.string):
+                text = re.sub(r"^\s*-?\d+\b(?!\.)", "", text, count=1)
+        words = text.split()
+        if not self._awaiting or not words or not all(_NUMBER.match(word) for word in words):
+            return bool(begin) and self._awaiting
+        self._values += words
+        if len(self._values) >= _VALUES:
+            self._awaiting = False
+            self._row()
+        return True
+
+    def _header(self, text: str) -> bool:
+        if found := _STARTS.match(text):
+            self.kind = _KINDS.get(found.group(1), found.group(1))
+        elif found := _RANK.match(text):
+            self.gpus.append(found.group(3).strip())
+        elif _HEADER.match(text):
+            self._in_table, self._has_root = True, " root " in text
+        return True
+
+    def close(self) -> None:
+        """The end of the output: a kind that was not told is that of the largest message, rounded least of all."""
+        if self.rows and not self.kind:
+            largest = max(self.rows, key=lambda row: int(str(row["bytes"])))
+            self.kind = _kind_of(largest, len(self.gpus))
+            for row in self.rows:
+                row["name"] = self.kind
+
+    def _row(self) -> None:
+        if len(self._values) != _VALUES:
+            self.torn += 1
+            return
+        for time, algorithm, bus in (self._values[0:3], self._values[4:7]):
+            if "N/A" in (time, algorithm, bus) or not self._size:
+                continue
+            self.rows.append({
+                "name": self.kind,
+                "source": "nccl-tests", "gpu": self.gpus[0] if self.gpus else "", "ranks": len(self.gpus) or -1,
+                "bytes": self._size, "time_ns": round(float(time) * 1e3), "bus_bytes_per_second": float(bus) * 1e9,
+            })  # fmt: skip
+
+
+def _kind_of(row: dict[str, object], ranks: int) -> str:
+    """The collective whose bus bandwidth is so many times the algorithm's; "" where rounding or ranks leave it open.
+
+    An all-reduce is told by its factor 2 (n - 1) / n; all others share theirs with some other kind.
+    """
+    size, time_ns, bus = (float(str(row[column])) for column in ("bytes", "time_ns", "bus_bytes_per_second"))
+    if ranks < _FEWEST_RANKS or not time_ns:
+        return ""
+    factor = 2 * (ranks - 1) / ranks
+    return "all_reduce" if abs(bus / (size / time_ns * 1e9) / factor - 1) < _ROUNDING else ""
+
+
+def looks_like(head: bytes) -> bool:
+    """Do these first bytes hold the header of a table of nccl-tests?"""
+    lines = text_rows.head_lines(head)
+    return (
+        any(_HEADER.match(line) or _STARTS.match(line) for line in lines)
+        or sum(_RANK.match(line) is not None for line in lines) > 1
+    )
+
+
+def read(path: Path) -> Timeline:
+    """The measured messages. PerfdoctorError where the file cannot be read or holds no row."""
+    tables = Tables()
+    for line in text_rows.lines(path):
+        tables.take(line)
+    tables.close()
+    if not tables.rows:
+        raise PerfdoctorError(f"{path.name} holds no row of nccl-tests", do="Let the test run to its end.")
+    return Timeline.build(
+        {"link_tests": text_rows.frame("link_tests", tables.rows)},
+        {"link_tests"},
+        sources=[Source("nccl-tests", path.name, "")],
+        notes=list(notes(path.name, tables)),
+    )
+
+
+def notes(name: str, tables: Tables) -> Iterator[str]:
+    """What was measured, and what could not be read."""
+    if tables.rows:
+        best = max(tables.rows, key=lambda row: float(str(row["bus_bytes_per_second"])))
+        kind = str(best["name"]).replace("_", "-") or "collective"
+        speed = float(str(best["bus_bytes_per_second"])) / 1e9
+        yield (
+            f"{name}: nccl-tests of {len(tables.gpus) or 'some'} GPUs, {kind} up to {speed:.1f} GB/s of "
+            f"bus bandwidth, in {len(tables.rows):,} measurements."
+        )
+    if tables.torn:
+        yield f"{name}: {tables.torn:,} rows of nccl-tests are not whole, and left out."

@@ -1,0 +1,228 @@
+"""What is each of Nsight Compute's metrics called, in all its versions, and which of ours does it give?
+
+A metric has a name (`gpu__time_duration.sum`) in reports and on the page `raw`, and a label ("Duration") on the page
+`details`; both changed over the years, and a label is used twice where the unit tells the two apart. Which metrics
+there are depends on the sections that were collected: what is missing is unknown, NaN, and never 0.
+
+Sources: NVIDIA's section files and the metrics reference of the Kernel Profiling Guide
+(https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#metrics-reference).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import fsum, isnan, nan
+
+from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What one of NVIDIA's rules said. `share`: the estimated speedup as a share of the kernel's time, NaN without.
+
+    `is_global` as NVIDIA has it: of the whole kernel, not of one of its parts.
+    """
+
+    rule: str
+    share: float
+    is_global: bool
+    message: str
+
+
+@dataclass
+class Launch:
+    """One measured launch as a file has it: metrics by name or label, each with all (value, unit) that it has."""
+
+    name: str
+    device: int = -1
+    process: int = -1
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    gpu: str = ""
+    compute_capability: int = -1
+    metrics: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    advice: list[Advice] = field(default_factory=list)
+
+
+_PEAK = ".avg.pct_of_peak_sustained_"
+#: For each of our columns what it counts, and the names and labels it may have, the best first.
+_WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
+    "gpu_time_ns": (NS, ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max", "Duration")),
+    "sm_share": (
+        SHARE, (f"sm__throughput{_PEAK}elapsed", "Compute (SM) Throughput", "Compute (SM) [%]", "SM [%]", "SOL SM"),
+    ),
+    "memory_share": (
+        SHARE,
+        (f"gpu__compute_memory_throughput{_PEAK}elapsed", "Memory Throughput", "Memory [%]", "SOL Memory"),
+    ),
+    "dram_share": (
+        SHARE,
+        (f"gpu__dram_throughput{_PEAK}elapsed", f"dram__throughput{_PEAK}elapsed", "DRAM Throughput", "SOL DRAM"),
+    ),
+    "l2_share": (SHARE, (f"lts__throughput{_PEAK}elapsed", "L2 Cache Throughput", "SOL L2 Cache")),
+    "l1_share": (SHARE, (f"l1tex__throughput{_PEAK}active", "L1/TEX Cache Throughput", "SOL L1/TEX Cache")),
+    "tensor_share": (
+        SHARE,
+        (
+            f"sm__pipe_tensor_cycles_active{_PEAK}elapsed", f"sm__pipe_tensor_cycles_active{_PEAK}active",
+            f"sm__inst_executed_pipe_tensor{_PEAK}elapsed", f"sm__inst_executed_pipe_tensor{_PEAK}active",
+        ),
+    ),
+    "occupancy_share": (SHARE, (f"sm__warps_active{_PEAK}active", "Achieved Occupancy")),
+    "occupancy_limit_share": (SHARE, ("sm__maximum_warps_per_active_cycle_pct", "Theoretical Occupancy")),
+    "waves_per_sm": (COUNT, ("launch__waves_per_multiprocessor", "Waves Per SM")),
+    "sm_count": (COUNT, ("launch__sm_count", "device__attribute_multiprocessor_count", "# SMs")),
+    "registers_per_thread": (COUNT, ("launch__registers_per_thread", "Registers Per Thread")),
+    "sm_clock_hz": (
+        HZ, ("smsp__cycles_elapsed.avg.per_second", "gpc__cycles_elapsed.avg.per_second", "SM Frequency"),
+    ),
+    "memory_clock_hz": (HZ, ("dram__cycles_elapsed.avg.per_second", "DRAM Frequency")),
+}  # fmt: skip
+
+_BLOCK_LIMITS = {
+    "registers": ("launch__occupancy_limit_registers", "Block Limit Registers"),
+    "shared memory": ("launch__occupancy_limit_shared_mem", "Block Limit Shared Mem"),
+    "warps": ("launch__occupancy_limit_warps", "Block Limit Warps"),
+    "blocks": ("launch__occupancy_limit_blocks", "Block Limit SM"),
+    "barriers": ("launch__occupancy_limit_barriers", "Block Limit Barriers"),
+}
+#: How often each of these instructions counts as an operation: a fused multiply-add does two.
+_FLOP = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2}
+#: What an issue slot waited for: by measurement, else by samples of the program counter. `selected` is no wait.
+_STALLS = (
+    re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$"),
+    re.compile(r"^smsp__average_warp_latency_issue_stalled_(\w+?)\.ratio$"),
+    re.compile(r"^smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)(\w+)$"),
+    re.compile(r"^Stall (.+)$"),
+)
+_NO_WAIT = "selected"
+#: No launch takes so many ns (a month), moves so many bytes or counts so many of anything: what says so is damaged.
+_LARGEST = 2.6e15
+#: Counters of several passes put together may say a little more than all of a unit's peak.
+_LARGEST_SHARE = 2.0
+_SECTORS = "memory_l2_theoretical_sectors_global"
+_EXCESS_RULE = "UncoalescedGlobalAccess"
+_EXCESS_SAID = re.compile(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
+_SECTOR_BYTES = 32
+
+
+def numbers(launch: Launch) -> dict[str, float]:
+    """What the launch tells, by column: ns, bytes, Hz, shares of 1, counts. NaN for what was not measured."""
+    found = {column: _first(launch, kind, names) for column, (kind, names) in _WANTED.items()}
+    _, stall_share = top_stall(launch)
+    asked, needed = _sectors(launch)
+    return {
+        **found,
+        "dram_bytes": _dram_bytes(launch, found["gpu_time_ns"]),
+        "flop": _flop(launch),
+        "excess_sector_share": (asked - needed) / asked if asked else asked - needed,
+        "useful_bytes": needed * _SECTOR_BYTES,
+        "stall_share": stall_share,
+    }
+
+
+def occupancy_limiter(launch: Launch) -> str:
+    """What allows the fewest blocks on a processor: registers, shared memory, warps, blocks or barriers; "" unknown."""
+    limits = {what: _first(launch, COUNT, names) for what, names in _BLOCK_LIMITS.items()}
+    known = {what: limit for what, limit in limits.items() if not isnan(limit)}
+    return min(known, key=lambda what: known[what]) if known else ""
+
+
+def top_stall(launch: Launch) -> tuple[str, float]:
+    """What warps waited for most, like `long scoreboard`, and its share of all their time; ("", NaN) unknown."""
+    for pattern in _STALLS:
+        waits = {found[1]: _first(launch, COUNT, (name,)) for name in launch.metrics if (found := pattern.match(name))}
+        waits = {_reason(name): value for name, value in waits.items() if not isnan(value)}
+        total = fsum(waits.values())  # in whatever order they come
+        waits.pop(_NO_WAIT, None)
+        if waits and total > 0:
+            top = max(waits, key=lambda reason: waits[reason])
+            return (top, waits[top] / total) if waits[top] > 0 else ("", nan)
+    return "", nan
+
+
+def _reason(name: str) -> str:
+    return name.replace("_", " ").strip().lower()
+
+
+def _first(launch: Launch, kind: str, names: Sequence[str]) -> float:
+    return next((value for value in _all(launch, kind, names)), nan)
+
+
+def _all(launch: Launch, kind: str, names: Sequence[str]) -> Iterator[float]:
+    """Every value under these names that counts what is asked for, in base units."""
+    for name in names:
+        for value, unit in launch.metrics.get(name, ()):
+            factor, counted = unit_of(unit)
+            if counted == kind and 0 <= value * factor < (_LARGEST_SHARE if kind == SHARE else _LARGEST):
+                yield value * factor
+
+
+def _dram_bytes(launch: Launch, time_ns: float) -> float:
+    """Read and written: counted, or their rate times the duration."""
+    both = _first(launch, BYTES, ("dram__bytes.sum",))
+    parts = sum(_first(launch, BYTES, (f"dram__bytes_{way}.sum",)) for way in ("read", "write"))
+    rate = _first(launch, BYTES_PER_SECOND, ("dram__bytes.sum.per_second", "Memory Throughput"))
+    return next((each for each in (both, parts, rate * time_ns / 1e9) if not isnan(each)), nan)
+
+
+def _flop(launch: Launch) -> float:
+    """Operations of the fp32 and fp64 units; those of tensor cores are not among them. NaN unless fp32's were counted.
+
+    The roofline sections collect instructions per cycle, `sass` metrics their sum.
+    """
+    cycles = _first(launch, COUNT, ("smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg"))
+    counts = {}
+    for op in _FLOP:
+        name = f"sass_thread_inst_executed_op_{op}_pred_on.sum"
+        counted = _first(launch, COUNT, (f"smsp__{name}", f"sm__{name}"))
+        per_cycle = _first(launch, COUNT, (f"smsp__{name}.per_cycle_elapsed",))
+        counts[op] = per_cycle * cycles if isnan(counted) else counted
+    if any(isnan(counts[op]) for op in ("fadd", "fmul", "ffma")):
+        return nan
+    return sum(counts[op] * weight for op, weight in _FLOP.items() if not isnan(counts[op]))
+
+
+def _sectors(launch: Launch) -> tuple[float, float]:
+    """The sectors asked of L2, and those that were enough if neighbours read neighbours; NaN unknown."""
+    asked, needed = (_first(launch, COUNT, (name,)) for name in (_SECTORS, f"{_SECTORS}_ideal"))
+    if not isnan(asked) and not isnan(needed):
+        return asked, min(needed, asked)
+    for advice in launch.advice:
+        if advice.rule == _EXCESS_RULE and (said := _EXCESS_SAID.search(advice.message)):
+            excess, total = int(said[1]), int(said[2])
+            return float(total), float(max(total - excess, 0))
+    return nan, nan
+
+
+@cache
+def wanted_names() -> tuple[str, ...]:
+    """The metrics to ask a report for, beside its stalls: asking for all of them takes most of the time."""
+    flop = [f"{unit}__sass_thread_inst_executed_op_{op}_pred_on.sum{per}" for op in _FLOP
+            for unit in ("smsp", "sm") for per in ("", ".per_cycle_elapsed")]  # fmt: skip
+    return (
+        *(name for _, names in _WANTED.values() for name in names),
+        *(names[0] for names in _BLOCK_LIMITS.values()),
+        "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes.sum.per_second",
+        "smsp__cycles_elapsed.avg", "sm__cycles_elapsed.avg", _SECTORS, f"{_SECTORS}_ideal", *flop,
+    )  # fmt: skip
+
+
+@cache
+def base_unit(name: str) -> str:
+    """The unit of a metric's number where nothing is scaled and the file does not say it."""
+    if "pct" in name:
+        return "%"
+    kind = next((kind for kind, names in _WANTED.values() if name in names), COUNT)
+    if name.startswith("dram__bytes"):
+        kind = BYTES_PER_SECOND if name.endswith("per_second") else BYTES
+    return "" if kind == COUNT else "%" if kind == SHARE else kind
+
+
+@cache
+def is_stall(name: str) -> bool:
+    """Does this metric tell for what warps waited?"""
+    return any(pattern.match(name) for pattern in _STALLS)

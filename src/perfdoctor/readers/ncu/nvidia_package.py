@@ -1,0 +1,110 @@
+"""Which launches does a report of Nsight Compute hold? Read with NVIDIA's own package `ncu-report` (`perfdoctor[ncu]`).
+
+It is NVIDIA's library under NVIDIA's licence, so nobody has to have it. It reads reports of all versions up to its own,
+needs no GPU and no ncu, and says nothing where a report is damaged: then the report is empty, or one of its calls
+raises something.
+"""
+
+from __future__ import annotations
+
+import importlib
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+
+#: NVIDIA's SpeedupType: of a part of the kernel, or of all of it.
+_GLOBAL = 2
+
+
+def package() -> Any | None:
+    """The module, or None: not installed, or built for another machine than this one."""
+    try:
+        return importlib.import_module("ncu_report")
+    except (ImportError, OSError):
+        return None
+
+
+def read_launches(module: Any, report: Path) -> tuple[Launch, ...]:
+    """All kernels of a report, in its order. PerfdoctorError where it is damaged, or holds none."""
+    try:
+        context = module.load_report(str(report))
+        kernels = [action for each in context for action in each if _is_kernel(module, action)]
+        launches = tuple(_launch(module, action) for action in kernels)
+    except Exception as error:  # whatever the library meets in a damaged report
+        raise _damaged(report, str(error) or type(error).__name__) from error
+    if not launches:
+        raise _damaged(report, "it holds no measured kernel")
+    if not any(launch.metrics for launch in launches):
+        raise _damaged(report, "it breaks off before its metrics")
+    return launches
+
+
+def _damaged(report: Path, why: str) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"`{report.name}` cannot be read: {' '.join(why.split())[:200]}",
+        do="Open it in Nsight Compute to see whether it is whole; a report newer than the package ncu-report needs a "
+        "newer one: pip install -U ncu-report.",
+    )
+
+
+def _is_kernel(module: Any, action: Any) -> bool:
+    """A range or a graph that was measured as a whole has no kernel's name."""
+    kind = getattr(module.IAction, "WorkloadType_KERNEL", 0)
+    return not hasattr(action, "workload_type") or action.workload_type() == kind
+
+
+def _launch(module: Any, action: Any) -> Launch:
+    launch = Launch(
+        _name(module, action),
+        device=int(_value(action, "launch__device_id", -1)),
+        grid=_sizes(action, "launch__grid_dim_"),
+        block=_sizes(action, "launch__block_dim_"),
+        gpu=str(_value(action, "device__attribute_display_name", "")),
+        compute_capability=_capability(action),
+        advice=[_advice(each) for each in action.rule_results_as_dicts()],
+    )
+    there = set(action.metric_names())
+    for name in (*(name for name in wanted_names() if name in there), *sorted(filter(is_stall, there))):
+        metric = action.metric_by_name(name)
+        value = metric.value() if metric is not None and metric.has_value() else None
+        if isinstance(value, (int, float)):
+            # Of a chip that the package does not know it tells no units; what a report holds is in base units.
+            launch.metrics[name] = [(float(value), str(metric.unit() or "") or base_unit(name))]
+    return launch
+
+
+def _name(module: Any, action: Any) -> str:
+    demangled = getattr(module.IAction, "NameBase_DEMANGLED", None)
+    return str((action.name(demangled) if demangled is not None else "") or action.name() or "")
+
+
+def _value(action: Any, name: str, default: Any) -> Any:
+    metric = action.metric_by_name(name)
+    value = metric.value() if metric is not None and metric.has_value() else None
+    return default if value is None else value
+
+
+def _sizes(action: Any, prefix: str) -> tuple[int, ...]:
+    sizes = tuple(int(_value(action, prefix + axis, 0)) for axis in "xyz")
+    return sizes if all(sizes) else ()
+
+
+def _capability(action: Any) -> int:
+    major, minor = (
+        int(_value(action, f"device__attribute_compute_capability_{part}", -1)) for part in ("major", "minor")
+    )
+    return 10 * major + minor if major >= 0 and minor >= 0 else -1
+
+
+def _advice(told: dict[str, Any]) -> Advice:
+    estimate, message = told.get("speedup_estimation") or {}, told.get("rule_message") or {}
+    speedup = float(estimate.get("speedup", nan))
+    return Advice(
+        str(told.get("rule_identifier", "")),
+        min(speedup / 100, 1.0) if speedup >= 0 else nan,
+        int(estimate.get("type", 0)) == _GLOBAL,
+        " ".join(str(message.get(key, "")) for key in ("title", "message")).strip(),
+    )

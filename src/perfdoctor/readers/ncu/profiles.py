@@ -1,0 +1,231 @@
+"""How do Nsight Compute's reports and tables become rows of a Timeline?
+
+A `.ncu-rep` is read with NVIDIA's package `ncu-report` where it is installed, else by `ncu_file`, and what neither can
+read by the ncu that is installed.
+The frames stand on a clock of their own: ncu measures kernels alone, one after the other, and not when they ran.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import isnan, prod
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.profile_matches import matched, on_same_gpu
+from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Source, Text, Timeline
+from perfdoctor.readers.ncu import csv_pages as ncu_csv
+from perfdoctor.readers.ncu import notes as ncu_notes
+from perfdoctor.readers.ncu import nvidia_package as ncu_package
+from perfdoctor.readers.ncu import report_file as ncu_file
+from perfdoctor.readers.ncu import tool as ncu_tool
+from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limiter, top_stall
+from perfdoctor.vocabulary.names.base_names import base_name
+
+_GZIP = b"\x1f\x8b"
+#: What it says while it measures, and the sections of a page.
+_PRINTED = re.compile(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
+SIGNALS = ("kernel_profiles", "kernel_advice")
+#: How many names a note has, and how long they are.
+_NAMED, _LONGEST_NAME = 3, 60
+
+
+def is_report(head: bytes) -> bool:
+    """Do these first bytes belong to a .ncu-rep?"""
+    return head.startswith(ncu_file.MAGIC)
+
+
+def is_table(head: bytes) -> bool:
+    """Do these first bytes hold the header of ncu's CSV?"""
+    return ncu_csv.looks_like(head)
+
+
+def is_printed_text(head: bytes) -> bool:
+    """Is it what ncu prints for people, and no table?"""
+    return _PRINTED.search(head) is not None and not is_table(head)
+
+
+def read(path: Path) -> Timeline:
+    """The measured kernels of a report or a CSV file, as rank 0. PerfdoctorError where it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(len(ncu_file.MAGIC))
+        if is_report(head):
+            return _timeline(path, read_report(path), ())
+        printed = ncu_csv.parse(_bytes(path), path.name)
+    except OSError as error:
+        raise PerfdoctorError(f"{path.name} cannot be opened: {error.strerror}", do="Check its permissions.") from error
+    return _timeline(path, printed.launches, tuple(_lost(path, printed)))
+
+
+def read_report(report: Path) -> tuple[Launch, ...]:
+    """The launches of a .ncu-rep: by NVIDIA's package, else by ourselves, else by ncu. PerfdoctorError if all fail."""
+    module, tool = ncu_package.package(), ncu_tool.find_ncu()
+    ways: list[Callable[[], tuple[Launch, ...]]] = [lambda: ncu_file.read_launches(report)]
+    if module is not None:
+        ways.insert(0, lambda: ncu_package.read_launches(module, report))
+    if tool is not None:
+        ways.append(lambda: ncu_tool.read_launches(tool, report))
+    *others, last = ways
+    for way in others:
+        with suppress(PerfdoctorError):
+            return way()
+    return last()
+
+
+def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
+    """The timeline with the kernels that `read` found in one or more files, as launches of its first rank."""
+    rank, launches = (timeline.ranks or (0,))[0], len(timeline["kernel_profiles"])
+    frames = {signal: [timeline[signal]] for signal in SIGNALS}
+    for each in profiles:
+        for signal in SIGNALS:
+            rows = each[signal]
+            at = np.full(len(rows), rank, np.int64)
+            frames[signal].append(rows.with_columns(rank=at, launch=rows["launch"] + launches))
+        launches += len(each["kernel_profiles"])
+    joined = {signal: _one_behind_the_other(parts) for signal, parts in frames.items()}
+    return replace(
+        timeline,
+        frames={**timeline.frames, **joined},
+        recorded=timeline.recorded.union(*(each.recorded for each in profiles)),
+        sources=(*timeline.sources, *(source for each in profiles for source in each.sources)),
+        notes=(
+            *timeline.notes,
+            *(note for each in profiles for note in each.notes),
+            *(() if len(timeline.kernels) else _notes_alone(profiles)),
+            *_joined_notes(timeline, joined["kernel_profiles"]),
+        ),
+    )
+
+
+def _one_behind_the_other(parts: Sequence[Frame]) -> Frame:
+    shifted, at = [], 0
+    for part in parts:
+        shifted.append(part.with_columns(start_ns=part.start_ns + at, end_ns=part.end_ns + at))
+        at += int(part.end_ns[-1]) if len(part) else 0
+    return Frame.join(shifted)
+
+
+def _notes_alone(profiles: Sequence[Timeline]) -> Iterator[str]:
+    for each in profiles:
+        yield from ncu_notes.alone(each.sources[0].file, each["kernel_profiles"])
+
+
+def _joined_notes(timeline: Timeline, profiles: Frame) -> Iterator[str]:
+    """How much of the timeline was measured, and what fits nothing in it."""
+    kernels = timeline.kernels
+    if not len(kernels):
+        beside = (
+            "the recording beside them holds no kernels" if timeline.sources else "there is no timeline beside them"
+        )
+        yield (
+            f"Nsight Compute measured single kernels, and {beside}: what they are of a step is not known, so no saving "
+            "is promised. Analyse both: perfdoctor analyze trace.nsys-rep kernels.ncu-rep"
+        )
+        return
+    if timeline.devices and not any(on_same_gpu(profiles, device).any() for device in timeline.devices):
+        gpus = ", ".join(sorted({gpu for gpu in profiles.text("gpu") if gpu})[:_NAMED])
+        yield f"Nsight Compute measured on another GPU{f' ({gpus})' if gpus else ''}: what it measured is not used."
+        return
+    sets, stands_in = matched(kernels, profiles)
+    known, used = stands_in != UNKNOWN, {int(launch) for launches in sets for launch in launches}
+    share = kernels.duration_ns[known].sum() / max(int(kernels.duration_ns.sum()), 1)
+    yield (
+        f"Nsight Compute measured {_counted(len(profiles))}, standing for {int(known.sum()):,} of {len(kernels):,} "
+        f"kernels and {share:.0%} of their time. It plays each alone, with cold caches: times are the timeline's."
+    )
+    others = [name for launch, name in enumerate(profiles.name) if launch not in used]
+    if others:
+        names = list(dict.fromkeys(base_name(name)[:_LONGEST_NAME] for name in others))
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        yield (
+            f"{_counted(len(others))} that it measured: no kernel of the timeline has that name and size: "
+            f"{', '.join(names[:_NAMED])}{more}."
+        )
+
+
+def _counted(launches: int) -> str:
+    return f"{launches:,} launch{'es' if launches != 1 else ''}"
+
+
+def _bytes(path: Path) -> bytes:
+    data = path.read_bytes()
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PerfdoctorError(f"{path.name} is damaged: {error}", do="Compress it again.") from error
+
+
+def _lost(path: Path, printed: ncu_csv.Printed) -> list[str]:
+    notes = []
+    if printed.dropped:
+        notes.append(f"{path.name}: {printed.dropped:,} lines are no rows of the table, and are left out.")
+    if printed.unitless:
+        notes.append(
+            f"{path.name}: its row of units is missing, so durations, bytes and clocks are unknown: print it again."
+        )
+    return notes
+
+
+# --- frames ---
+
+
+def _timeline(path: Path, launches: Sequence[Launch], notes: Sequence[str]) -> Timeline:
+    return Timeline.build(
+        {"kernel_profiles": _profiles(launches), "kernel_advice": _advice(launches)},
+        # Not all ways to print a report tell what NVIDIA's rules said.
+        {"kernel_profiles"} | ({"kernel_advice"} if any(launch.advice for launch in launches) else set()),
+        sources=[Source("ncu", path.name, "", (0,))],
+        notes=notes,
+    )
+
+
+def _profiles(launches: Sequence[Launch]) -> Frame:
+    measured = [numbers(launch) for launch in launches]
+    columns = {name: np.array([each[name] for each in measured], np.float64) for name in PROFILE_NUMBERS}
+    time_ns = np.array([0 if isnan(each["gpu_time_ns"]) else round(each["gpu_time_ns"]) for each in measured], np.int64)
+    end = np.cumsum(time_ns)
+    count = len(launches)
+
+    def column(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array(values, np.int64)
+
+    return Frame({
+        "rank": np.zeros(count, np.int64),
+        "process": column([launch.process for launch in launches]),
+        "device": column([launch.device for launch in launches]),
+        "start_ns": end - time_ns, "end_ns": end, "launch": np.arange(count, dtype=np.int64),
+        "name": Text.of(launch.name for launch in launches),
+        "blocks": column([_product(launch.grid) for launch in launches]),
+        "threads_per_block": column([_product(launch.block) for launch in launches]),
+        "gpu": Text.of(launch.gpu for launch in launches),
+        "compute_capability": column([launch.compute_capability for launch in launches]),
+        "stall": Text.of(top_stall(launch)[0] for launch in launches),
+        "occupancy_limiter": Text.of(occupancy_limiter(launch) for launch in launches),
+        **columns,
+    })  # fmt: skip
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    # A grid of more blocks than fit into 63 bits is no grid.
+    return product if sizes and (product := prod(sizes)) < 1 << 62 else UNKNOWN
+
+
+def _advice(launches: Sequence[Launch]) -> Frame:
+    rows = [(number, each) for number, launch in enumerate(launches) for each in launch.advice]
+    at = np.array([number for number, _ in rows], np.int64)
+    return Frame({
+        "rank": np.zeros(len(rows), np.int64), "start_ns": at, "end_ns": at, "launch": at,
+        "name": Text.of(each.rule for _, each in rows), "message": Text.of(each.message for _, each in rows),
+        "speedup_share": np.array([each.share for _, each in rows], np.float64),
+        "is_global": np.array([each.is_global for _, each in rows], np.bool_),
+    })  # fmt: skip

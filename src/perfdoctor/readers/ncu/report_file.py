@@ -1,0 +1,226 @@
+"""Which launches does a report of Nsight Compute hold? Read from the file itself, where NVIDIA's package is not there.
+
+The format is documented (Nsight Compute Customization Guide, "Report File Format", version 7; the messages are in
+`extras/FileFormat/*.proto` of each installation). Behind the magic number stand a header and blocks. Each has a length
+of four bytes, little-endian, in front of a protobuf message, and a block's header says how many sources and results
+follow it, with the names that they are the first to mention. Numbers are in base units. Of the messages only the
+fields below are looked at, so new ones do no harm; a file of another version is left to NVIDIA's own tools.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from math import nan
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+
+MAGIC = b"NVR\0"
+VERSION = 7
+_LENGTH, _FLOAT, _DOUBLE = struct.Struct("<I"), struct.Struct("<f"), struct.Struct("<d")
+
+#: Field numbers, by message.
+_FILE_VERSION = 1
+_NUM_SOURCES, _NUM_RESULTS, _STRINGS, _PAYLOAD_SIZE = 1, 2, 4, 5
+_FUNCTION_NAME, _DEMANGLED_NAME, _GRID, _BLOCK, _METRIC, _RULE = 6, 7, 10, 11, 13, 19
+_METRIC_NAME, _METRIC_VALUE = 1, 2
+_RULE_ID, _RULE_BODY = 1, 3
+_MESSAGE, _SPEEDUP = 1, 10
+_MESSAGE_TEXT, _MESSAGE_TITLE = 1, 4
+_SPEEDUP_TYPE, _SPEEDUP_PERCENT = 1, 2
+_GLOBAL = 2
+
+_GPU, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
+_DEVICE = "launch__device_id"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+#: What a field holds: a whole number, a float, or bytes (a text or a message).
+_Value = int | float | bytes
+_Field = tuple[int, _Value]
+
+
+def read_launches(report: Path) -> tuple[Launch, ...]:
+    """All kernels of a report, in its order. PerfdoctorError where it is damaged, of another version, or holds none."""
+    data = report.read_bytes()
+    try:
+        launches = tuple(_launch(result, names) for result, names in _results(data, report))
+    except (struct.error, IndexError, ValueError) as error:
+        raise _unreadable(report, f"it is damaged ({error or type(error).__name__})") from error
+    if not launches:
+        raise _unreadable(report, "it holds no measured kernel")
+    return launches
+
+
+def _unreadable(report: Path, why: str) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"`{report.name}` cannot be read: {why}",
+        do="Open it in Nsight Compute to see whether it is whole; NVIDIA's own package may know more versions: "
+        "pip install 'perfdoctor[ncu]'.",
+    )
+
+
+# --- the file ---
+
+
+def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
+    """Each result with the names that it may mention: those of its own block and of all before it."""
+    header, at = _sized(data, len(MAGIC))
+    version = _number(header, _FILE_VERSION)
+    if data[: len(MAGIC)] != MAGIC or version != VERSION:
+        raise _unreadable(report, f"it is written in version {version} of the format, not in {VERSION}")
+    names: list[str] = []
+    while at < len(data):
+        header, at = _sized(data, at)
+        end = at + _number(header, _PAYLOAD_SIZE)
+        if end > len(data):
+            raise ValueError("it breaks off")
+        for table in _messages(header, _STRINGS):
+            names += [_text(each) for each in _messages(table, 1)]
+        for _ in range(_number(header, _NUM_SOURCES)):
+            _, at = _sized(data, at)
+        for _ in range(_number(header, _NUM_RESULTS)):
+            result, at = _sized(data, at)
+            yield result, names
+        at = end
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes, int]:
+    """The message whose length stands here, and where the next one begins."""
+    (length,) = _LENGTH.unpack_from(data, at)
+    start, end = at + _LENGTH.size, at + _LENGTH.size + length
+    if end > len(data):
+        raise ValueError("it breaks off")
+    return data[start:end], end
+
+
+# --- one launch ---
+
+
+def _launch(result: bytes, names: list[str]) -> Launch:
+    wanted = {*wanted_names(), _GPU, _DEVICE, f"{_CAPABILITY}major", f"{_CAPABILITY}minor"}
+    launch, about, function = Launch(""), dict[str, int | float | str](), ""
+    for number, value in _fields(result):
+        if number == _METRIC and isinstance(value, bytes):
+            name = names[_number(value, _METRIC_NAME)]
+            if name in wanted or is_stall(name):
+                about.update((name, each) for each in _values(value))
+        elif number == _DEMANGLED_NAME:
+            launch.name = _text(value)
+        elif number == _FUNCTION_NAME:
+            function = _text(value)
+        elif number == _GRID:
+            launch.grid = _sizes(value)
+        elif number == _BLOCK:
+            launch.block = _sizes(value)
+        elif number == _RULE and isinstance(value, bytes):
+            launch.advice += _advice(value)
+    launch.name = launch.name or function
+    _tell(launch, about)
+    return launch
+
+
+def _tell(launch: Launch, about: dict[str, int | float | str]) -> None:
+    """What the metrics say of the device, and what they measured."""
+    launch.gpu = str(about.pop(_GPU, ""))
+    device, major, minor = (about.pop(name, None) for name in (_DEVICE, f"{_CAPABILITY}major", f"{_CAPABILITY}minor"))
+    launch.device = _small(device)
+    if min(_small(major), _small(minor)) >= 0:
+        launch.compute_capability = 10 * _small(major) + _small(minor)
+    launch.metrics = {
+        name: [(float(value), base_unit(name))] for name, value in about.items() if not isinstance(value, str)
+    }
+
+
+def _small(value: float | str | None) -> int:
+    """A number of a device or version; -1 where it is none."""
+    return int(value) if isinstance(value, (int, float)) and 0 <= value < 1000 else -1
+
+
+def _values(metric: bytes) -> Iterator[int | float | str]:
+    """A text (1), a float (2), a double (3) or a whole number (4, 5)."""
+    for message in _messages(metric, _METRIC_VALUE):
+        for _, value in _fields(message):
+            yield _text(value) if isinstance(value, bytes) else value
+
+
+def _sizes(value: _Value) -> tuple[int, ...]:
+    """x, y and z; protobuf may leave zeros out, and no launch has one."""
+    sizes = tuple(int(each) for number, each in _fields(value) if number in (1, 2, 3) and isinstance(each, int))
+    return sizes if len(sizes) == 3 and all(sizes) else ()
+
+
+def _advice(rule: bytes) -> Iterator[Advice]:
+    """What one rule says, in one or more messages; nothing where it only computes for others."""
+    name = next((_text(value) for number, value in _fields(rule) if number == _RULE_ID), "")
+    for body in _messages(rule, _RULE_BODY):
+        for said in _messages(body, 1):
+            share, is_global = nan, False
+            for speedup in _messages(said, _SPEEDUP):
+                told = dict(_fields(speedup))
+                percent = told.get(_SPEEDUP_PERCENT, nan)
+                share = min(float(percent) / 100, 1.0) if isinstance(percent, (int, float)) and percent >= 0 else nan
+                is_global = told.get(_SPEEDUP_TYPE) == _GLOBAL
+            words = {n: _text(value) for text in _messages(said, _MESSAGE) for n, value in _fields(text)
+                     if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
+            yield Advice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
+
+
+# --- protobuf ---
+
+
+def _fields(message: _Value) -> Iterator[_Field]:
+    """Each field of a message: numbers as such, all else as bytes. ValueError where it is none."""
+    if not isinstance(message, bytes):
+        raise ValueError("a number where a message belongs")  # noqa: TRY004 the file's fault, not the caller's
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == _VARINT:
+            number, at = _varint(message, at)
+            yield key >> 3, number
+        elif kind == _FIXED64:
+            yield key >> 3, _DOUBLE.unpack_from(message, at)[0]
+            at += 8
+        elif kind == _FIXED32:
+            yield key >> 3, _FLOAT.unpack_from(message, at)[0]
+            at += 4
+        elif kind == _BYTES:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise ValueError("a field breaks off")
+            yield key >> 3, message[at : at + length]
+            at += length
+        else:
+            raise ValueError(f"a field of unknown kind {kind}")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    value = message[at]
+    if value < 0x80:  # by far the most
+        return value, at + 1
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        byte = message[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    raise ValueError("a number that does not end")
+
+
+def _messages(message: bytes, number: int) -> Iterator[bytes]:
+    return (value for field, value in _fields(message) if field == number and isinstance(value, bytes))
+
+
+def _number(message: bytes, number: int) -> int:
+    """0 where it is left out, as protobuf has it."""
+    return next((value for field, value in _fields(message) if field == number and isinstance(value, int)), 0)
+
+
+def _text(value: _Value) -> str:
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else ""

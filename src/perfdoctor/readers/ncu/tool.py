@@ -1,0 +1,61 @@
+"""How does the installed ncu print a report of Nsight Compute as tables?
+
+Twice: the page `raw` has every metric in base units, the page `details` what NVIDIA's rules said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.ncu import csv_pages as ncu_csv
+from perfdoctor.readers.ncu.metric_names import Launch
+from perfdoctor.system import tool_process
+
+#: A few hundred launches are printed in seconds; a report that takes longer than this would not be looked at either.
+TIMEOUT_S = 600
+#: What ncu needs to run. Nothing else of the user's environment reaches it; numbers are written as in the C locale.
+_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
+_LOCALE = {"LC_ALL": "C"}
+
+
+def find_ncu() -> str | None:
+    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
+    return tool_process.find("ncu", "PERFDOCTOR_NCU")
+
+
+def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
+    """All launches of a report, in its order. PerfdoctorError where ncu cannot read it."""
+    measured = ncu_csv.parse(_page(ncu, report, "raw", "--print-units", "base"), report.name).launches
+    try:
+        told = ncu_csv.parse(_page(ncu, report, "details"), report.name).launches
+    except PerfdoctorError:  # an old ncu prints no results of rules: the metrics stand for themselves
+        return measured
+    if [each.name for each in told] != [each.name for each in measured]:
+        return measured
+    return tuple(replace(one, advice=other.advice) for one, other in zip(measured, told, strict=True))
+
+
+def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
+    """What ncu prints."""
+    too_slow = PerfdoctorError(
+        f"ncu did not print `{report.name}` within {TIMEOUT_S} seconds", do="Measure fewer kernels."
+    )
+    code, output, errors = tool_process.run(
+        [ncu, "--import", str(report), "--csv", "--page", page, *options],
+        environment=tool_process.environment(*_PASSED_ON) | _LOCALE, timeout_s=TIMEOUT_S,
+        not_started="Set PERFDOCTOR_NCU to the ncu program.", too_slow=too_slow,
+    )  # fmt: skip
+    if code or not ncu_csv.looks_like(output):
+        raise _failed(report, output + errors)
+    return output
+
+
+def _failed(report: Path, said: bytes) -> PerfdoctorError:
+    lines = [line.strip() for line in said.decode("utf-8", errors="replace").splitlines() if line.strip()]
+    why = lines[-1][:200] if lines else "it said nothing"
+    return PerfdoctorError(
+        f"ncu could not print `{report.name}`: {why}",
+        do="An old ncu cannot read a new one's report: update it, or pip install 'perfdoctor[ncu]'.",
+    )

@@ -1,0 +1,50 @@
+"""How much of a device's memory had CUDA handed out, after each change? Recorded with nsys --cuda-memory-usage=true.
+
+What torch's allocator reserves is among it, and so is what cuBLAS, cuDNN and NCCL take for themselves. What was taken
+before the recording is not; where it is given back in it, so much had been there from the start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
+from perfdoctor.readers.nsys.frames import Ranks
+from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
+
+_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+#: nsys's own numbers: device, array, static. Pageable and pinned memory is the host's, managed memory anywhere.
+_ON_DEVICE = (2, 3, 5)
+_GIVEN_BACK = 1
+_COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
+
+
+def device_memory(tables: Tables, ranks: Ranks) -> Frame:
+    """Rows of the signal `device_memory`, of processes that are ranks."""
+    try:
+        rows = tables.database.integers(_TABLE, _COLUMNS)
+    except UNREADABLE:
+        return Frame.empty("device_memory")
+    process = np.where(rows["globalPid"] == NONE, UNKNOWN, (rows["globalPid"] >> 24) & 0xFFFFFF)
+    rank = ranks.ranks(process)
+    keep: Mask = (
+        (rank != UNKNOWN) & (rows["start"] != NONE) & np.isin(rows["memKind"], _ON_DEVICE) & (rows["bytes"] >= 0)
+    )
+    order = np.flatnonzero(keep)[np.argsort(rows["start"][keep], kind="stable")]
+    device = np.maximum(rows["deviceId"][order], 0)
+    changes = np.where(rows["memoryOperationType"][order] == _GIVEN_BACK, -1, 1) * rows["bytes"][order]
+    return Frame({
+        "rank": rank[order], "process": process[order], "device": device,
+        "start_ns": rows["start"][order], "end_ns": rows["start"][order],
+        "bytes": _running(changes, rank[order], device), "name": Text.constant("handed out", order.size),
+    })  # fmt: skip
+
+
+def _running(changes: Ints, rank: Ints, device: Ints) -> Ints:
+    """The sum until each row, for each rank and device; never below 0."""
+    total = np.zeros(changes.size, np.int64)
+    for place in set(zip(rank.tolist(), device.tolist(), strict=True)):
+        own = (rank == place[0]) & (device == place[1])
+        held = changes[own].cumsum()
+        total[own] = held - min(int(held.min()), 0)
+    return total

@@ -1,0 +1,243 @@
+"""How does a report of Nsight Systems become its SQLite export? With the installed nsys, into a cache of ours.
+
+Nothing is written beside the user's file, nor into it. The cache is keyed by name and content, and an export appears in
+it whole or not at all. An export holds the environment of the recorded program: only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system import tool_process
+
+Progress = Callable[[str], None]
+
+_REPORT = b"NVIDIA Tegra Profiler Report "
+_STREAM = b"NVIDIA Nsight Systems Stream "
+#: A minute a gigabyte is usual; a report that takes longer than this would not be looked at either.
+TIMEOUT_S = 1_800
+_WITH_PAYLOADS = "--include-blobs=true"
+#: What nsys needs to run. Nothing else of the user's environment reaches it, nor what it writes.
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+_NEWER = re.compile(
+    r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE
+)
+#: Since 2024 a report says who wrote it, `Report 2026@2@1@210-…`, before that `Report 1.`; a stream always does.
+_WRITER = re.compile(rb"(?:Report|Stream) (20\d\d(?:[@.]\d+){2,3})")
+_WRITER_INSIDE = re.compile(rb"(?<![\d.])(20\d\d\.\d+\.\d+\.\d+)-[0-9a-z]{7,}")
+_SEARCHED_BYTES = 64 << 20
+_LONGEST_STEM = 80
+
+
+def is_report(head: bytes) -> bool:
+    """Do these first bytes (64 are enough) belong to a .nsys-rep, .qdrep or .qdstrm?"""
+    return head.startswith(_REPORT) or _is_stream(head)
+
+
+def _is_stream(head: bytes) -> bool:
+    return _STREAM in head[:64]
+
+
+def writer_version(report: Path) -> str:
+    """The version of Nsight Systems that wrote a report, as far as the report tells, like 2026.2.1; else ""."""
+    with report.open("rb") as stream:
+        said = _WRITER.search(stream.read(256))
+        stream.seek(0)
+        # Old reports do not say it in front; the version stands in them several times, beside those of other tools.
+        inside = [] if said else _WRITER_INSIDE.findall(stream.read(_SEARCHED_BYTES))
+    if said:
+        return _short(said[1].replace(b"@", b".").decode())
+    return _short(max(set(inside), key=inside.count).decode()) if inside else ""
+
+
+def _short(version: str) -> str:
+    return ".".join(version.split(".")[:3])
+
+
+def find_nsys() -> str | None:
+    """The nsys to use: PERFDOCTOR_NSYS, else the first on PATH."""
+    return tool_process.find("nsys", "PERFDOCTOR_NSYS")
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "perfdoctor"
+
+
+def export(
+    report: Path, cache: Path | None = None, nsys: str | None = None, *, progress: Progress | None = None
+) -> Path:
+    """The SQLite export of a report, made now or found in the cache.
+
+    Raises PerfdoctorError where the report cannot be read, where there is no nsys, where the report is newer than it,
+    and where the export fails. `progress` gets one line, if nsys has to run.
+    """
+    folder = cache or cache_folder()
+    try:
+        target = folder / f"{_stem(report)}-{_digest(report)}.sqlite"
+        if target.exists():
+            return target
+        tool = nsys or find_nsys()
+        if tool is None:
+            raise _no_nsys(report)
+    except OSError as error:
+        raise PerfdoctorError(
+            f"`{report.name}` cannot be read: {error.strerror or error}", do="Check the path and its permissions."
+        ) from error
+    if progress:
+        progress(f"Exporting {report.name} with nsys")
+    # nsys runs in a folder of its own, so a relative path would lose its meaning.
+    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
+
+
+def export_beside(report: Path, nsys: str | None = None) -> Path:
+    """The export of a report of our own making, beside it, so that the folder can be read where there is no nsys."""
+    target = report.absolute().with_suffix(".sqlite")
+    if target.exists():
+        return target
+    tool = nsys or find_nsys()
+    if tool is None:
+        raise _no_nsys(report)
+    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
+
+
+def _stem(report: Path) -> str:
+    return os.fsencode(report.stem)[:_LONGEST_STEM].decode(errors="replace")
+
+
+def _digest(report: Path) -> str:
+    with report.open("rb") as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()[:20]
+
+
+def _no_nsys(report: Path) -> PerfdoctorError:
+    version = writer_version(report)
+    by = f"Nsight Systems {version}" if version else "Nsight Systems"
+    return PerfdoctorError(
+        f"`{report.name}` was written by {by} and no nsys is installed here",
+        do=f"Install {by}{' or newer' if version else ''}, or export it where it was recorded: "
+        f"nsys export --type sqlite {report.name}, and analyse the .sqlite",
+    )
+
+
+def _exported(report: Path, target: Path, tool: str) -> Path:
+    folder = target.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix="export-", dir=folder) as scratch:
+            made = _run_export(tool, report, Path(scratch))
+            made.chmod(0o600)
+            made.replace(target)
+    except OSError as error:
+        raise PerfdoctorError(
+            f"`{report.name}` cannot be exported to {folder}: {error.strerror or error}",
+            do="Free some space there, or set XDG_CACHE_HOME to a folder that can be written.",
+        ) from error
+    return target
+
+
+def _run_export(tool: str, report: Path, scratch: Path) -> Path:
+    with report.open("rb") as stream:
+        source = _imported(tool, report, scratch) if _is_stream(stream.read(64)) else report.resolve()
+    made = scratch / "export.sqlite"
+    # On failure nsys may leave a part of the export: only its exit code says that the file is whole.
+    command = [tool, "export", "--type", "sqlite", "--output", str(made)]
+    # NCCL writes the sizes of its messages into NVTX payloads, which newer versions export when they are asked to.
+    code, said = _run([*command, _WITH_PAYLOADS, str(source)], report, scratch)
+    if code != 0 and _WITH_PAYLOADS.partition("=")[0] in said:
+        code, said = _run([*command, str(source)], report, scratch)
+    if code == 0 and made.exists():
+        return made
+    if newer := _NEWER.search(said):
+        written, here = _short(newer[1]), _short(newer[2])
+        raise PerfdoctorError(
+            f"`{report.name}` was written by Nsight Systems {written}, newer than the nsys installed here ({here})",
+            do=f"Install Nsight Systems {written} or newer, or export it where it was recorded: "
+            f"nsys export --type sqlite {report.name}, and analyse the .sqlite",
+        )
+    raise _failed("nsys could not export", report, code, said, scratch)
+
+
+def _imported(tool: str, stream: Path, scratch: Path) -> Path:
+    """A .qdstrm is what nsys leaves when its importer failed. The importer appends to what it reads: it gets a copy."""
+    importer = _importer_of(tool)
+    if importer is None:
+        raise PerfdoctorError(
+            f"`{stream.name}` is a raw stream that was never imported, and nsys's QdstrmImporter was not found here",
+            do=f"Run QdstrmImporter -i {stream.name} where it was recorded, and analyse the .nsys-rep it makes",
+        )
+    copy = Path(shutil.copyfile(stream, scratch / "stream.qdstrm"))
+    report = scratch / "imported.nsys-rep"
+    code, said = _run([str(importer), "--input-file", str(copy), "--output-file", str(report)], stream, scratch)
+    if code == 0 and report.exists():
+        return report
+    raise _failed("nsys's QdstrmImporter could not import", stream, code, said, scratch)
+
+
+def _importer_of(tool: str) -> Path | None:
+    """It lies beside nsys's host programs: `…/target-linux-x64/nsys` and `…/host-linux-x64/QdstrmImporter`."""
+    on_path = shutil.which("QdstrmImporter")
+    if on_path:
+        return Path(on_path)
+    program = Path(tool).resolve()
+    for start in (program, *_started_by(program)):
+        for parent in start.parents[:4]:
+            for place in ("host-linux-*", "nsight-systems/host-linux-*"):
+                if found := next(parent.glob(f"{place}/QdstrmImporter"), None):
+                    return found
+    return None
+
+
+def _started_by(program: Path) -> list[Path]:
+    """The program that a short wrapper script starts."""
+    try:
+        head = program.read_bytes()[:4_096]
+    except OSError:
+        return []
+    if not head.startswith(b"#!"):
+        return []
+    named = re.findall(rb"(/[^\s\"']*/nsys)\b", head)
+    return [Path(os.fsdecode(name)).resolve() for name in named]
+
+
+def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
+    """Exit code, and all that it said."""
+    too_slow = PerfdoctorError(
+        f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
+        do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
+    )
+    code, said, _ = tool_process.run(
+        command, environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(scratch)}, timeout_s=TIMEOUT_S,
+        not_started="Set PERFDOCTOR_NSYS to the nsys program.", too_slow=too_slow, folder=scratch, merged=True,
+    )  # fmt: skip
+    return code, said.decode("utf-8", errors="replace")
+
+
+def _failed(what: str, report: Path, code: int, said: str, scratch: Path) -> PerfdoctorError:
+    if shutil.disk_usage(scratch).free < max(report.stat().st_size, 1 << 20):
+        return PerfdoctorError(
+            f"{what} `{report.name}`: the disk of {scratch.parent} is full",
+            do="Free some space there, or set XDG_CACHE_HOME to a folder with more.",
+        )
+    why = f"it was ended by signal {-code}" if code < 0 else last_line(said, scratch)
+    return PerfdoctorError(
+        f"{what} `{report.name}`: {why}",
+        do=f"Is the file whole? Copy it again, or see what nsys export --type sqlite {report.name} says",
+    )
+
+
+def last_line(said: str, scratch: Path) -> str:
+    """The tool's own last word, without its progress bars."""
+    lines = [line.strip() for line in re.split(r"[\r\n]+", said.replace(f"{scratch}/", ""))]
+    told = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]
+    return told[-1][:200] if told else "it said nothing"

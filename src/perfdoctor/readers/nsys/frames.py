@@ -1,0 +1,246 @@
+"""How do an export's rows become frames, and which rank is each row's?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+
+import numpy as np
+
+from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
+from perfdoctor.readers.nsys.tables import NONE, Columns, Ints, Tables, different
+from perfdoctor.vocabulary.names.kernels import COLLECTIVE, collective_kind
+
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+KERNEL, GRAPH, MEMCPY, MEMSET = (_CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET"))
+
+_DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12: "d2h", 13: "d2d"}
+#: Pages of managed memory that move between host and device, whatever else a row says of its memory.
+_PAGE_MOVES, _MANAGED = (11, 12), 4
+_HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
+_CALL_VERSION = re.compile(r"(_v\d+)+$")
+#: NVTX ranges that torch.autograd.profiler.emit_nvtx writes: they are ops.
+_OP = re.compile(
+    r"^(aten|autograd|torch|c10|c10d|_c10d_functional|prims|profiler|quantized|torchvision|torchaudio|fbgemm|inductor"
+    r"|xformers|flash_attn)::|^\w+Backward\d*$"
+)
+_OP_DETAILS = re.compile(r", (?:op_id|seq|input_op_ids|sizes) = ")
+_OP_SIZES = re.compile(r", sizes = (\[.*?\])(?=, \w+ = |$)")
+_DATA_TYPE = re.compile(
+    r"_(float|half|double|bfloat16|u?int\d+_t|bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64))(?![a-z0-9])",
+    re.IGNORECASE,
+)
+
+
+# --- ranks ---
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which process is which rank, and whose the rows are that do not tell their process."""
+
+    of_process: Mapping[int, int]
+    untold: int
+
+    @classmethod
+    def of(
+        cls, device: Mapping[str, Columns], host: Mapping[str, tuple[Columns, Text]], told: Mapping[int, int]
+    ) -> Ranks:
+        """Processes that are told; others with GPU work by their lowest device; else the one with most ranges."""
+        busiest = next(
+            (p for s in ("nvtx", "calls", "os_calls") if (p := _most_frequent(host[s][0])) is not None), None
+        )
+        caller = _most_frequent(host["calls"][0])
+        untold = caller if caller is not None else busiest or 0
+        lowest: dict[int, int] = {}
+        for rows in device.values():
+            for process in occurring(rows["process"]):
+                first = int(_or(rows["deviceId"][rows["process"] == process], 0).min())
+                known = untold if process == UNKNOWN else process
+                lowest[known] = min(lowest.get(known, first), first)
+        if not lowest and not told:
+            return cls({} if busiest is None else {busiest: 0}, busiest or 0)
+        others = sorted(lowest.keys() - told.keys(), key=lambda process: (lowest[process], process))
+        free = (number for number in count() if number not in told.values())
+        return cls({**told, **dict(zip(others, free, strict=False))}, untold or next(iter(told), 0))
+
+    def processes(self, rows: Columns) -> Ints:
+        """The process of each row; rows that do not tell belong to the only one, or to the one that calls most."""
+        only = next(iter(self.of_process)) if len(self.of_process) == 1 else self.untold
+        return np.where(rows["process"] == UNKNOWN, only, rows["process"])
+
+    def ranks(self, processes: Ints) -> Ints:
+        """The rank of each process, UNKNOWN for those that are none."""
+        result = np.full(processes.size, UNKNOWN, dtype=np.int64)
+        for process, rank in self.of_process.items():
+            result[processes == process] = rank
+        return result
+
+
+def occurring(values: Ints) -> list[int]:
+    return [int(value) for value in different(values)[0]]
+
+
+def _most_frequent(rows: Columns) -> int | None:
+    processes, codes = different(rows["process"][rows["process"] != UNKNOWN])
+    return int(processes[np.bincount(codes).argmax()]) if processes.size else None
+
+
+# --- frames of the device ---
+
+
+def device_frames(tables: Tables, device: Mapping[str, Columns], ranks: Ranks) -> dict[str, Frame]:
+    kernels = _kernels(tables, device[KERNEL], ranks)
+    if device[GRAPH]["start"].size:
+        kernels = Frame.join([kernels, _graphs(device[GRAPH], ranks)])
+    is_collective = kernels.name.matches(COLLECTIVE)
+    return {
+        "kernels": kernels.take(~is_collective) if is_collective.any() else kernels,
+        "collectives": _collectives(kernels.take(is_collective)),
+        "copies": Frame.join([_memcpy(device[MEMCPY], ranks), _memset(device[MEMSET], ranks)]),
+    }
+
+
+def _place(rows: Columns, ranks: Ranks) -> dict[str, Column]:
+    process = ranks.processes(rows)
+    return {
+        "rank": ranks.ranks(process), "device": _or(rows["deviceId"], 0), "stream": _or(rows["streamId"]),
+        "process": process, "start_ns": rows["start"], "end_ns": rows["end"], "correlation": _or(rows["correlationId"]),
+    }  # fmt: skip
+
+
+def _kernels(tables: Tables, rows: Columns, ranks: Ranks) -> Frame:
+    name = np.where(rows["demangledName"] != NONE, rows["demangledName"], rows["shortName"])
+    return Frame({
+        **_place(rows, ranks), "name": tables.text(name), "blocks": _product(rows, "grid"),
+        "threads_per_block": _product(rows, "block"), "is_graph": np.zeros(name.size, dtype=bool),
+    })  # fmt: skip
+
+
+def _graphs(rows: Columns, ranks: Ranks) -> Frame:
+    unknown = np.full(rows["start"].size, UNKNOWN, dtype=np.int64)
+    graphs, codes = different(rows["graphId"])
+    names = ["CUDA graph" if graph == NONE else f"CUDA graph {graph}" for graph in graphs.tolist()]
+    return Frame({
+        **_place(rows, ranks), "name": Text(codes.astype(np.int32), names), "blocks": unknown,
+        "threads_per_block": unknown, "is_graph": np.ones(unknown.size, dtype=bool),
+    })  # fmt: skip
+
+
+def _collectives(kernels: Frame) -> Frame:
+    names, unknown = kernels.name, np.full(len(kernels), UNKNOWN, dtype=np.int64)
+    common = ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name")
+    return Frame({
+        **{column: kernels.columns[column] for column in common}, "kind": names.mapped(collective_kind),
+        "bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
+        "data_type": names.mapped(_data_type),
+    })  # fmt: skip
+
+
+def _data_type(kernel: str) -> str:
+    found = _DATA_TYPE.search(kernel)
+    return found[1].lower() if found else ""
+
+
+def _memcpy(rows: Columns, ranks: Ranks) -> Frame:
+    direction = _worded(rows["copyKind"], _DIRECTIONS)
+    host_side = np.where(direction.equals("h2d") | direction.equals("h2h"), rows["srcKind"], rows["dstKind"])
+    host_side = np.where(np.isin(rows["copyKind"], _PAGE_MOVES), _MANAGED, host_side)
+    between_devices = direction.equals("d2d") | direction.equals("p2p")
+    memory = _worded(np.where(between_devices, 2, host_side), _HOST_MEMORY)
+    names = direction.mapped(lambda value: f"memcpy {value}")
+    return _copies(rows, ranks, name=names, direction=direction, host_memory=memory)
+
+
+def _memset(rows: Columns, ranks: Ranks) -> Frame:
+    count = rows["start"].size
+    memset, none = Text.constant("memset", count), Text.constant("none", count)
+    return _copies(rows, ranks, name=memset, direction=memset, host_memory=none)
+
+
+def _copies(rows: Columns, ranks: Ranks, **text: Text) -> Frame:
+    return Frame({**_place(rows, ranks), "bytes": _or(rows["bytes"]), **text}).sorted()
+
+
+def _worded(values: Ints, words: Mapping[int, str]) -> Text:
+    found, codes = different(values)
+    return Text(codes.astype(np.int32), [words.get(value, "unknown") for value in found.tolist()]).mapped(str)
+
+
+def _or(values: Ints, otherwise: int = UNKNOWN) -> Ints:
+    return np.where(values == NONE, otherwise, values)
+
+
+def _product(rows: Columns, what: str) -> Ints:
+    sides = [rows[f"{what}{axis}"] for axis in "XYZ"]
+    known = np.logical_and.reduce([(side > 0) & (side < 1 << 31) for side in sides])
+    return np.where(known, np.prod([np.where(known, side, 1) for side in sides], axis=0), UNKNOWN).astype(np.int64)
+
+
+# --- frames of the host ---
+
+
+def host_frames(host: Mapping[str, tuple[Columns, Text]], ranks: Ranks) -> dict[str, Frame]:
+    frames = {signal: _host_frame(rows, names, ranks) for signal, (rows, names) in host.items() if signal != "calls"}
+    ranges, ops = split_ops(frames.pop("nvtx"))
+    return {**frames, "calls": _calls(*host["calls"], ranks), "ranges": ranges, "ops": ops}
+
+
+def _host_frame(rows: Columns, names: Text, ranks: Ranks, **more: Column) -> Frame:
+    """Rows of processes that are ranks; those of data loaders and shells are counted in a note."""
+    process = ranks.processes(rows)
+    rank = ranks.ranks(process)
+    thread = np.where(rows["globalTid"] == NONE, UNKNOWN, rows["globalTid"] & 0xFFFFFF)
+    frame = Frame({
+        "rank": rank, "process": process, "thread": thread, "start_ns": rows["start"], "end_ns": rows["end"],
+        "name": names, **more,
+    })  # fmt: skip
+    return frame if (rank != UNKNOWN).all() else frame.take(rank != UNKNOWN)
+
+
+def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
+    plain = names.mapped(lambda name: _CALL_VERSION.sub("", name))
+    calls = _host_frame(rows, plain, ranks, correlation=_or(rows["correlationId"]))
+    return _without_twins(calls) if len(plain.values) < len(names.values) else calls
+
+
+def _without_twins(calls: Frame) -> Frame:
+    """Some versions list a call twice, with and without its version suffix: the inner twin says nothing new."""
+    order = np.lexsort((-calls.end_ns, calls.start_ns, calls["correlation"], calls["process"]))
+    rows = calls.take(order)
+    same = np.ones(max(len(rows) - 1, 0), dtype=bool)
+    for column in (rows["process"], rows["correlation"], rows.name.codes):
+        same &= column[1:] == column[:-1]
+    same &= (rows["correlation"][1:] != UNKNOWN) & (rows.end_ns[1:] <= rows.end_ns[:-1])
+    return rows.take(np.append(True, ~same)) if same.any() else calls
+
+
+def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
+    """User's ranges, and the ops that emit_nvtx wrote as ranges with their details behind the name."""
+    names = nvtx.name
+    parts = [_op_parts(name) for name in names.values]
+    is_op = np.array([part is not None for part in parts] or [False])[names.codes]
+    shown, shapes = (Text.of(part[i] if part else "" for part in parts) for i in (0, 1))
+    ops = nvtx.with_columns(
+        name=Text(shown.codes[names.codes], shown.values), input_shapes=Text(shapes.codes[names.codes], shapes.values),
+        input_types=Text.constant("", len(nvtx)), input_values=Text.constant("", len(nvtx)),
+    )  # fmt: skip
+    return nvtx.take(~is_op), ops.take(is_op)
+
+
+def _op_parts(text: str) -> tuple[str, str] | None:
+    """Name and shapes of an op; None for a user's range. `aten::add, seq = 7, sizes = [[2], []]`."""
+    details = _OP_DETAILS.search(text)
+    name = text[: details.start()] if details else text
+    if not _is_op(name):
+        return None
+    sizes = _OP_SIZES.search(text) if details else None
+    return name, sizes[1] if sizes else ""
+
+
+@lru_cache(maxsize=65536)
+def _is_op(name: str) -> bool:
+    return _OP.search(name) is not None

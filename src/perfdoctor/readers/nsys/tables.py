@@ -1,0 +1,321 @@
+"""What stands in the tables of an Nsight Systems export? Whole rows as columns, and names by id, read-only and quickly.
+
+Tables exist only where something was recorded, have no index, and their columns come and go between versions: a table
+is read whole, with the columns that it has. A file that is damaged gives the tables that are still whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Text
+
+Ints = npt.NDArray[np.int64]
+Columns = dict[str, Ints]
+
+#: No number here: NULL, or a column that the table lacks. (UNKNOWN is -1: a clock that starts at 0 may well show it.)
+NONE = int(np.iinfo(np.int64).min)
+
+#: benchmarks/readers.py: 14 columns cost sqlite3 2.9 us a row and connectorx 1.0, but importing connectorx and pyarrow
+#: costs 0.1 s, or 0.4 s the first time: worth it from 40,000 or from 200,000 rows. Most tables are smaller.
+ROWS_WORTH_CONNECTORX = 100_000
+_ROWS_A_FETCH = 20_000
+_IDS_A_QUERY = 20_000
+#: As many different values, and a table of that size is quicker than sorting.
+_TABLE_SIZE = 4_000_000
+
+#: What a damaged file raises. sqlite3 decodes its own messages strictly, and they quote the damaged schema.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+
+_MAGIC = b"SQLite format 3\x00"
+_VERSIONED = re.compile(r"^(?P<table>.+)_V(?P<version>\d+)$")
+_HOLDS_EVENTS = re.compile(
+    r"CUPTI_ACTIVITY_KIND_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
+)
+_PUSH_POP, _START_END = 59, 60
+
+
+def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
+    return PerfdoctorError(
+        f"`{path.name}` is damaged ({error})",
+        do="Copy the file again, or export the report again: nsys export --type sqlite.",
+    )
+
+
+@dataclass
+class Database:
+    """A SQLite file opened read-only: nothing is written to it, nor beside it (`immutable` keeps -wal away)."""
+
+    path: Path
+    connection: sqlite3.Connection
+    is_damaged: bool = False
+    is_fast: bool = True
+
+    @classmethod
+    def open(cls, path: Path) -> Database:
+        """Raises PerfdoctorError where the file cannot be opened, is no SQLite file, or is damaged at its root."""
+        size, whole_pages, is_short = _measured(path)
+        if not whole_pages:
+            raise damaged(path, "it holds no whole page")
+        try:
+            if size == whole_pages:
+                connection, is_refused = _connected(path)
+            else:
+                # SQLite reads what is missing of a page as zeros, without a word: it gets the whole pages. The copy
+                # loses its name at once, and its place when the connection is closed.
+                with tempfile.NamedTemporaryFile() as copy, path.open("rb") as stream:
+                    _copy(stream, copy, whole_pages)
+                    connection, is_refused = _connected(Path(copy.name))
+        except (*UNREADABLE, OSError) as error:
+            raise damaged(path, error) from error
+        return cls(path, connection, is_damaged=is_short or is_refused)
+
+    @cached_property
+    def tables(self) -> Mapping[str, str]:
+        """Plain table names to those in the file: of `X`, `X_V2` and `X_V3` the highest version is X."""
+        best: dict[str, tuple[int, str]] = {}
+        for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            versioned = _VERSIONED.match(str(name))
+            plain, version = (versioned["table"], int(versioned["version"])) if versioned else (str(name), 0)
+            if plain not in best or version > best[plain][0]:
+                best[plain] = (version, str(name))
+        return {plain: _quoted(name) for plain, (_, name) in best.items()}
+
+    @property
+    def is_export(self) -> bool:
+        return "StringIds" in self.tables and any(_HOLDS_EVENTS.match(table) for table in self.tables)
+
+    def columns_of(self, table: str) -> frozenset[str]:
+        if table not in self.tables:
+            return frozenset()
+        return frozenset(row[1] for row in self.connection.execute(f"PRAGMA table_info({self.tables[table]})"))
+
+    def has_rows(self, table: str) -> bool:
+        """An export with `--lazy=false` has every table, those that were not recorded too: they are empty."""
+        return bool(self.rows(table, "1", "1 LIMIT 1"))
+
+    def rows(self, table: str, fields: str, where: str = "1") -> list[tuple[object, ...]]:
+        """Some rows of a small table; none where it does not exist or is damaged."""
+        if table not in self.tables:
+            return []
+        try:
+            return self.connection.execute(f"SELECT {fields} FROM {self.tables[table]} WHERE {where}").fetchall()
+        except UNREADABLE:
+            return []
+
+    def integers(self, table: str, wanted: Sequence[str]) -> Columns:
+        """The wanted columns, NONE where there is no number. Raises one of UNREADABLE where the table is damaged."""
+        known = self.columns_of(table)
+        present = [name for name in wanted if name in known]
+        if not present:
+            return _no_rows(wanted)
+        # One cast a column: whatever a row holds, numpy and connectorx see one type. Without an index rows come in the
+        # order of the file, in every query.
+        fields = ", ".join(f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present)
+        found = self._columns(f"SELECT {fields} FROM {self.tables[table]} NOT INDEXED", present, self._size(table))
+        count = found[present[0]].size
+        return {name: found.get(name, np.full(count, NONE, dtype=np.int64)) for name in wanted}
+
+    def strings(self, table: str, column: str) -> Iterator[str]:
+        """One text column in the order of `integers`; "" for NULL."""
+        sql = f"SELECT coalesce(\"{column}\", '') FROM {self.tables[table]} NOT INDEXED"
+        return (str(value) for (value,) in self.connection.execute(sql))
+
+    def names(self, ids: Sequence[int]) -> dict[int, str]:
+        """Those strings of StringIds, and no others: others may hold the recorded program's environment."""
+        known: dict[int, str] = {}
+        for begin in range(0, len(ids), _IDS_A_QUERY):
+            listed = ",".join(map(str, ids[begin : begin + _IDS_A_QUERY]))
+            sql = f"SELECT id, value FROM {self.tables['StringIds']} WHERE id IN ({listed})"
+            known.update((number, str(value)) for number, value in self.connection.execute(sql))
+        return known
+
+    def _size(self, table: str) -> int:
+        found = self.connection.execute(f"SELECT max(rowid) FROM {self.tables[table]}").fetchone()[0]
+        return int(found or 0)
+
+    def _columns(self, sql: str, names: Sequence[str], count: int) -> Columns:
+        if count >= ROWS_WORTH_CONNECTORX and self.is_fast and not self.is_damaged:
+            fast = self._with_connectorx(sql)
+            if fast is not None:
+                return fast
+        cursor, parts = self.connection.execute(sql), []
+        while rows := cursor.fetchmany(_ROWS_A_FETCH):
+            flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(names))
+            parts.append(flat.reshape(-1, len(names)).T)
+        table = np.concatenate(parts, axis=1) if parts else np.empty((len(names), 0), np.int64)
+        return dict(zip(names, table, strict=True))
+
+    def _with_connectorx(self, sql: str) -> Columns | None:
+        """None where connectorx cannot: its types are narrower than sqlite3's."""
+        try:
+            import connectorx  # noqa: PLC0415 see ROWS_WORTH_CONNECTORX
+
+            # Quoted twice, connectorx takes the URI for a file name and SQLite reads it: read-only, immutable, and
+            # never a new file, which a path with a % would make.
+            table: Any = connectorx.read_sql(f"sqlite://{quote(_uri(self.path), safe='')}", sql, return_type="arrow")
+            return {name: table.column(name).to_numpy().astype(np.int64, copy=False) for name in table.column_names}
+        except Exception:  # noqa: BLE001 Rust panics reach Python under several types; the slow way always works
+            self.is_fast = False  # it may have waited 30 s for a connection: once is enough
+            return None
+
+
+@dataclass
+class Tables:
+    """The tables of one export while they are read, with what had to be left out."""
+
+    database: Database
+    notes: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def rows(self, table: str, *wanted: str, is_device: bool = False) -> Columns:
+        """Rows that have a start and do not end before it; none where the table is absent or damaged."""
+        columns = ("start", "end", *wanted)
+        try:
+            rows = self.database.integers(table, columns)
+        except UNREADABLE as error:
+            self._cannot_read(table, error)
+            return _no_rows(columns)
+        return self._timed(table, self._whole(table, rows)) if is_device else self._whole(table, rows)
+
+    def nvtx(self) -> tuple[Columns, Text]:
+        """Push/pop and start/end ranges, and their names: in the row itself or, by id, in StringIds."""
+        table, wanted = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
+        try:
+            columns = self.database.columns_of(table)
+            rows = self.database.integers(table, wanted)
+            # An export that does not tell types holds nothing but ranges.
+            told = "eventType" in columns
+            is_range = (
+                np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if told else np.ones(rows["start"].size, bool)
+            )
+            own = Text.of(self.database.strings(table, "text") if "text" in columns else [""] * is_range.size)
+            is_own = own.where(bool)
+        except UNREADABLE as error:
+            self._cannot_read(table, error)
+            return _no_rows(wanted), Text.of(())
+        opened = is_range & (rows["end"] == NONE)
+        if opened.any():
+            self._note(int(opened.sum()), "NVTX range", "still open when the recording ended: dropped.", was=True)
+        keep = is_range & ~opened
+        keep &= (rows["start"] != NONE) & (rows["end"] >= rows["start"])
+        if backwards := int(is_range.sum() - opened.sum() - keep.sum()):
+            self._note(backwards, "NVTX range", "without a start, or ended before it: dropped.", was=True)
+        by_id = self.text(np.where(is_own, NONE, rows["textId"]))
+        codes = np.where(is_own, own.codes, by_id.codes + len(own.values)).astype(np.int32)
+        return {name: values[keep] for name, values in rows.items()}, Text(codes[keep], [*own.values, *by_id.values])
+
+    def text(self, ids: Ints) -> Text:
+        """Names by id, "" where there is none; equal names share a code."""
+        unique, codes = different(ids)
+        known = self.database.names(unique.tolist())
+        return Text(codes.astype(np.int32), [known.get(number, "") for number in unique.tolist()]).mapped(str)
+
+    def _whole(self, table: str, rows: Columns) -> Columns:
+        good = (rows["start"] != NONE) & (rows["end"] >= rows["start"])
+        return self._kept(rows, good, table, "without an end, or with one before the start: dropped.")
+
+    def _timed(self, table: str, rows: Columns) -> Columns:
+        """Without the rows whose start and end are both 0: CUPTI's way to say that it took no time stamp."""
+        return self._kept(rows, (rows["start"] != 0) | (rows["end"] != 0), table, "without a time: dropped.")
+
+    def _kept(self, rows: Columns, good: npt.NDArray[np.bool_], table: str, why: str) -> Columns:
+        if good.all():
+            return rows
+        self._note(int((~good).sum()), "row", f"of {table} {why}")
+        return {name: values[good] for name, values in rows.items()}
+
+    def _note(self, count: int, what: str, why: str, *, was: bool = False) -> None:
+        verb = ("was " if count == 1 else "were ") if was else ""
+        self.notes.append(f"{count:,} {what}{'s' * (count != 1)} {verb}{why}")
+
+    def _cannot_read(self, table: str, error: Exception | str) -> None:
+        self.unreadable[table] = str(error)
+        self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
+
+
+def different(values: Ints) -> tuple[Ints, Ints]:
+    """Each different value once, ascending, and for each row the place of its value."""
+    if values.size == 0:
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    if high - low >= _TABLE_SIZE:
+        unique, codes = np.unique(values, return_inverse=True)
+        return unique, codes.reshape(-1).astype(np.int64)
+    occurs = np.zeros(high - low + 1, dtype=bool)
+    occurs[values - low] = True
+    return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[values - low]
+
+
+def _no_rows(columns: Sequence[str]) -> Columns:
+    return {name: np.empty(0, np.int64) for name in columns}
+
+
+def _uri(path: Path) -> str:
+    return f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """A read-only connection, and whether SQLite would refuse the file as damaged."""
+    connection = sqlite3.connect(_uri(path), uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except UNREADABLE:
+        # SQLite refuses a file shorter than its header says, unless its schema may be repaired: a setting of this
+        # connection, which cannot write. Tables that lost a page still raise when they are read.
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection, True
+    return connection, False
+
+
+def _measured(path: Path) -> tuple[int, int, bool]:
+    """Bytes of the file, bytes of its whole pages, and whether it is shorter than its header says.
+
+    Raises PerfdoctorError where it cannot be opened or is no SQLite file.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(100)
+            size = os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise PerfdoctorError(f"`{path.name}` cannot be opened: {error.strerror}", do="Check the path.") from error
+    if not head:
+        raise PerfdoctorError(f"`{path.name}` is empty", do="Export the report again: nsys export --type sqlite.")
+    if not head.startswith(_MAGIC):
+        raise PerfdoctorError(
+            f"`{path.name}` is no SQLite file", do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it."
+        )
+    # https://www.sqlite.org/fileformat.html#the_database_header: 1 stands for 65,536.
+    page = int.from_bytes(head[16:18], "big")
+    page = 65_536 if page == 1 else max(page, 512)
+    pages = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
+    whole = size - size % page
+    return size, whole, whole < size or size < pages * page
+
+
+def _copy(source: IO[bytes], target: IO[bytes], count: int) -> None:
+    while count and (block := source.read(min(count, 1 << 20))):
+        target.write(block)
+        count -= len(block)
+    target.flush()

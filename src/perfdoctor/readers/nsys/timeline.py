@@ -1,0 +1,254 @@
+"""What did Nsight Systems record? Its SQLite export, of any schema from 2.9 on, as a Timeline.
+
+Process and thread are packed into `globalTid` (bits 24-47 and 0-23). Memory kinds are nsys's own enumeration: 0 is
+pageable, 1 is pinned. The kernels of a CUDA graph traced as a whole are one row of GRAPH_TRACE and count as busy.
+Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device. Bytes and group
+of collectives stand in NVTX payloads at best (nsys_payloads) and are UNKNOWN without. What CUDA itself spends (a full
+launch queue, modules loaded late) is listed with the overheads of newer exports, but is none of the profiler's and left
+out. The environment and the names of host and user, which an export holds in three places, are never read; of
+META_DATA_CAPTURE only whether NVTX was traced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
+from perfdoctor.readers.collective_kinds import kinds_as_launched
+from perfdoctor.readers.nsys.device_memory import device_memory
+from perfdoctor.readers.nsys.frames import (
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    Ranks,
+    device_frames,
+    host_frames,
+    occurring,
+)
+from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
+from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
+
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+_CALLS, _CUPTI_OVERHEAD = _CUPTI + "RUNTIME", _CUPTI + "OVERHEAD"
+_NVTX, _OS_CALLS, _OVERHEAD = "NVTX_EVENTS", "OSRT_API", "PROFILER_OVERHEAD"
+
+#: CUPTI's driver compiler, module loading, lazy function loading, command buffer full.
+_NOT_THE_PROFILER = (2, 6, 7, 8)
+_WARNING, _ERROR = 2, 3
+_COLLECTION_TROUBLE = re.compile(
+    r"not (?:be |been )?(?:collected|started)|not supported|no (?:cuda|nvtx) events|cupti", re.IGNORECASE
+)
+#: A sentence with a path, a setting, an address or a name of somebody is not quoted.
+_PRIVATE = re.compile(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
+
+
+def is_nsys_sqlite(path: Path) -> bool:
+    """Is this an export of Nsight Systems? Raises PerfdoctorError where it is no readable SQLite file at all."""
+    database = Database.open(path)
+    try:
+        return database.is_export
+    finally:
+        database.connection.close()
+
+
+def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
+    """One Timeline of one export. `ranks` tells the rank of a process by its number, where the recorder knew.
+
+    Raises PerfdoctorError for a damaged file and for a database of something else.
+    """
+    database = Database.open(path)
+    try:
+        if database.is_damaged and not database.is_export:
+            raise damaged(path, "its list of tables is not whole")
+        if not database.is_export:
+            raise PerfdoctorError(
+                f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",
+                do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
+            )
+        return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
+    except UNREADABLE as error:
+        raise damaged(path, error) from error
+    finally:
+        database.connection.close()
+
+
+def session_start_unix_ns(path: Path) -> int | None:
+    """When the export's time 0 was, in ns since 1970; None where it does not tell."""
+    database = Database.open(path)
+    try:
+        return _epoch_ns(database)
+    finally:
+        database.connection.close()
+
+
+def _epoch_ns(database: Database) -> int | None:
+    found = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    return int(found[0][0]) if found and isinstance(found[0][0], int) else None
+
+
+def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
+    device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
+    host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
+    _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
+    ranks = Ranks.of(device, host, told)
+    frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
+    frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
+    frames["device_memory"] = device_memory(tables, ranks)
+    if len(frames["collectives"]):
+        frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
+    recorded = _recorded(tables, frames)
+    _note_losses(tables, ranks, host, is_told=bool(told), is_gpu_recorded="kernels" in recorded or "copies" in recorded)
+    database = tables.database
+    return Timeline.build(
+        {signal: frame for signal, frame in frames.items() if signal in recorded},
+        recorded,
+        sources=[Source("nsys", database.path.name, _version(database), tuple(ranks.of_process.values()))],
+        devices=_devices(database, frames),
+        thread_names=_thread_names(database, ranks),
+        notes=tables.notes,
+    )
+
+
+# --- rows ---
+
+
+def _device_rows(tables: Tables) -> dict[str, Columns]:
+    place = ("deviceId", "streamId", "correlationId", "globalPid")
+    grid = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+    wanted = {
+        KERNEL: (*grid, "demangledName", "shortName"),
+        GRAPH: ("graphId",),
+        MEMCPY: ("bytes", "copyKind", "srcKind", "dstKind"),
+        MEMSET: ("bytes",),
+    }
+    return {table: tables.rows(table, *place, *columns, is_device=True) for table, columns in wanted.items()}
+
+
+def _host_rows(tables: Tables) -> dict[str, tuple[Columns, Text]]:
+    calls = tables.rows(_CALLS, "globalTid", "correlationId", "nameId")
+    os_calls, overheads = tables.rows(_OS_CALLS, "globalTid", "nameId"), tables.rows(_OVERHEAD, "globalTid", "nameId")
+    cupti = tables.rows(_CUPTI_OVERHEAD, "globalTid", "nameId", "overheadType")
+    own = ~np.isin(cupti["overheadType"], _NOT_THE_PROFILER) & (cupti["nameId"] != NONE)
+    overheads = {name: np.concatenate((values, cupti[name][own])) for name, values in overheads.items()}
+    return {
+        "calls": (calls, tables.text(calls["nameId"])),
+        "nvtx": tables.nvtx(),
+        "os_calls": (os_calls, tables.text(os_calls["nameId"])),
+        "overheads": (overheads, tables.text(overheads["nameId"])),
+    }
+
+
+def _with_process(rows: Columns, packed: str) -> Columns:
+    values = rows[packed]
+    return {**rows, "process": np.where(values == NONE, UNKNOWN, (values >> 24) & 0xFFFFFF)}
+
+
+def _refuse_if_nothing_is_left(tables: Tables, read: list[Columns]) -> None:
+    if tables.unreadable and not any(rows["start"].size for rows in read):
+        raise damaged(tables.database.path, next(iter(tables.unreadable.values())))
+
+
+# --- what is said of the recording ---
+
+
+def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
+    """Signals with a table that is whole. On the device any work proves that all of it was traced."""
+    database, lost = tables.database, tables.unreadable
+    recorded: set[str] = set()
+    if any(table in lost or database.has_rows(table) for table in (KERNEL, GRAPH, MEMCPY, MEMSET)):
+        recorded |= set() if {KERNEL, GRAPH} & lost.keys() else {"kernels", "collectives"}
+        recorded |= set() if {MEMCPY, MEMSET} & lost.keys() else {"copies"}
+    else:
+        tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
+    recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
+    recorded |= {"ranges"} if _was_nvtx_traced(database) and _NVTX not in lost else set()
+    recorded |= {signal for signal in ("ops", "device_memory") if len(frames[signal])}
+    recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
+    return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
+
+
+def _was_nvtx_traced(database: Database) -> bool:
+    told = {
+        str(value).lower()
+        for (value,) in database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
+    }
+    return "true" in told or database.has_rows(_NVTX) or (_NVTX in database.tables and not told)
+
+
+def _version(database: Database) -> str:
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        for (value,) in database.rows(table, "value", "name = 'EXPORT_PRODUCT_VERSION'"):
+            return str(value)
+    return ""
+
+
+def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
+    known = _gpus(database)
+    places: set[tuple[int, int]] = set()
+    for signal in ("kernels", "collectives", "copies"):
+        frame = frames[signal]
+        places.update((rank, d) for rank in occurring(frame["rank"]) for d in occurring(frame.of(rank=rank)["device"]))
+    return [known[device](rank, device) for rank, device in sorted(places) if device in known]
+
+
+def _gpus(database: Database) -> dict[int, Callable[[int, int], Device]]:
+    """By nsys's own number, which kernels carry; by CUDA's where that one is not in the table."""
+    columns = database.columns_of("TARGET_INFO_GPU")
+    if not {"id", "name"} <= columns:
+        return {}
+    wanted = ("smCount", "computeMajor", "computeMinor", "totalMemory", "memoryBandwidth")
+    numbers = ", ".join(f"CAST(coalesce({name}, 0) AS INTEGER)" if name in columns else "0" for name in wanted)
+    rows = database.rows("TARGET_INFO_GPU", f"id, {'cuDevice' if 'cuDevice' in columns else 'id'}, name, {numbers}")
+    by_cuda = {row[1]: _device_maker(row) for row in reversed(rows)}
+    return {
+        number: make
+        for number, make in (by_cuda | {row[0]: _device_maker(row) for row in rows}).items()
+        if isinstance(number, int)
+    }
+
+
+def _device_maker(row: tuple[object, ...]) -> Callable[[int, int], Device]:
+    sms, major, minor, memory, bandwidth = (int(str(value)) for value in row[3:])
+    return lambda rank, device: Device(rank, device, str(row[2] or ""), sms, (major, minor), memory, bandwidth)
+
+
+def _thread_names(database: Database, ranks: Ranks) -> dict[tuple[int, int], str]:
+    found = [row for row in database.rows("ThreadNames", "globalTid, nameId") if all(isinstance(v, int) for v in row)]
+    named = {((int(str(t)) >> 24) & 0xFFFFFF, int(str(t)) & 0xFFFFFF): int(str(n)) for t, n in found}
+    ours = {place: number for place, number in named.items() if place[0] in ranks.of_process}
+    names = database.names(sorted(set(ours.values())))
+    return {place: names[number] for place, number in ours.items() if number in names}
+
+
+def _note_losses(
+    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, is_told: bool, is_gpu_recorded: bool
+) -> None:
+    if len(ranks.of_process) > 1 and not is_told:
+        tables.notes.append("Nsight Systems does not record rank numbers: ranks are numbered by device.")
+    others = sum(int((ranks.ranks(ranks.processes(rows)) == UNKNOWN).sum()) for rows, _ in host.values())
+    if others:
+        whose = "other processes" if is_told else "processes without GPU work"
+        tables.notes.append(f"{others:,} rows of {whose} (data loaders, shells) are not shown.")
+    if tables.database.is_damaged:
+        tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
+    tables.notes.extend(_diagnostics(tables.database, _ERROR if is_gpu_recorded else _WARNING))
+
+
+def _diagnostics(database: Database, severity: int) -> list[str]:
+    """What nsys itself says went wrong with the collection: at most three sentences, and nothing private."""
+    said = database.rows("DIAGNOSTIC_EVENT", "DISTINCT text", f"severity BETWEEN {severity} AND {_ERROR}")
+    return [f"Nsight Systems says: {sentence}" for sentence in dict.fromkeys(_quotable(said))][:3]
+
+
+def _quotable(said: list[tuple[object, ...]]) -> Iterator[str]:
+    for (text,) in said:
+        for sentence in re.split(r"(?<=[.!?])\s+|\n", str(text)):
+            if _COLLECTION_TROUBLE.search(sentence) and not _PRIVATE.search(sentence):
+                yield sentence.strip()[:200]

@@ -1,0 +1,235 @@
+"""Which reader does a path need? Told from the content, never from the name."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Frame, Timeline, merge
+from perfdoctor.readers import plain_pickle, recorded_run, side_files
+from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.ncu import profiles as ncu
+from perfdoctor.readers.nsys import export as nsys_export
+from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.readers.torch_memory import profiler_timeline as memory_timeline
+from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
+from perfdoctor.readers.torch_memory import snapshot_ranks
+from perfdoctor.system.run_folder import RunFolder
+
+Progress = Callable[[str], None]
+
+#: Enough to tell every format: a Kineto trace of a large job has long metadata in front of its events.
+_HEAD_BYTES = 65_536
+_FORMATS = (
+    "Nsight Systems (.nsys-rep, .qdrep, .qdstrm, .sqlite), torch.profiler (.json, .json.gz), Nsight Compute"
+    " (.ncu-rep, .csv), torch.cuda.memory (.pickle),"
+    " NCCL (logs, tests, flight recorder) and nvidia-smi (samples, topo -m)"
+)
+#: What Nsight Compute writes: its report, and the table that is printed of it.
+_PROFILES = ("ncu-report", "ncu-table")
+#: `nvidia-smi` without a query, and `nvidia-smi -q`.
+_NVIDIA_SMI_PAGE = re.compile(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
+#: What torch's allocator writes. Like those, it belongs to whatever else was recorded.
+_SNAPSHOT = "snapshot"
+#: What torch.profiler counts of the memory by purpose.
+_PURPOSES = "memory-timeline"
+
+
+def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
+    """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
+
+    What Nsight Compute measured belongs to all of them. Raises PerfdoctorError where a path cannot be read, or holds
+    nothing that perfdoctor knows.
+    """
+    say = progress or (lambda _: None)
+    named = [path for path in paths if path.is_file() and _is_profile(path)]
+    others = [path for path in paths if path not in named]
+    runs = [run for path in others if (run := RunFolder.open(path))]
+    if runs and len(runs) == len(others):  # of several machines each has its own folder
+        recorded = [recorded_run.read(run, say) for run in runs]
+        return _with_profiles(merge(_with_own_ranks(recorded)), named, [], say)
+    files = [file for path in others for file in _files_of(path)]
+    traces = [file for file in files if not _is_profile(file)]
+    timelines = []
+    for number, file in enumerate(traces, 1):
+        say(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
+        timelines.append(_read_file(file, say))
+    whole = merge(_with_own_ranks(timelines)) if timelines else Timeline.build({}, ())
+    return _with_profiles(whole, named, [file for file in files if file not in traces], say)
+
+
+def _is_profile(file: Path) -> bool:
+    return _kind_beside(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+
+
+def _kind_beside(file: Path) -> str | None:
+    """What a file that was named is; a log of NCCL may be one far below its first bytes."""
+    head = _head(file)
+    return _kind(head) or side_files.kind_of_file(file, head)
+
+
+def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[Path], say: Progress) -> Timeline:
+    """The timeline with what Nsight Compute measured, what torch's allocator held and what the machine told.
+
+    A file that only lies beside it must not cost the rest.
+    """
+    profiles, snapshots, sides, notes = [], [], [], []
+    for file in (*named, *beside):
+        say(f"Reading {file.name}")
+        try:
+            kind = _kind_beside(file)
+            if kind == _SNAPSHOT:
+                snapshots.append(memory_snapshot.read(file))
+            elif kind == _PURPOSES:
+                snapshots.append(memory_timeline.read(file))
+            elif kind in side_files.KINDS:
+                sides.append(side_files.read(file, kind))
+            else:
+                profiles.append(ncu.read(file))
+        except PerfdoctorError as error:
+            if file in named or not timeline.sources:
+                raise
+            notes.append(f"{error.what}: {error.do}".replace("..", "."))
+    timeline = ncu.with_profiles(timeline, profiles) if profiles else timeline
+    timeline = side_files.joined(timeline, sides) if sides else timeline
+    return (snapshot_ranks.joined(timeline, snapshots) if snapshots else timeline).with_notes(*notes)
+
+
+def holds_nsys(paths: Sequence[Path]) -> bool:
+    """Is a recording of Nsight Systems under any of these paths?"""
+    return any(_kind(_head(file)) in ("nsys", "report") for path in paths for file in _files_of(path))
+
+
+def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> list[tuple[str, Path | None, Path]]:
+    """Every recording of Nsight Systems under these paths: its name, its report where there is one, its export."""
+    say, found = progress or (lambda _: None), []
+    for file in (file for path in paths for file in _files_of(path)):
+        kind = _kind(_head(file))
+        if kind == "nsys":
+            beside = (file.with_suffix(suffix) for suffix in (".nsys-rep", ".qdrep"))
+            found.append((file.name, next((report for report in beside if report.exists()), None), file))
+        elif kind == "report":
+            found.append((file.name, file, nsys_export.export(file, progress=say)))
+    return found
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise PerfdoctorError(f"{path} does not exist", do="Check the path.")
+    if not path.is_dir():
+        yield path
+        return
+    found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind(_head(file)) is not None]
+    # A report that lies beside its own export is one recording, not two.
+    for report, exported in (("report", "nsys"), _PROFILES):
+        exports = {file.with_suffix("") for file in found if _kind(_head(file)) == exported}
+        found = [f for f in found if not (_kind(_head(f)) == report and (f.with_suffix("") in exports or f in exports))]
+    if not found:
+        raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
+    yield from found
+
+
+def _head(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.") from error
+    if head[:2] != b"\x1f\x8b":
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+    except (zlib.error, gzip.BadGzipFile):
+        return b""
+
+
+def _kind(head: bytes) -> str | None:
+    if head.startswith(b"SQLite format 3\x00"):
+        return "nsys"
+    if nsys_export.is_report(head):
+        return "report"
+    if ncu.is_report(head):
+        return "ncu-report"
+    if ncu.is_table(head):
+        return "ncu-table"
+    if memory_snapshot.looks_like(head):
+        return _SNAPSHOT
+    if memory_timeline.looks_like(head):
+        return _PURPOSES
+    return "kineto" if kineto.looks_like(head) else side_files.kind_of(head)
+
+
+def _read_file(file: Path, say: Progress) -> Timeline:
+    head = _head(file)
+    kind = _kind(head)
+    if kind == "nsys":
+        return nsys.read(file)
+    if kind == "report":
+        say(f"Exporting {file.name} with nsys")
+        exported = nsys.read(nsys_export.export(file))
+        return replace(exported, sources=tuple(replace(source, file=file.name) for source in exported.sources))
+    if file.stat().st_size == 0:
+        raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
+    if ncu.is_printed_text(head):
+        raise PerfdoctorError(
+            f"{file.name} is what Nsight Compute printed for people",
+            do="Pass the .ncu-rep itself, or print it as a table: ncu --import report.ncu-rep --csv --page raw > k.csv",
+        )
+    # The Kineto reader tells best what else a JSON or a damaged gzip is.
+    if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
+        return kineto.read(file)
+    if _NVIDIA_SMI_PAGE.search(head):
+        raise PerfdoctorError(
+            f"{file.name} is the page that nvidia-smi prints for people",
+            do="Sample while the training runs: nvidia-smi --query-gpu=timestamp,index,… --format=csv -lms 200",
+        )
+    if plain_pickle.is_pickle(head):
+        raise PerfdoctorError(f"{file.name} is a pickle, but no memory snapshot", do=f"perfdoctor reads {_FORMATS}.")
+    raise PerfdoctorError(f"{file.name} is no recording that perfdoctor knows", do=f"perfdoctor reads {_FORMATS}.")
+
+
+def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
+    """Files that claim the same rank (or tell none) get the next free one, in the order given."""
+    claimed = Counter(rank for timeline in timelines for rank in timeline.ranks)
+    taken: set[int] = set()
+    result = []
+    for timeline in timelines:
+        renumber: dict[int, int] = {}
+        for rank in timeline.ranks:
+            new = (
+                rank
+                if rank not in taken
+                else next(n for n in range(len(claimed) + len(taken) + 1) if n not in taken and n not in claimed)
+            )
+            taken.add(new)
+            if new != rank:
+                renumber[rank] = new
+        result.append(_renumbered(timeline, renumber) if renumber else timeline)
+    return result
+
+
+def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
+    def frame(old: Frame) -> Frame:
+        rank = old["rank"].copy()
+        for before, after in new.items():
+            rank[old["rank"] == before] = after
+        return old.with_columns(rank=rank.astype(np.int64))
+
+    told = ", ".join(
+        f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items()
+    )
+    return replace(
+        timeline,
+        frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
+        devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
+        sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
+        notes=(*timeline.notes, f"Two recordings carry the same rank: {told}."),
+    )

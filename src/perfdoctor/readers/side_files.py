@@ -1,0 +1,137 @@
+"""What was recorded beside the timeline: samples of GPUs, topology, NCCL's log, measured links. How does it join?
+
+Such a file belongs to a machine or a job and to no rank. Its rows join the timeline's, and where they tell times those
+are put on its clock, if the recording tells when its own time 0 was. A time without a zone is only put there if one
+zone alone makes samples and recording meet; else the samples tell of the run as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.readers import text_rows
+from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.machine import process_lists, topology
+from perfdoctor.readers.machine import samples as device_samples
+from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
+from perfdoctor.readers.nccl import flight_recorder, nccl_tests
+from perfdoctor.readers.nccl import log as nccl_log
+
+SIGNALS = ("device_samples", "links", "transports", "nccl_facts", "link_tests")
+_READERS: Mapping[str, Callable[[Path], Timeline]] = {
+    "flight-recorder": flight_recorder.read,
+    "nccl": nccl_log.read,
+    "nccl-tests": nccl_tests.read,
+    "topology": topology.read,
+    "nvml": device_samples.read,
+    "processes": process_lists.read,
+}
+KINDS = frozenset(_READERS)
+_HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
+#: Time zones in use lie between -12 and +14 hours, nearly all of them whole hours, the others quarters.
+_ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
+
+
+def kind_of(head: bytes) -> str | None:
+    """Which of these files do the first bytes begin? None for all others."""
+    if flight_recorder.looks_like(head) and not kineto.looks_like(head):
+        return "flight-recorder"
+    if b"\0" in head[:4096] or text_rows.is_json(head):
+        return None
+    if nccl_log.looks_like(head):
+        return "nccl"
+    if nccl_tests.looks_like(head):
+        return "nccl-tests"
+    if topology.looks_like(head):
+        return "topology"
+    if process_lists.looks_like(head):
+        return "processes"
+    return "nvml" if device_samples.looks_like(head) else None
+
+
+def kind_of_file(file: Path, head: bytes) -> str | None:
+    """The same, of a file that was named: NCCL's first line may come late in what a job prints."""
+    return kind_of(head) or ("nccl" if nccl_log.is_log(file, head) else None)
+
+
+def read(file: Path, kind: str) -> Timeline:
+    """The file as a Timeline of its own. PerfdoctorError where it cannot be read."""
+    return _READERS[kind](file)
+
+
+def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
+    """The timeline with all that was recorded beside it."""
+    notes: list[str] = []
+    frames = {signal: [timeline[signal]] for signal in SIGNALS}
+    for side in sides:
+        notes += side.notes
+        for signal in SIGNALS:
+            rows = side[signal]
+            if signal == "device_samples" and len(rows):
+                rows, note = _on_clock(rows, timeline)
+                notes += [note] if note else []
+            frames[signal].append(rows)
+    return replace(
+        timeline,
+        frames={**timeline.frames, **{signal: Frame.join(parts) for signal, parts in frames.items()}},
+        recorded=timeline.recorded.union(*(side.recorded for side in sides)),
+        sources=(*timeline.sources, *(source for side in sides for source in side.sources)),
+        notes=(*timeline.notes, *notes),
+    )
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------------
+
+
+def _on_clock(samples: Frame, timeline: Timeline) -> tuple[Frame, str]:
+    """The samples on the timeline's clock, and what is to be said of that; not on it where it cannot be known."""
+    extent = _extent(timeline)
+    if extent is None:  # nothing to be put beside: their own order is all that counts
+        return samples, ""
+    name = samples.name[0]
+    zero_ns = timeline.epoch_ns if timeline.epoch_ns is not None else 0 if extent[0] >= EPOCH_NS else None
+    if zero_ns is None or samples.start_ns[0] < EPOCH_NS:
+        return _undated(
+            samples
+        ), f"{name}: when it was sampled cannot be compared with the recording: it counts as a whole."
+    begin, end = extent[0] + zero_ns, extent[1] + zero_ns
+    if samples["is_on_clock"].all():
+        if _meet(samples, begin, end, 0):
+            return _shifted(samples, -zero_ns), ""
+        return _undated(samples), f"{name} was sampled at another time than the recording: it counts as a whole."
+    zones = [zone for zone in _ZONES_NS if _meet(samples, begin, end, -zone)]
+    zones = zones if len(zones) == 1 else [zone for zone in zones if zone % _HOUR_NS == 0]
+    if len(zones) != 1:
+        why = "several time zones would fit" if zones else "it was sampled at another time"
+        return _undated(samples), f"{name} tells no time zone, and {why}: it counts as a whole."
+    hours = zones[0] / _HOUR_NS
+    return (
+        _shifted(samples, -zones[0] - zero_ns),
+        f"{name} tells no time zone: taken as UTC{hours:+g} h, the only one in which it was sampled meanwhile.",
+    )
+
+
+def _extent(timeline: Timeline) -> tuple[int, int] | None:
+    frames = [timeline[s] for s in ("kernels", "collectives", "copies", "ops", "ranges", "calls") if len(timeline[s])]
+    if not frames:
+        return None
+    return min(int(frame.start_ns[0]) for frame in frames), max(int(frame.end_ns.max()) for frame in frames)
+
+
+def _meet(samples: Frame, begin: int, end: int, shift_ns: int) -> bool:
+    return bool(samples.start_ns[0] + shift_ns < end and samples.start_ns[-1] + shift_ns > begin)
+
+
+def _shifted(samples: Frame, shift_ns: int) -> Frame:
+    at = samples.start_ns + shift_ns
+    return samples.with_columns(start_ns=at, end_ns=at, is_on_clock=np.ones(len(samples), dtype=bool))
+
+
+def _undated(samples: Frame) -> Frame:
+    at = samples.start_ns - samples.start_ns[0]
+    return samples.with_columns(start_ns=at, end_ns=at, is_on_clock=np.zeros(len(samples), dtype=bool))

@@ -1,0 +1,65 @@
+"""How does text that tools print become rows? Lines without escapes, and literal rows as a signal's frame."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
+
+#: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_JSON = re.compile(rb"\s*(\{|\[\s*[{\[\"\]])")
+#: A line longer than this is no line of these tools: what follows in it is not looked at.
+LONGEST_LINE = 20_000
+
+
+def plain(line: str) -> str:
+    """Without escapes and control characters, and no longer than a line may be."""
+    return _ESCAPES.sub("", line[:LONGEST_LINE])
+
+
+def is_json(head: bytes) -> bool:
+    """Do these first bytes begin JSON? `[rank0]: …`, as launchers mark lines, is none."""
+    return _JSON.match(head) is not None
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, also of a gzipped one; bytes that are no UTF-8 are shown as the replacement sign.
+
+    PerfdoctorError where the file cannot be read.
+    """
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+        opened = gzip.open if zipped else open
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline=None) as text:
+            for line in text:
+                yield plain(line).rstrip()
+    except (OSError, EOFError) as error:
+        what = getattr(error, "strerror", None) or error
+        raise PerfdoctorError(f"{path.name} cannot be read: {what}", do="Check the file.") from error
+
+
+def head_lines(head: bytes, most: int = 400) -> list[str]:
+    """The first lines that are not empty, of the first bytes of a file."""
+    text = head.decode("utf-8-sig", "replace")
+    return [line for line in (plain(each).strip() for each in text.splitlines()) if line][:most]
+
+
+def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
+    """Literal rows as a sorted frame; what a row leaves out is not told, and its times are 0."""
+    kept: Sequence[Mapping[str, object]] = list(rows)
+    columns: dict[str, object] = {}
+    for column, kind in SIGNALS[signal].items():
+        if kind is str:
+            columns[column] = Text.of(str(row.get(column, "")) for row in kept)
+        else:
+            untold = 0 if column in ("start_ns", "end_ns") else np.nan if kind is np.float64 else UNKNOWN
+            columns[column] = np.array([row.get(column, untold) for row in kept], dtype=kind)
+    return Frame(columns).sorted()  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""For what was memory held, by torch.profiler's own count? Reads what `export_memory_timeline("….raw.json.gz")` writes.
+
+Format: torch/profiler/_memory_profiler.py (`export_memory_timeline_raw`): a list of [ns, action, bytes, purpose],
+one row a change on one device, in their order; the time is -1 for what was there before. A tensor that changes its
+category stands there twice, taken from the one and given to the other. Which device it is the file does not tell.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Frame, Ints, Source, Text, Timeline
+from perfdoctor.readers.kineto.repair import decompressed
+from perfdoctor.readers.torch_memory.snapshot_rows import MOST_BYTES, rank_in_name
+
+_HEAD = re.compile(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]\s*[,\]]")
+#: Categories in the order of their numbers. A temporary of torch's is a tensor that it could not tell the purpose of.
+CATEGORIES = (
+    "parameters", "optimizer_state", "inputs", "temporaries", "activations", "gradients", "backward", "unknown",
+)  # fmt: skip
+
+
+def looks_like(head: bytes) -> bool:
+    """Do the first bytes, decompressed, begin a list of such rows?"""
+    return _HEAD.match(head) is not None
+
+
+def read(path: Path) -> Timeline:
+    """The Timeline of one file: one device of one rank, 0 where the file's name does not tell it.
+
+    Raises PerfdoctorError where it breaks off, or holds other rows.
+    """
+    text, is_complete = decompressed(path.read_bytes())
+    try:
+        rows = msgspec.json.decode(text, type=list[tuple[int, int, int, int]])
+        columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
+        frame = _frame(*columns)
+    except (ValueError, OverflowError, TypeError) as error:
+        what = "holds rows of another kind" if is_complete else "breaks off"
+        raise PerfdoctorError(
+            f"`{path.name}` begins like a memory timeline of torch.profiler, and {what}",
+            do="Write it again with profiler.export_memory_timeline(), or take a snapshot of torch.cuda.memory",
+        ) from error
+    told = rank_in_name(path.name)
+    return Timeline.build(
+        {"memory_changes": frame.with_columns(rank=np.full(len(frame), told or 0, np.int64))},
+        {"memory_changes"},
+        sources=[Source("memory", path.name, "", () if told is None else (told,))],
+    )
+
+
+def _frame(times: Ints, actions: Ints, sizes: Ints, categories: Ints) -> Frame:
+    if ((actions < 1) | (actions > 4) | (categories < 0) | (categories >= len(CATEGORIES))).any():
+        raise ValueError("an action or a category that there is not")
+    if (np.abs(sizes) > MOST_BYTES).any():
+        raise ValueError("a size that cannot be")
+    known = times[times > 0]
+    at = np.maximum.accumulate(np.where(times > 0, times, known[0] if known.size else 0))
+    none = np.zeros(times.size, np.int64)
+    return Frame({
+        "rank": none, "process": none, "device": none, "start_ns": at, "end_ns": at, "bytes": sizes,
+        "name": Text(categories.astype(np.int32), CATEGORIES),
+    })  # fmt: skip

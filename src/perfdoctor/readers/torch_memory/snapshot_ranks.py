@@ -1,0 +1,62 @@
+"""Which rank does a memory snapshot belong to, and how does it join what else was recorded of the run?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.model.timeline import SIGNALS, Frame, Ints, Timeline
+
+#: The year 2001: smaller times are places in a row of events that tells no times.
+_SINCE_1970_NS = 10**18
+
+
+def joined(timeline: Timeline, snapshots: Sequence[Timeline]) -> Timeline:
+    """The timeline with the snapshots, on its clock: torch tells times since 1970.
+
+    A snapshot keeps the rank that its file's name tells. One that tells none is the next rank that has no snapshot, of
+    those that were recorded as far as there are any.
+    """
+    placed: list[Timeline] = []
+    given_by_kind: dict[frozenset[str], set[int]] = {}
+    for snapshot in snapshots:
+        kind = snapshot.recorded & {"allocations", "memory_changes"}  # two files of different kinds are of one rank
+        taken = {rank for each in snapshots if kind <= each.recorded for rank in each.sources[0].ranks}
+        given = given_by_kind.setdefault(kind, set())
+        told = snapshot.sources[0].ranks
+        if told and told[0] not in given:
+            rank = told[0]
+        else:
+            candidates = [*timeline.ranks, *range(len(timeline.ranks) + len(snapshots) + len(taken) + 1)]
+            rank = next(each for each in candidates if each not in taken | given)
+            if told:
+                snapshot = snapshot.with_notes(  # noqa: PLW2901 the same one, with what happened to it
+                    f"`{snapshot.sources[0].file}` is a second snapshot of rank {told[0]}, and shown as rank {rank}"
+                )
+        given.add(rank)
+        placed.append(_as_rank(snapshot, rank, timeline.epoch_ns or 0))
+    whole = (timeline, *placed)
+    return replace(
+        timeline,
+        frames={signal: Frame.join([each[signal] for each in whole]) for signal in SIGNALS},
+        recorded=frozenset().union(*(each.recorded for each in whole)),
+        sources=tuple(source for each in whole for source in each.sources),
+        notes=tuple(note for each in whole for note in each.notes),
+    )
+
+
+def _as_rank(snapshot: Timeline, rank: int, zero_ns: int) -> Timeline:
+    def on_clock(times_ns: Ints) -> Ints:
+        return np.where(times_ns >= _SINCE_1970_NS, times_ns - zero_ns, times_ns)
+
+    def frame(rows: Frame) -> Frame:
+        times = {"start_ns": on_clock(rows.start_ns), "end_ns": on_clock(rows.end_ns)}
+        return rows.with_columns(rank=np.full(len(rows), rank, np.int64), **times)
+
+    return replace(
+        snapshot,
+        frames={signal: frame(rows) for signal, rows in snapshot.frames.items()},
+        sources=tuple(replace(source, ranks=(rank,)) for source in snapshot.sources),
+    )

@@ -1,0 +1,436 @@
+"""When does this process train, when is it recorded, and what becomes of what was recorded?
+
+    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks taken off
+                      (skipped)    └ one step    └ marks on           └ the program goes on, or ends if asked to
+
+Steps come from the global hook behind every optimizer's update. A program that makes no optimizer infers: there, the
+outermost module's forward is the step.
+
+The module is long because it is one state machine, and every way in which a program may end leads through it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from perfdoctor_agent import nvtx
+from perfdoctor_agent.forward import ForwardWatch
+from perfdoctor_agent.marks import Marks
+from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
+from perfdoctor_agent.report import Report
+from perfdoctor_agent.rhythm import Rhythm
+
+_FORWARD = "forward"
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What goes wrong in the agent ends the agent, and is told; the program never sees it."""
+
+    @functools.wraps(method)
+    def call(self: Agent, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.give_up(f"{type(error).__name__}: {error}")
+            return None
+
+    return call
+
+
+class Agent:
+    """The agent of one process. Settings come as JSON in PERFDOCTOR_AGENT, see recording/tools/torch_profiler.py."""
+
+    @classmethod
+    def start(cls, torch: Any) -> None:
+        agent = cls(torch, json.loads(os.environ["PERFDOCTOR_AGENT"]))
+        from multiprocessing import util  # torch has imported it
+
+        os.register_at_fork(after_in_child=agent.forked)
+        util.register_after_fork(agent, Agent.at_exit)  # its children forget what was to be done at their end
+        agent.watch()
+
+    def __init__(self, torch: Any, settings: Any) -> None:
+        self.torch, self.settings = torch, settings
+        self.is_fork = False
+        self.infers = True  # until an optimizer is made
+        self.optimizers = 0
+        self._renew()
+
+    def _renew(self) -> None:
+        self.pid = os.getpid()
+        self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
+        self.rhythm = self._new_rhythm()
+        self.foreign = Foreign(self.torch, self._make_room)
+        self.recorder: Recorder | None = None
+        self.marks: Marks | None = None
+        self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
+        self.ends_ns: list[int] = []  # of recorded steps, and where the first of them began
+        self.memory = MemorySamples()  # at the end of each recorded step
+        self.is_done = False
+        self._lock = threading.RLock()
+        self.forward = ForwardWatch(self.torch, self._forward)
+        self._hooks: list[Callable[[], None]] = []
+        self._old_terminate: Any = None
+
+    def _new_rhythm(self) -> Rhythm:
+        # torch.profiler warms up during one step, the last of those that are skipped.
+        rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
+        rhythm.expected = max(self.optimizers, 1)
+        return rhythm
+
+    # --- before the window ---
+
+    @_guarded
+    def watch(self) -> None:
+        optimizer = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
+        if not self.is_fork:
+            # A fork is a loader's worker until it is seen to train: it tells nothing before.
+            self._name_nccl_log()
+            self.report.write()
+        self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
+        self._hooks.append(self._when_optimizer_is_made(optimizer.Optimizer))
+        if self.infers:
+            self.forward.put_on()
+        self._hooks.append(self.forward.take_off)
+        self.foreign.watch()
+        self._hooks.append(self.foreign.leave)
+        self.at_exit()
+
+    def _when_optimizer_is_made(self, optimizer: Any) -> Callable[[], None]:
+        """An optimizer means training: forwards are no steps then, and need not be watched."""
+        original = optimizer.__init__
+
+        @functools.wraps(original)
+        def made(optimizer_self: Any, *args: Any, **kwargs: Any) -> Any:
+            self._trains()
+            return original(optimizer_self, *args, **kwargs)
+
+        optimizer.__init__ = made
+
+        def undo() -> None:
+            if optimizer.__init__ is made:
+                optimizer.__init__ = original
+
+        return undo
+
+    @_guarded
+    def _trains(self) -> None:
+        self.optimizers += 1
+        if not self.infers:
+            self.rhythm.expected = self.optimizers
+            return
+        self.infers = False
+        if self.rhythm.chosen == _FORWARD and not self.is_done:  # those were no steps of the training
+            self._discard()
+            self._recorded()
+            self.recorder, self.marks, self.window = None, None, -1
+        if self.rhythm.chosen in (None, _FORWARD):
+            self.rhythm = self._new_rhythm()
+        self.forward.take_off()
+
+    def at_exit(self) -> None:
+        # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
+        from multiprocessing import util  # torch has imported it
+
+        util.Finalize(None, self.finish, exitpriority=1000)
+
+    def _name_nccl_log(self) -> None:
+        """NCCL tells its rings and transports if asked in the environment before it starts: into a file, per rank."""
+        rank, world_size = _told_rank()
+        folder = self.settings.get("nccl")
+        if folder and world_size > 1 and not any(name.startswith("NCCL_DEBUG") for name in os.environ):
+            os.environ["NCCL_DEBUG"] = "INFO"
+            os.environ["NCCL_DEBUG_SUBSYS"] = "INIT,GRAPH,ENV,TUNING"
+            os.environ["NCCL_DEBUG_FILE"] = os.path.join(folder, f"rank{rank}.log")
+
+    # --- steps ---
+
+    def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if self.torch.compiler.is_compiling():  # a compiler is looking on: be nothing to it
+            return
+        self._beat(id(optimizer), "optimizer")
+
+    def _forward(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self.window > 0 and self.marks is not None:
+            result = self.marks.around("forward", call, *args, **kwargs)
+        else:
+            result = call(*args, **kwargs)
+        if self.infers:
+            self._beat(_FORWARD, "forward")
+        return result
+
+    @_guarded
+    def _beat(self, kind: Any, found_by: str) -> None:
+        if self.is_done or self._is_loader_worker():
+            return
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            if self.rhythm.chosen is None and not self.rhythm.count:
+                self.report.write(step_found_by=found_by)
+            if self.rhythm.beat(kind, now_ns):
+                self.report.facts["step_found_by"] = found_by
+                self._step_ended(now_ns)
+            else:
+                self.report.facts["steps_seen"] = self.rhythm.count
+
+    def _is_loader_worker(self) -> bool:
+        return self.torch.utils.data.get_worker_info() is not None
+
+    def _step_ended(self, now_ns: int) -> None:
+        if self.window > 0:
+            self.ends_ns.append(now_ns)
+            self.memory.sample(self.torch)
+        self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.rhythm.count)
+        if self.window < 0:
+            self._open()
+        elif self.window < self.settings["steps"]:
+            self._next()
+        else:
+            self._close()
+
+    # --- the window ---
+
+    def _open(self) -> None:
+        """One step of warm-up under torch.profiler, where it is to record; else the window begins at once."""
+        if self.settings["activities"]:
+            if self.foreign.is_active:
+                self.report.note("the program's own torch.profiler is recording: ours stepped aside")
+                if self.settings["pass"] == "torch":
+                    return  # it may end
+            else:
+                self._make_recorder()
+        self.window = 0
+        if self.recorder is None:
+            self._next()
+
+    def _make_recorder(self) -> None:
+        rank = self._rank()
+        self.recorder = Recorder(
+            self.torch,
+            self.foreign,
+            cuda="cuda" in self.settings["activities"] and self.torch.cuda.is_available(),
+            stacks=self.settings["stacks"],
+            steps=self.settings["steps"],
+            target=self._target(f"rank{rank}"),
+        )
+        self.recorder.before_export = self._recorded
+        self.recorder.warm_up()
+
+    def _target(self, stem: str) -> str:
+        """A file of our own: two processes may take themselves for the same rank."""
+        folder = self.settings["traces"]
+        for name in (stem, f"{stem}-{self.pid}"):
+            path = os.path.join(folder, name + ".pt.trace.json")
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            except FileExistsError:
+                continue
+            return path
+        raise OSError("two traces of one process")
+
+    def _next(self) -> None:
+        """A recorded step begins; with the first one, everything is switched on."""
+        if self.window == 0:
+            self._switch_on()
+            self.ends_ns = [time.monotonic_ns()]
+        self.window += 1
+        if self.recorder is not None:
+            self.recorder.step()
+        elif self.marks is not None:
+            self.marks.step_begins(self.window)
+        self.report.facts["steps_recorded"] = self.window - 1
+
+    def _switch_on(self) -> None:
+        self._rank()
+        self._profile_kernels(on=True)
+        tool = nvtx.attach() if self.settings["nvtx"] and not self.is_fork else None
+        if self.settings["nvtx"] and tool is None:
+            self.report.note("Nsight Systems does not listen to ranges of this process")
+        self.marks = Marks(self.torch, tool, to_torch=self.recorder is not None)
+        self.marks.put_on()
+        self.forward.put_on()
+        self._keep_on_terminate()
+        self.report.write(state="recording")
+
+    def _close(self) -> None:
+        """The last recorded step has ended: write what there is, take everything off."""
+        self.report.facts["steps_recorded"] = self.settings["steps"]
+        if self.recorder is not None:
+            self.recorder.step()  # its schedule ends here: it writes the trace
+        self._recorded()
+        self._off()
+        self._tell()
+        if self.settings["stop"]:
+            self._end_program()
+
+    def _recorded(self) -> None:
+        """Steps are over: what follows is not to be recorded by any tool."""
+        if self.marks is not None:
+            self.marks.steps_end()
+            self.marks.take_off()
+        self._profile_kernels(on=False)
+
+    def _tell(self) -> None:
+        recorder = self.recorder
+        if recorder is not None and recorder.error:
+            self.report.write(state="failed", nvtx_ranges=self._ranges())
+            self.report.note("the trace could not be written: " + recorder.error)
+        self.report.write(
+            state="failed" if recorder is not None and not recorder.trace else "written",
+            trace=recorder.trace if recorder is not None else "",
+            nvtx_ranges=self._ranges(),
+            watched_step_ns=_median_gap(self.ends_ns),
+            unwatched_step_ns=_median_gap(self.rhythm.times_ns.get(self.rhythm.chosen, [])[1:]),
+            memory=self.memory.told(),
+        )
+
+    def _ranges(self) -> int:
+        return self.marks.count if self.marks is not None else 0
+
+    def _profile_kernels(self, *, on: bool) -> None:
+        """Open or close the range in which nsys or ncu records, if they were told to wait for it."""
+        wanted = self.settings["capture_range"]
+        if not wanted or (wanted == "first" and self._rank() != 0) or not self.torch.cuda.is_initialized():
+            return
+        runtime = self.torch.cuda.cudart()
+        (runtime.cudaProfilerStart if on else runtime.cudaProfilerStop)()
+
+    def _end_program(self) -> None:
+        """Only if asked to: as if the training had ended here, so that files are flushed and children end."""
+        self.report.write(stopped=True)
+        raise SystemExit(0)
+
+    # --- all the ways it may end early ---
+
+    @_guarded
+    def _make_room(self) -> None:
+        """The program starts a profiler of its own while ours records."""
+        if self.recorder is None or self.is_done or os.getpid() != self.pid:
+            return
+        self.report.note("the program started its own torch.profiler: ours stepped aside")
+        self._end_window()
+
+    @_guarded
+    def finish(self) -> None:
+        """The process ends: keep what was recorded of a window that is still open."""
+        if os.getpid() != self.pid:
+            return
+        with self._lock:
+            if not self.is_done:
+                self._end_window()
+            if self.report.facts["steps_seen"] or not self.is_fork:
+                self.report.write(ended=True)
+
+    def _end_window(self) -> None:
+        recorded = self.window - 1
+        if recorded >= 1 and self.recorder is not None:
+            if recorded < FEWEST_STEPS:
+                self.report.note(f"only {recorded} steps were recorded")
+            self.recorder.stop()
+        elif self.recorder is not None:
+            self._discard()
+        self._recorded()
+        self._off()
+        if self.window > 0:
+            self._tell()
+
+    def _discard(self) -> None:
+        """Nothing whole was recorded: no trace is better than one without a step."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        recorder.profile.on_trace_ready = None
+        recorder.stop()
+        try:
+            os.unlink(recorder.target)
+        except OSError:
+            pass
+
+    def _keep_on_terminate(self) -> None:
+        """SIGTERM would end the process, and lose what torch.profiler holds. A program that handles it, may."""
+        if threading.current_thread() is not threading.main_thread() or self.recorder is None:
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminated)
+            self._old_terminate = signal.SIG_DFL
+
+    def _terminated(self, number: int, _frame: Any) -> None:
+        self._release_terminate()
+        self.finish()
+        os.kill(os.getpid(), number)
+
+    def _release_terminate(self) -> None:
+        if self._old_terminate is not None and threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGTERM) == self._terminated:
+                signal.signal(signal.SIGTERM, self._old_terminate)
+            self._old_terminate = None
+
+    def give_up(self, why: str) -> None:
+        try:
+            self.report.note("perfdoctor's agent gave up: " + why)
+            self.report.write(state="failed")
+            if self.marks is not None:
+                self.marks.take_off()
+            self._off()
+        except Exception:
+            pass
+        self.is_done = True
+
+    def _off(self) -> None:
+        self.is_done = True
+        while self._hooks:
+            self._hooks.pop()()
+        self._release_terminate()
+
+    def forked(self) -> None:
+        """A child made by fork: nothing of the parent's window is its own. Should it train, it is watched anew."""
+        if self.is_done:
+            return
+        try:
+            if self.marks is not None:
+                self.marks.nvtx = None
+                self.marks.take_off()
+            self._off()
+            self.is_fork = True
+            self._renew()
+            self.watch()
+        except Exception:
+            self.is_done = True
+
+    def _rank(self) -> int:
+        """This process's rank, from torch.distributed if it is in use, else from its launcher."""
+        rank, world_size = _told_rank()
+        distributed = self.torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        self.report.facts.update(rank=rank, world_size=world_size)
+        return rank
+
+
+def _median_gap(times_ns: list[int]) -> int:
+    """0 where there are fewer than two gaps: one says nothing."""
+    gaps = sorted(b - a for a, b in zip(times_ns, times_ns[1:]))
+    return gaps[len(gaps) // 2] if len(gaps) > 1 else 0
+
+
+def _told_rank() -> tuple[int, int]:
+    """(rank, world size) as torchrun, Open MPI, MPICH or Slurm tell it; (0, 1) without any."""
+    for rank, size in (
+        ("RANK", "WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+    ):
+        told = os.environ.get(rank, ""), os.environ.get(size, "")
+        if all(value.isdigit() for value in told):
+            return int(told[0]), int(told[1])
+    return 0, 1

@@ -1,0 +1,246 @@
+"""How is one pass recorded, and what is kept of it? The program once under one tool, into the run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.plan import Plan
+from perfdoctor.recording.tools import ncu, nsys, torch_profiler
+from perfdoctor.recording.tools.torch_profiler import Recording, Window
+from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder, masked_command
+
+#: Agents end their program themselves. Where one that has recorded all is still there after this, it is ended.
+_STOPPING_GRACE_S = 20.0
+_LOOK_EVERY_S = 1.0
+#: Twice what a pass without ncu took per launch would be a guess: kernels are replayed some forty times each.
+NCU_TIME_LIMIT_S = 900.0
+NCU_LAUNCHES = 2
+#: The first steps of a training differ by some per cent without any recording.
+_NOTABLE_SLOWDOWN = 1.15
+
+
+@dataclass(frozen=True)
+class Session:
+    """One `perfdoctor run`: what is run, how it is recorded, and where it goes."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    plan: Plan
+    window: Window
+    folder: RunFolder
+    time_limit_s: float | None = None
+
+    def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
+        """Run one pass. The manifest tells of it before it begins, and again when it has ended."""
+        record = PassRecord(name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns())
+        self.folder.manifest.passes.append(record)
+        self.folder.write()
+        before = self.folder.bytes_on_disk()
+        try:
+            ended = self._recorded(record, kernels)
+        except BaseException:
+            record.state = "failed"
+            self._store()
+            raise
+        record.seconds, record.exit_code, record.state = round(ended.seconds, 3), ended.code, "done"
+        record.notes += ended.notes
+        record.notes += notes_of(self.folder.reports(name), self.window, name)
+        record.bytes = self.folder.bytes_on_disk() - before
+        self.folder.manifest.ranks += [_rank(report) for report in self.folder.reports(name) if report.is_training]
+        self._store()
+        return ended
+
+    def _recorded(self, record: PassRecord, kernels: Sequence[str]) -> launch.Ended:
+        if record.name == "ncu":
+            return self._ncu(record, kernels)
+        return self._nsys(record) if record.name == "nsys" else self._torch(record)
+
+    def _store(self) -> None:
+        with contextlib.suppress(OSError):  # a disk that is full now must not cost the program's exit code
+            self.folder.write()
+
+    def _version(self, name: str) -> str:
+        machine = self.plan.machine
+        if name == "torch":
+            return machine.program.torch
+        if name == "nsys":
+            return machine.nsys.version if machine.nsys else ""
+        return ncu.version(machine.ncu) if machine.ncu else ""
+
+    # --- one tool each ---
+
+    def _torch(self, record: PassRecord) -> launch.Ended:
+        traces = self.folder.make("torch")
+        ended = self._run(Recording("torch", traces, "cpu+cuda"))
+        self._keep_traces(record, traces)
+        return ended
+
+    def _nsys(self, record: PassRecord) -> launch.Ended:
+        tool, folder = self.plan.machine.nsys, self.folder.make("nsys")
+        assert tool is not None
+        stem, log = folder / self.plan.machine.program.name, folder / "nsys.log"
+        gpu = self.plan.machine.has_gpu
+        # Who waits for the agent to open the range gets nothing where the agent cannot enter.
+        has_range = gpu and not self.plan.machine.program.shut_out
+        recording = Recording("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
+        ended = self._run(
+            recording,
+            launch.Tool(lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log),
+        )
+        made = nsys.report_of(stem)
+        record.files += [f"nsys/{made.name}"] if made else []
+        if why := nsys.explain(log, made):
+            record.notes.append(why)
+        self._keep_traces(record, folder)
+        return ended
+
+    def _ncu(self, record: PassRecord, kernels: Sequence[str]) -> launch.Ended:
+        tool, folder = self.plan.machine.ncu, self.folder.make("ncu")
+        assert tool is not None
+        report, log = folder / f"{self.plan.machine.program.name}.ncu-rep", folder / "ncu.log"
+        known = ncu.options(tool)
+        recording = Recording("ncu", folder, "", capture_range="first")
+        ended = self._run(
+            recording,
+            launch.Tool(lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log),
+            time_limit_s=min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S),
+        )
+        said = "\n".join(_text(each) for each in (log, ncu.log_of(report)))
+        told = ncu.program_code(ended.code, said)
+        ended.code = ended.code if told is None else told
+        if why := ncu.explain(said):
+            record.notes.append(why)
+        if report.is_file():
+            ncu.export_csv(tool, report, report.with_suffix(".csv"))
+            record.files += [f"ncu/{report.name}", f"ncu/{report.stem}.csv"]
+        return ended
+
+    # --- the program ---
+
+    def _run(
+        self, recording: Recording, tool: launch.Tool | None = None, time_limit_s: float | None = None
+    ) -> launch.Ended:
+        environment = torch_profiler.environment(
+            self.environment, recording, self.window, reports=self.folder.path / "agents", nccl=self.folder.make("nccl")
+        )
+        try:
+            ended = launch.run(
+                self.command, environment, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,
+                is_finished=self._finished(recording.pass_name),
+                overdue=lambda: [r.pid for r in self.folder.reports(recording.pass_name) if r.state == "recording"],
+            )  # fmt: skip
+        finally:
+            with contextlib.suppress(OSError):
+                (self.folder.path / "nccl").rmdir()  # nobody wrote into it
+        if any(report.stopped for report in self.folder.reports(recording.pass_name)):
+            ended.code = 0  # it was ended on purpose, whatever way it took
+        return ended
+
+    def _finished(self, pass_name: str) -> Callable[[], bool]:
+        """Have the agents recorded all, told their programs to end, and waited for it in vain?"""
+        if not self.window.stop:
+            return lambda: False
+        next_look, since = 0.0, float("inf")
+
+        def finished() -> bool:
+            nonlocal next_look, since
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + _LOOK_EVERY_S
+                if any(report.stopped for report in self.folder.reports(pass_name)):
+                    since = min(since, now)
+            return now - since > _STOPPING_GRACE_S
+
+        return finished
+
+    def _keep_traces(self, record: PassRecord, folder: Path) -> None:
+        """Compress what the agents wrote. It was written plain: compressing would have held up the training."""
+        for trace in self.folder.files(folder.name, "*.pt.trace.json"):
+            if not trace.stat().st_size:
+                trace.unlink()  # the place was taken, and the process ended before its trace was written
+                continue
+            record.files.append(f"{folder.name}/{_compressed(trace).name}")
+
+
+def _compressed(trace: Path) -> Path:
+    target, draft = trace.with_name(trace.name + ".gz"), trace.with_name(f".{trace.name}.gz.tmp")
+    try:
+        with trace.open("rb") as source, gzip.open(draft, "wb", compresslevel=3) as packed:
+            shutil.copyfileobj(source, packed, 1 << 20)
+        draft.replace(target)
+    except OSError:  # no room to compress: the plain one is as good
+        draft.unlink(missing_ok=True)
+        return trace
+    trace.unlink()
+    return target
+
+
+def notes_of(reports: Sequence[ProcessReport], window: Window, pass_name: str) -> list[str]:
+    """What the agents could not do, in words for the user."""
+    training = [report for report in reports if report.is_training]
+    if not reports:
+        return ["no Python that perfdoctor's agent could enter imported torch: no steps and no ops were recorded"]
+    if not training:
+        return [
+            "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
+            + ("" if all(report.ended for report in reports) else " before the program was killed")
+        ]
+    told = [
+        f"{_who(report, training)}{note}"
+        for report in training
+        for note in (*report.notes, *_ends(report, window, pass_name))
+    ]
+    return list(dict.fromkeys(told))
+
+
+def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str]:
+    if report.state == "recording":
+        lost = "what torch.profiler held is lost" if pass_name == "torch" else "its ops are lost"
+        yield f"killed while it was recorded: {lost}"
+    elif report.state == "watching":
+        if not report.ended:
+            yield f"killed before the recorded steps began (the first {window.skip} are skipped)"
+        elif report.steps_seen < window.skip + 2:
+            seen = f"ended after {report.steps_seen} steps, of which {window.skip} are skipped"
+            yield f"{seen}: try --skip-steps 1 --steps 3"
+    elif report.steps_recorded < window.steps and not report.stopped:
+        yield f"ended after {report.steps_recorded} of {window.steps} recorded steps"
+    yield from _slowed(report)
+
+
+def _slowed(report: ProcessReport) -> Iterator[str]:
+    """Steps before the window against those in it: what the recording itself cost."""
+    before, within = report.unwatched_step_ns, report.watched_step_ns
+    if before and within > _NOTABLE_SLOWDOWN * before:
+        yield (
+            f"recording lengthened its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: the host's share is "
+            "smaller without it"
+        )
+
+
+def _who(report: ProcessReport, among: Sequence[ProcessReport]) -> str:
+    if len(among) == 1:
+        return ""
+    return f"rank {report.rank}: " if report.rank is not None else f"process {report.pid}: "
+
+
+def _rank(report: ProcessReport) -> dict[str, object]:
+    return {
+        "pass": report.pass_name, "rank": report.rank, "world_size": report.world_size, "pid": report.pid,
+        "torch": report.torch, "steps_seen": report.steps_seen, "steps_recorded": report.steps_recorded,
+        "step_found_by": report.step_found_by, "trace": report.trace, "state": report.state,
+    }  # fmt: skip
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,327 @@
+"""How is Nsight Compute started, so that it measures exactly the kernels that matter and stops nobody?
+
+What is known of `ncu` (its help of 2024.1, its documentation of 2023.2 to 2026.1, logs that people published), and
+why all of it is in this one file:
+
+* It measures one kernel at a time and plays it several times. A kernel that waits for another rank never ends that way,
+  so the kernels to measure are named positively, and only one rank measures: the others never call cudaProfilerStart.
+* `--kernel-name` matches the "function" name: no return type, namespace, template arguments or parameters. Many kernels
+  share one: all of cutlass is `Kernel2` or `device_kernel`. A name that a collective shares is therefore left out.
+* `--kernel-id …:invocation` takes a regex over invocation numbers, but does not say whether invocations before
+  cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
+* Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
+  application". Ask `permission_trouble` first, and `program_code` afterwards whose the exit code is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.columns import Text
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.system import tool_process
+from perfdoctor.vocabulary.names.base_names import base_name
+from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+
+#: A few hundred launches are written out in seconds; a report that takes longer than this is not one of ours.
+EXPORT_TIMEOUT_S = 600
+_HELP_TIMEOUT_S = 60
+#: What ncu needs to answer. Nothing else of the user's environment reaches it.
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+_NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
+
+#: Without these it would measure every kernel of every rank, collectives too, and hang.
+_REQUIRED = ("--kernel-name", "--profile-from-start", "--target-processes", "--export")
+
+#: `  -o [ --export ] arg`, `  --set arg`: options stand at the left, where no line of their description reaches.
+_OPTION = re.compile(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
+#: ncu prints its own words between those of its table.
+_NOTICE = re.compile(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
+_VERSION = re.compile(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
+
+
+def find_ncu() -> str | None:
+    """The ncu to use: PERFDOCTOR_NCU, else the first on PATH."""
+    return tool_process.find("ncu", "PERFDOCTOR_NCU")
+
+
+def version(ncu: str) -> str:
+    """Like 2024.1.1; "" if it does not tell. Raises PerfdoctorError where ncu cannot be started."""
+    found = _VERSION.search(_answer(ncu, "--version"))
+    return found[1] if found else ""
+
+
+@cache
+def options(ncu: str) -> frozenset[str]:
+    """The long options that this ncu has, like `--kernel-name`. Raises PerfdoctorError where it cannot be started."""
+    return frozenset(_OPTION.findall(_answer(ncu, "--help")))
+
+
+def _answer(ncu: str, question: str) -> str:
+    try:
+        done = subprocess.run(
+            [ncu, question], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            timeout=_HELP_TIMEOUT_S, env=tool_process.environment(*_PASSED_ON),
+        )  # fmt: skip
+    except OSError as error:
+        raise PerfdoctorError(f"{ncu} cannot be started: {error.strerror or error}", do=_NOT_STARTED) from error
+    except subprocess.TimeoutExpired as error:
+        raise PerfdoctorError(
+            f"{ncu} {question} did not answer within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED
+        ) from error
+    return done.stdout.decode("utf-8", errors="replace")
+
+
+def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
+    """The base names on which the devices of all ranks spent most time, most first. Never one of a collective.
+
+    CUDA graphs recorded as a whole have no kernel's name and are left out.
+    """
+    kernels = timeline.kernels
+    kernels = kernels.take(kernels["is_graph"] == 0)
+    spent_ns = np.bincount(kernels.name.codes, weights=kernels.duration_ns, minlength=len(kernels.name.values))
+    waiting = {base_name(name) for name in _present(timeline.collectives.name)}
+    by_name_ns: Counter[str] = Counter()
+    for code in np.flatnonzero(spent_ns).tolist():
+        kernel = kernels.name.values[code]
+        name = base_name(kernel)
+        if COLLECTIVE.search(kernel) or COLLECTIVE.search(name):
+            waiting.add(name)
+        by_name_ns[name] += int(spent_ns[code])
+    return tuple([name for name, _ in by_name_ns.most_common() if name and name not in waiting][:count])
+
+
+def _present(names: Text) -> list[str]:
+    # After `take` a column still holds the values of rows that it has no more.
+    return [names.values[code] for code in np.unique(names.codes).tolist()]
+
+
+def command(
+    ncu: str, options: frozenset[str], report: Path, kernels: Sequence[str], launches: int, program: Sequence[str]
+) -> list[str]:
+    """The argv that measures `launches` executions of each size of each of `kernels` (base names) into `report`.
+
+    What ncu has to say goes into a file beside the report (`log_of`), so that the program's output stays its own.
+    Raises PerfdoctorError where this ncu lacks an option without which the program would hang.
+    """
+    assert kernels, "ncu without a list of kernels measures collectives too, and hangs"
+    missing = [option for option in _REQUIRED if option not in options]
+    if missing:
+        raise PerfdoctorError(
+            f"{ncu} does not know {', '.join(missing)}",
+            do="Install Nsight Compute 2021.1 or newer, or leave this pass out.",
+        )
+    wanted = [*_who_is_measured(kernels, launches, options), *_what_is_measured(), *_where_it_goes(report)]
+    known = [words for words in wanted if words[0] in options]
+    return [ncu, *(word for words in known for word in words), *program]
+
+
+def log_of(report: Path) -> Path:
+    """Where ncu's own words are, for `explain` and `program_code`; ncu writes it."""
+    return report.with_name(f"{report.name}.log")
+
+
+def _who_is_measured(kernels: Sequence[str], launches: int, options: frozenset[str]) -> list[tuple[str, ...]]:
+    # A count over all would be used up by the first layers of the forward pass: optimizer and backward never came.
+    per_size = "--filter-mode" in options
+    return [
+        ("--config-file", "off"),  # a user's own config.ncu-cfg could widen the filters below
+        ("--target-processes", "all"),
+        ("--profile-from-start", "off"),
+        ("--kernel-name-base", "function"),
+        ("--kernel-name", f"regex:{_only(kernels)}"),
+        ("--filter-mode", "per-launch-config"),
+        ("--launch-count", str(launches if per_size else launches * len(kernels))),
+        ("--kill", "no"),
+        ("--check-exit-code", "yes"),  # ncu's own code may differ from the program's: this makes it say the program's
+    ]
+
+
+def _what_is_measured() -> list[tuple[str, ...]]:
+    return [
+        # basic (some 150 metrics) has neither roofline nor tensor cores; full (600) has a third more than detailed
+        # (450), and of what it adds only the stalls are read.
+        ("--set", "detailed"),
+        ("--section", "WarpStateStats"),
+        ("--section", "SchedulerStats"),
+        ("--replay-mode", "kernel"),  # application replay would start the training once more for each pass
+        ("--graph-profiling", "node"),
+        # The timeline runs at the clocks of real life: locked ones would give durations that do not match it, and slow
+        # down whoever shares the GPU.
+        ("--clock-control", "none"),
+        ("--pipeline-boost-state", "dynamic"),
+        # The default, said aloud: with caches as they were, metrics of different passes contradict each other. The
+        # price: a small kernel looks more memory-bound than it is where its input was still in L2.
+        ("--cache-control", "all"),
+    ]
+
+
+def _where_it_goes(report: Path) -> list[tuple[str, ...]]:
+    return [
+        ("--force-overwrite",),
+        ("--log-file", str(log_of(report))),
+        ("--export", str(report).replace("%", "%%")),  # %p, %h and %q{…} are ncu's macros
+    ]
+
+
+def _only(kernels: Sequence[str]) -> str:
+    """A regex that matches these names and nothing longer or shorter."""
+    return f"^({'|'.join(_literally(kernel) for kernel in kernels)})$"
+
+
+def _literally(name: str) -> str:
+    # Not re.escape: ncu's flavour of regex is not Python's. A backslash before these is understood by all of them; for
+    # what else is no letter (quotes, commas, spaces) any one character will do.
+    escaped = re.sub(r"[\\^$.*+?()\[\]{}|]", r"\\\g<0>", name)
+    return re.sub(r"[^\w\\^$.*+?()\[\]{}|]", ".", escaped, flags=re.ASCII)
+
+
+def export_csv(ncu: str, report: Path, target: Path) -> None:
+    """All metrics of all measured launches, in base units, as CSV into `target`: whole, or not at all.
+
+    Raises PerfdoctorError where ncu cannot read the report or takes longer than EXPORT_TIMEOUT_S.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as file:
+            unfinished = Path(file.name)
+            try:
+                file.write(_raw_page(ncu, report))
+                file.close()
+                unfinished.replace(target)
+            finally:
+                unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{target.name} cannot be written: {error.strerror or error}",
+            do="Free some space there, or choose another folder.",
+        ) from error
+
+
+def _raw_page(ncu: str, report: Path) -> bytes:
+    code, output, errors = _run(
+        [ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"], report
+    )
+    table = _NOTICE.sub(b"", output).lstrip()
+    if code == 0 and table.startswith(b'"ID",'):
+        return table
+    text = (output + errors).decode("utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    why = explain(text) or (lines[-1][:200] if lines else "it said nothing")
+    raise PerfdoctorError(
+        f"ncu could not export `{report.name}`: {why}",
+        do=f"See what ncu --import {report.name} --csv --page raw says; an old ncu cannot read a new one's report.",
+    )
+
+
+def _run(argv: list[str], report: Path) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors."""
+    too_slow = PerfdoctorError(
+        f"ncu did not export `{report.name}` within {EXPORT_TIMEOUT_S} seconds",
+        do="Measure fewer kernels, or export the report by hand.",
+    )
+    return tool_process.run(
+        argv, environment=tool_process.environment(*_PASSED_ON), timeout_s=EXPORT_TIMEOUT_S,
+        not_started=_NOT_STARTED, too_slow=too_slow,
+    )  # fmt: skip
+
+
+_PERMIT = (
+    "load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run as root (in a container: with"
+    " --cap-add=SYS_ADMIN)"
+)
+#: The driver lets a process with one of these read the counters: CAP_SYS_ADMIN, CAP_PERFMON.
+_MAY_PROFILE = 1 << 21 | 1 << 38
+
+
+def permission_trouble(
+    params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
+) -> str:
+    """Why ncu may not read performance counters here, and what to do; "" if it may, or if the driver does not tell."""
+    restricted = re.search(
+        r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b", _text(params), re.MULTILINE
+    )
+    if not restricted or _may_profile(_text(status)):
+        return ""
+    return f"only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"
+
+
+def _may_profile(status: str) -> bool:
+    # Root in a container is not enough: it is the capability that the driver asks for.
+    effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status, re.MULTILINE)
+    return bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+#: What ncu says, and what it means with what to do. The first that occurs is the cause, the rest follows from it.
+_KNOWN_TROUBLE = (
+    (r"ERR_NVGPUCTRPERM", f"not permitted to read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"),
+    (
+        r"driver resource was unavailable",
+        "another tool holds the GPU's performance counters: stop it (DCGM: dcgmi profile --pause) and record again",
+    ),
+    (
+        r"(?i)driver is not compatible|driver version is insufficient|LibraryNotLoaded|driver is too old",
+        "the NVIDIA driver does not fit this ncu: update it, or set PERFDOCTOR_NCU to an ncu of its CUDA version",
+    ),
+    (
+        r"nsight-compute-lock|InterprocessLockFailed",
+        "another user's ncu left its lock file: set TMPDIR to a folder of your own and record again",
+    ),
+    (
+        r"(?i)==ERROR==.*out of memory",
+        "the GPU had no memory left to play kernels again: record with a smaller batch",
+    ),
+)  # fmt: skip
+_ERROR = re.compile(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
+_SAYS_NOTHING = re.compile(
+    r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
+    r"|The application returned"
+)
+_PROGRAM_FAILED = re.compile(r"The application returned an error code \((\d+)\)")
+_ENDED_BY_NCU = "Trying to shutdown target application"
+
+
+def explain(log_text: str) -> str | None:
+    """In one line, what went wrong according to ncu's own words and what to do; None if nothing did."""
+    for pattern, meaning in _KNOWN_TROUBLE:
+        if re.search(pattern, log_text):
+            return meaning
+    errors = _ERROR.findall(log_text)
+    telling = next((error for error in errors if not _SAYS_NOTHING.search(error)), "")
+    if telling:
+        return f"ncu says: {telling.strip()[:200]}"
+    if (failed := _PROGRAM_FAILED.search(log_text)) and _ENDED_BY_NCU not in log_text:
+        return f"the program ended with {failed[1]} under ncu: run it without, and mend that first"
+    if errors:
+        return f"ncu says: {errors[0].strip()[:200]}"
+    if "No kernels were profiled" in log_text:
+        return "none of the chosen kernels ran while ncu measured: record more steps"
+    return None
+
+
+def program_code(ncu_code: int, log_text: str) -> int | None:
+    """The program's own exit code, None if it cannot be told: ncu failed or ended the program.
+
+    ncu prints the code of a program that failed; of one that a signal ended it prints the signal's bare number.
+    """
+    if _ENDED_BY_NCU in log_text:
+        return None
+    if failed := _PROGRAM_FAILED.search(log_text):
+        return int(failed[1])
+    return 0 if ncu_code == 0 else None

@@ -1,0 +1,59 @@
+"""How is the agent told what to record, and how does it get into every Python of the command? By the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+AGENT = Path(__file__).absolute().parents[1] / "agent"
+VARIABLE = "PERFDOCTOR_AGENT"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which steps are recorded, and whether the program ends with them."""
+
+    steps: int = 10
+    skip: int = 5
+    stop: bool = False
+    stacks: bool = False
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the agent does in one pass.
+
+    `activities`: what torch.profiler records; CUPTI belongs to one tool at a time, so beside nsys it is "cpu".
+    `nvtx`: hand ranges to the tool around. `capture_range`: who opens the CUDA range that the tool waits for.
+    """
+
+    pass_name: str
+    traces: Path
+    activities: Literal["", "cpu", "cpu+cuda"]
+    nvtx: bool = False
+    capture_range: Literal["", "all", "first"] = ""
+
+
+def environment(
+    base: Mapping[str, str], recording: Recording, window: Window, *, reports: Path, nccl: Path | None
+) -> dict[str, str]:
+    """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings."""
+    settings = {
+        "pass": recording.pass_name,
+        "reports": str(reports.absolute()),
+        "traces": str(recording.traces.absolute()),
+        "activities": recording.activities,
+        "nvtx": recording.nvtx,
+        "capture_range": recording.capture_range,
+        "steps": window.steps,
+        "skip": window.skip,
+        "stop": window.stop,
+        "stacks": window.stacks,
+        "nccl": str(nccl.absolute()) if nccl else "",
+    }
+    path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
+    return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(settings)}

@@ -1,0 +1,193 @@
+"""What does a cure make shorter? A rule names a lever, a finding tells how far it goes.
+
+A lever is a kind of node: the stretches of host time of one cause, all host time (`host_pace`), waits for the device
+(`waits`), kernels, copies or collectives. `fused` is kernels and copies that are not asked for any more: what the host
+does to launch them goes with them. `lateness` is what the late rank does more of than the others. A finding's saving
+says how much of their time a cure takes away at least, likely and at most; played again, the step tells how much of
+that it wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.accounting.idle_causes import blocking_calls, is_among
+from perfdoctor.metrics.communication.collectives import transfer_share
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.host.pace import paced_waiting_ns
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Mask
+from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.replay.edits import shorter as edits
+from perfdoctor.replay.edits.chosen_work import chosen_of, work_rows
+from perfdoctor.replay.edits.fused import beside_ns, merged
+from perfdoctor.replay.edits.straggler import in_time, too_much
+from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.without_gpu import with_fewer_meetings
+
+#: Levers that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
+WORK = {
+    "kernels": ("kernels",),
+    "copies": ("copies",),
+    "collectives": ("collectives",),
+    "fused": ("kernels", "copies"),
+}
+#: Behind a wait the device stays dry until the next launch has reached it.
+_REFILL_NS = 50_000
+LEVERS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
+
+Edit = Callable[[Graph, float], Graph]
+_Result = TypeVar("_Result")
+
+
+def edit_of(lever: str, finding: Finding, run: Run | None = None) -> Edit:
+    """What pulling this lever by a share does to a graph. What of a place it takes is looked up once for all shares."""
+    if finding.thread_time:
+        return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
+    if lever == "host_pace":
+        but = _once(_no_issuing)
+        return lambda graph, share: edits.with_faster_host(graph, share, but(graph.place))
+    if lever == "waits":
+        calls = _once(_idle_waits)
+        return lambda graph, share: edits.without_waits(graph, calls(graph.place), share)
+    if lever == "lateness":
+        return _coming_in_time(finding, run)
+    if lever in WORK:
+        rows = _once(lambda place: work_rows(place, WORK[lever], finding.work))
+        if lever == "fused":
+            asking = _once(_no_asking)
+            return lambda graph, share: merged(graph, rows(graph.place), share, asking(graph.place))
+        if lever == "collectives":
+            return lambda graph, share: _without_talk(graph, rows(graph.place), share)
+        return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
+    stretches = _once(lambda place: _of_cause(place, lever))
+    return lambda graph, share: _without_cause(graph, lever, stretches(graph.place), share)
+
+
+def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
+    """The same, computed once for each place."""
+    known: dict[int, tuple[Place, _Result]] = {}  # with the place, so that its number is not given to another one
+
+    def found(place: Place) -> _Result:
+        if id(place) not in known:
+            known[id(place)] = place, of_place(place)
+        return known[id(place)][1]
+
+    return found
+
+
+def pulled_ns(lever: str, finding: Finding, run: Run) -> int:
+    """How much time the lever moves, a step and place, counted as the finding counts its saving."""
+    if finding.counted_ns:
+        return finding.counted_ns
+    if lever == "host_pace":
+        return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
+    if lever == "waits":
+        return run.mean(lambda place: place.idle_ns("host_sync"))
+    if lever == "lateness":
+        return finding.saving_ns_per_step.likely
+    if lever in WORK:
+        moved = run.mean(lambda place: _work_ns(place, lever, finding))
+        return int(moved * transfer_share(run)) if lever == "collectives" else moved
+    return run.mean(lambda place: place.idle_ns(lever))
+
+
+def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
+    """What a cure may win in each case, in ns a step.
+
+    Shorter work wins no more than it is shorter, and what is not asked for any more the host's part in it as well; of
+    the host's time nobody knows how much hides other waits.
+    """
+    saving = finding.saving_ns_per_step
+    low, likely, high = saving.low, saving.likely, saving.high
+    if finding.thread_time:
+        return low, likely, high
+    if lever not in WORK:
+        return high, high, high
+    if lever != "fused":
+        return low, likely, high
+    beside = [
+        beside_ns(graph, work_rows(graph.place, WORK[lever], finding.work), _no_asking(graph.place)) / graph.units
+        for graph in graphs
+    ]
+    parts = shares((low, likely, high), pulled_ns(lever, finding, run))
+    low, likely, high = (
+        ns + int(part * float(np.mean(beside))) for ns, part in zip((low, likely, high), parts, strict=True)
+    )
+    return low, likely, high
+
+
+def _without_talk(graph: Graph, rows: Mask, share: float) -> Graph:
+    """Shorter collectives; and fewer where threads of the host send, each message at a price of its own."""
+    shorter = edits.with_shorter_work(graph, rows, share)
+    if not isinstance(graph.place, HostPlace):
+        return shorter
+    return with_fewer_meetings(edits.without_host_time(shorter, graph.place.own_communication, share), share)
+
+
+def _thread_time(place: Place, finding: Finding) -> Intervals:
+    """The time of this place's training thread that the finding is about."""
+    starts, ends = finding.thread_time.get(place.rank, ((), ()))
+    return Intervals.of(starts, ends)
+
+
+def _of_cause(place: Place, cause: str) -> Intervals:
+    return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
+
+
+def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float) -> Graph:
+    shorter = edits.without_host_time(graph, stretches, share)
+    return edits.without_loader_waits(shorter, share) if cause == "input_wait" else shorter
+
+
+def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
+    """The late rank, whose work is the finding's, does no more than the others; these stay as they are."""
+    matched = skew(run) if run else None
+    late = [place for place in run.places if (place.rank, place.device or 0) in finding.work] if run else []
+    if run is None or matched is None or not late:
+        return lambda graph, _: graph
+    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+    parts = too_much(late[0], places, matched)
+    return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
+
+
+def _no_issuing(place: Place) -> Intervals:
+    """When the host does something else than issue work: it loads, saves, collects, compiles, or waits for others."""
+    other = place.host.profiler | place.idle_causes["input_wait"]
+    for stretches in place.host.explicit.values():
+        other = other | stretches
+    return other
+
+
+def _no_asking(place: Place) -> Intervals:
+    """The same, and work of its own that is no part of an operation."""
+    return _no_issuing(place) | place.idle_causes["host_work"]
+
+
+def _idle_waits(place: Place) -> Mask:
+    """One bool a row of `timeline.calls`: does the host wait in it, and runs the device dry behind it?"""
+    calls = place.timeline.calls
+    blocking = blocking_calls(place.host, place.work, calls)
+    idle = place.idle_causes["host_sync"] | place.exposed_communication
+    dry = idle.overlap_ns(blocking.start_ns, blocking.end_ns + _REFILL_NS) > 0
+    return is_among(calls, blocking.take(dry))
+
+
+def _work_ns(place: Place, lever: str, finding: Finding) -> int:
+    rows = chosen_of(place, WORK[lever], finding.work)
+    if lever in ("kernels", "fused"):
+        return place.alone_ns(rows[: len(place.kernels)])
+    frame = (place.copies if lever == "copies" else place.collectives).take(rows)
+    exposed = place.exposed_copies if lever == "copies" else place.exposed_communication
+    return (exposed & Intervals.of(frame.start_ns, frame.end_ns)).total_ns
+
+
+def shares(saving_ns: Sequence[int], pulled: int) -> list[float]:
+    """How far the lever goes for each saving: never further than all the way."""
+    return [min(ns / pulled, 1.0) if pulled > 0 else 0.0 for ns in saving_ns]

@@ -1,0 +1,142 @@
+"""What changes in the graph when each rank's batch has another size? Fixed costs stay, the rest comes with each sample.
+
+```
+host, launches, optimizer, zero_grad,        as they were
+gradients' collectives
+loaders, copies of batches and on the        × factor
+device, exchanges of activations
+kernels of forward and backward              × waves of blocks then ÷ waves before, at most × factor
+```
+
+A wave is what the SMs take at once. How many blocks an SM takes depends on registers and shared memory, which are not
+recorded. Likely: one of a kernel that multiplies matrices, for these are written to fill an SM; of others as many as
+its threads allow (CUDA C++ Programming Guide, Technical Specifications per Compute Capability). At best: as many of all
+kernels. At worst every kernel grows as the batch does, as it also does where no grid was recorded, or where the grid is
+that of the weights (`wgrad`). Work that waited for room on the device waits as much longer. Whether the memory holds
+such a batch, and whether a loader that keeps up now still does, no recording tells.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.communication.collectives import launched_in
+from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
+from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.timeline import Frame, Mask
+from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
+from perfdoctor.replay.edits.shorter import still_there
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
+from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+Factors = npt.NDArray[np.float64]
+
+#: Threads and blocks that an SM takes, by compute capability where they are fewer than on data-centre GPUs.
+_THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536}
+_BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
+_MOST_THREADS, _MOST_BLOCKS = 2048, 32
+#: One launch over many tensors: parameters or their gradients.
+_OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
+#: The sum over the batch is inside each block, which stands for a piece of a weight.
+_GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter", re.IGNORECASE)
+_OF_ACTIVATIONS = ("all_to_all", "send_recv")
+
+
+def with_batch(graph: Graph, factor: float, case: int = 1) -> Graph:
+    """Each rank's batch is so many times as large. `case`: 0 the least that it can win, 1 likely, 2 the most."""
+    place = graph.place
+    of_rows = work_factors(place, factor, case)
+    factors = of_rows[np.maximum(graph.work_row, 0)]
+    durations = _whole(np.where(graph.kind == WORK, factors, 1.0) * graph.duration_ns)
+    transfer = _whole(graph.transfer_ns * factors[graph.meetings]) if graph.meetings.size else graph.transfer_ns
+    # What waited for room on the device waits for more now.
+    held_up = (factor - 1) * held_up_ns(graph, of_rows != 1)
+    sized = replace(graph, duration_ns=durations, transfer_ns=transfer, extra_ns=_whole(graph.extra_ns + held_up))
+    return _with_loading(sized, factor)
+
+
+def _with_loading(graph: Graph, factor: float) -> Graph:
+    """Loaders need so many times as long for a batch: in threads of their own or the training's, or beside it."""
+    of_thread = loader_nodes(graph)
+    paced = (graph.loader_wait_ns > 0) & (graph.depends[1] != NOTHING)
+    # A pace is counted from one batch to the next: it has the call in it that the lag begins behind.
+    pace = graph.lag_ns[1] + np.where(paced, (factor - 1) * (graph.lag_ns[1] + graph.duration_ns[graph.depends[1]]), 0)
+    in_front = np.where(of_thread, factor, 1.0) * graph.lag_ns[0] + (factor - 1) * _loading_ns(graph)
+    return replace(
+        graph,
+        duration_ns=_whole(np.where(of_thread, factor, 1.0) * graph.duration_ns),
+        lag_ns=(_whole(in_front), _whole(pace), graph.lag_ns[2]),
+        extra_ns=_whole(np.where(of_thread, factor, 1.0) * graph.extra_ns),
+    )
+
+
+def _whole(ns: Factors | Numbers) -> Numbers:
+    return np.rint(ns).astype(np.int64)
+
+
+def _loading_ns(graph: Graph) -> Factors:
+    """What is left of the loading that the training's own threads do in front of each call, without its own pace."""
+    loading = np.zeros(len(graph))
+    if graph.awaited or not graph.place.host.explicit.get("input_wait"):
+        return loading
+    host = graph.kind == HOST
+    begin, end = (np.where(host, each, 0) for each in (graph.gap_start_ns, graph.gap_end_ns))
+    for piece, part in still_there(graph, graph.place.host.explicit["input_wait"], 1.0):
+        loading += part * piece.overlap_ns(begin, end)
+    return loading
+
+
+def work_factors(place: Place, factor: float, case: int) -> Factors:
+    """By what each row of DeviceWork takes longer."""
+    factors = np.ones(len(place.work))
+    rows = device_rows(place)
+    factors[rows["kernels"]] = _of_kernels(place, factor, case)
+    factors[rows["copies"]] = _of_copies(place, factor)
+    kinds = recorded(place, "collectives").text("kind")
+    factors[rows["collectives"]] = np.where(kinds.where(lambda kind: kind in _OF_ACTIVATIONS), factor, 1.0)
+    factors[loader_kernels(place) | batch_copies(place)] = factor
+    return factors
+
+
+def _of_kernels(place: Place, factor: float, case: int) -> Factors:
+    kernels = recorded(place, "kernels")
+    fixed = _of_parameters(place, kernels) | kernels.name.matches(_OVER_PARAMETERS)
+    fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
+    waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
+    certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
+    return np.where(fixed, 1.0, factor if certain else waves)
+
+
+def _of_copies(place: Place, factor: float) -> Factors:
+    """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
+    copies = recorded(place, "copies")
+    on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
+    return np.where(on_device & ~_of_parameters(place, copies), factor, 1.0)
+
+
+def _of_parameters(place: Place, frame: Frame) -> Mask:
+    """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
+    found: Mask = launched_in(place, frame, OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(place, frame)
+    return found
+
+
+def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Factors:
+    """By what each kernel takes longer if it takes as long as its waves; never more than in proportion."""
+    blocks, threads = kernels["blocks"], kernels["threads_per_block"]
+    capability, sms = place.info.compute_capability, place.info.sm_count
+    most = _THREADS.get(capability, _MOST_THREADS) // np.maximum(threads, 1)
+    a_sm = np.clip(most, 1, _BLOCKS.get(capability, _MOST_BLOCKS))
+    if not everywhere_full:
+        matmul = kernels.name.where(lambda name: kernel_names.family(name) in MATMUL_FAMILIES)
+        a_sm = np.where(matmul, 1, a_sm)
+    at_once = np.maximum(sms * a_sm, 1)
+    growth = np.ceil(np.ceil(factor * blocks) / at_once) / np.ceil(np.maximum(blocks, 1) / at_once)
+    known = (blocks > 0) & (threads > 0) & (sms > 0) & ~kernels["is_graph"]
+    growth = np.where(known & ~kernels.name.matches(_GRID_OF_WEIGHTS), growth, factor)
+    return np.minimum(growth, factor) if factor > 1 else np.maximum(growth, factor)

@@ -1,0 +1,211 @@
+"""What changes in the graphs when more or fewer ranks do the same work each? Their collectives, and who comes last.
+
+Each collective takes as much longer as its transfer does (see `scaling.py`); what ranks that were not recorded made it
+wait stays. One rank by itself has no collectives at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Ints
+from perfdoctor.replay.edits import shorter
+from perfdoctor.replay.graph.graph import WORK, Graph
+from perfdoctor.replay.graph.ranks import device_rows
+from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.what_if.scaling import MODELLED, Message, grown, later_ns
+from perfdoctor.replay.what_if.spread import steps_ns
+
+#: The largest machine under one operating system has so many GPUs (HGX-2, and clouds' machines alike): a larger job
+#: crosses a network, whose speed its collectives then show.
+MOST_OF_ONE_MACHINE = 16
+#: Collectives of unknown size or kind that take less of the time in collectives do not matter.
+_NEGLIGIBLE = 0.01
+_ONE = "ranks=1"
+
+Factors = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Askable:
+    """Which numbers of ranks can be asked of a recording: `what` in words, and `why_not` others.
+
+    `with_network`: may it be more of them where the asker tells what a network gives?
+    """
+
+    what: str
+    why_not: str
+    recorded: int = 0
+    first: int = 2
+    last: int = 1
+    with_network: bool = False
+
+    def holds(self, ranks: int, *, told: bool = False) -> bool:
+        """`told`: what does a network give each rank?"""
+        more = told and self.with_network and ranks > self.recorded
+        return more or ranks == self.recorded or (ranks == 1 and bool(self.what)) or self.first <= ranks <= self.last
+
+
+def recorded_ranks(run: Run) -> int:
+    """How many ranks the job had; 0 where that is not told: one rank was recorded, and it talks to others."""
+    ranks = max(run.timeline.world_size, len(run.timeline.ranks))
+    return 0 if ranks == 1 and len(run.timeline.collectives) else ranks
+
+
+def askable(run: Run) -> Askable:
+    """What this recording's collectives can answer."""
+    ranks, one = recorded_ranks(run), f"{_ONE} (no communication)"
+    if not len(run.timeline.collectives):
+        return Askable("", "it holds no communication, which alone tells what links give", ranks)
+    if ranks == 0:
+        return Askable(one, "it does not tell how many ranks there were")
+    if why := _unclear(run, ranks):
+        return Askable(one, why, ranks)
+    if ranks > MOST_OF_ONE_MACHINE:
+        why = (
+            f"so few would be in one machine, whose links were not recorded apart from those between the {ranks} ranks"
+        )
+        return Askable(
+            f"{one}, or ranks={MOST_OF_ONE_MACHINE + 1} and more", why, ranks, MOST_OF_ONE_MACHINE + 1, 1 << 31, True
+        )
+    why = (
+        f"more than the {ranks} recorded ranks need links, or a network, that were not recorded: tell what it gives "
+        "each GPU, as in ranks=64@50GB/s"
+    )
+    return Askable(
+        f"ranks=1 to ranks={ranks}, or more of them over a network (ranks=64@50GB/s)", why, ranks, 1, ranks, True
+    )
+
+
+def _unclear(run: Run, ranks: int) -> str:
+    """Why the model cannot have the collectives, as half a sentence; "" where it can."""
+    for place in run.places:
+        frame = place.recorded_collectives
+        known = frame.text("kind").where(lambda kind: kind in MODELLED)
+        sized = (frame["bytes"] != UNKNOWN) | frame.text("kind").equals("barrier")
+        whole_ns = max(int(frame.duration_ns.sum()), 1)
+        if frame.duration_ns[known & ~sized].sum() > _NEGLIGIBLE * whole_ns:
+            return "it does not tell the sizes of its collectives, as torch.profiler does since PyTorch 2.2"
+        if frame.duration_ns[~known].sum() > _NEGLIGIBLE * whole_ns:
+            return "it has sends, receives or collectives of kinds that do not tell how they grow with the ranks"
+        sizes = frame["group_size"][known]
+        if ((sizes != UNKNOWN) & (sizes != ranks)).any():
+            return "its collectives have several groups, and which of them would grow is not recorded"
+    return ""
+
+
+# --- the change ------------------------------------------------------------------------------------------------------
+
+
+def with_ranks(
+    graphs: Sequence[Graph], run: Run, ranks: int, case: int = 1, network_bytes_per_second: float = 0.0
+) -> tuple[tuple[Graph, ...], float]:
+    """The graphs among so many ranks, and by how much later the last of them comes, in ns a step.
+
+    `case`: 0 the worst, 1 likely, 2 the best. `network_bytes_per_second`: what links then give each at most, one
+    way; 0: what the recorded ones show.
+    """
+    before = recorded_ranks(run)
+    if ranks == 1:
+        return tuple(alone(graph) for graph in graphs), 0.0
+    if ranks == before:
+        return tuple(graphs), 0.0
+    factors = _factors(run, before, ranks, network_bytes_per_second or math.inf)
+    changed = tuple(_longer(graph, factors, case) for graph in graphs)
+    return changed, later_ns(own_steps_ns(graphs), before, ranks)[2 - case]
+
+
+def alone(graph: Graph) -> Graph:
+    """Without collectives, and without waiting for other ranks on the host."""
+    place = graph.place
+    talks = _collective_nodes(graph)
+    peers = place.host.explicit.get("peer_wait", Intervals.empty()) | place.idle_causes["peer_wait"]
+    nothing = np.empty(0, np.int64)
+    silent = replace(
+        graph,
+        duration_ns=np.where(talks, 0, graph.duration_ns),
+        extra_ns=np.where(talks, 0, graph.extra_ns),
+        meetings=nothing,
+        transfer_ns=nothing,
+    )
+    return shorter.without_host_time(silent, peers, 1.0)
+
+
+def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
+    """How long single steps of all ranks take where none waits for another, in ns."""
+    by_themselves = [alone(graph) for graph in graphs]
+    steps = [steps_ns(graph, play([graph]).end_ns[0]) for graph in by_themselves]
+    found: Ints = np.concatenate(steps)
+    return found
+
+
+def _collective_nodes(graph: Graph) -> npt.NDArray[np.bool_]:
+    rows = np.zeros(len(graph.place.work), dtype=bool)
+    rows[device_rows(graph.place)["collectives"]] = True
+    talks: npt.NDArray[np.bool_] = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
+    return talks
+
+
+Grown = Mapping[tuple[str, int], tuple[Message, tuple[float, float, float]]]
+
+
+def _factors(run: Run, before: int, after: int, at_most: float) -> Grown:
+    """By kind and size: what one takes among the recorded ranks, and by which factor that changes."""
+    messages = list(measured(run))
+    return {(each.kind, each.size_bytes): (each, grown(each, messages, before, after, at_most)) for each in messages}
+
+
+def measured(run: Run) -> Iterator[Message]:
+    """By kind and size the transfer: the usual one once all ranks had come, else the shortest of all recorded.
+
+    Of a rank that was recorded without the others, the shortest is the one for which it came last, or nearly so.
+    """
+    matched = skew(run)
+    everybody = matched is not None and len(matched.ranks) == recorded_ranks(run)
+    found: dict[tuple[str, int], list[int]] = {}
+    for place in run.places:
+        frame, rows = place.recorded_collectives, np.arange(len(place.recorded_collectives))
+        took = frame.duration_ns
+        if matched is not None and everybody:
+            own = matched.rows[matched.ranks.index(place.rank)]
+            rows, took = own[own != UNKNOWN], matched.shortest_ns[own != UNKNOWN]
+        for key, ns in zip(_keys(place, rows), took.tolist(), strict=True):
+            found.setdefault(key, []).append(ns)
+    for (kind, size), ns in found.items():
+        if kind in MODELLED and (size != UNKNOWN or kind == "barrier") and min(ns) > 0:
+            yield Message(kind, max(size, 0), float(np.median(ns) if everybody else min(ns)))
+
+
+def _keys(place: Place, rows: Ints) -> Iterator[tuple[str, int]]:
+    frame = place.recorded_collectives.take(rows)
+    return zip(frame.text("kind"), frame["bytes"].tolist(), strict=True)
+
+
+def _longer(graph: Graph, factors: Grown, case: int) -> Graph:
+    """Collectives take as much longer, or less long, as their transfer does."""
+    place = graph.place
+    frame = place.recorded_collectives
+    own = [
+        factors.get((kind, max(size, 0)))
+        for kind, size in zip(frame.text("kind"), frame["bytes"].tolist(), strict=True)
+    ]
+    more = np.zeros(len(place.work))
+    factor = np.ones(len(place.work))
+    rows = device_rows(place)["collectives"]
+    factor[rows] = [each[1][2 - case] if each else 1.0 for each in own]
+    more[rows] = [each[0].transfer_ns if each else 0.0 for each in own]
+    at = np.maximum(graph.work_row, 0)
+    changes = np.where(graph.kind == WORK, (factor[at] - 1) * np.minimum(more[at], graph.duration_ns), 0)
+    transfer = graph.transfer_ns
+    if graph.meetings.size:
+        transfer = np.rint(transfer * factor[at[graph.meetings]]).astype(np.int64)
+    return replace(graph, duration_ns=graph.duration_ns + np.rint(changes).astype(np.int64), transfer_ns=transfer)

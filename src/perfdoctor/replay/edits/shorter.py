@@ -1,0 +1,104 @@
+"""What changes in the graph when something is cured? Each edit returns a new graph; none makes a node longer.
+
+`share` is the part of the time that goes away, from 0 (nothing changes) to 1. Edits may follow each other in any order:
+host time that one has taken out is not there for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+
+
+def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph:
+    """The host does not spend its time in these stretches: between calls, and in calls that do not wait.
+
+    Waits for a loader that has a pace of its own stay as they are: see `without_loader_waits`.
+    """
+    gap, own = np.zeros(len(graph)), np.zeros(len(graph))
+    for piece, part in still_there(graph, stretches, share):
+        own += part * _inside(graph, piece, graph.recorded_start_ns, graph.recorded_end_ns)
+        between = _inside(graph, piece, graph.gap_start_ns, graph.gap_end_ns)
+        beside_loader = _inside(graph, piece - graph.awaited, graph.gap_start_ns, graph.gap_end_ns)
+        gap += part * np.where(graph.loader_wait_ns > 0, beside_loader, between)
+    lag = graph.lag_ns[0] - np.clip(gap.astype(np.int64), 0, np.maximum(graph.lag_ns[0], 0))
+    shorter = _with_durations(graph, np.maximum(graph.duration_ns - own.astype(np.int64), 0))
+    return replace(shorter, lag_ns=(lag, *shorter.lag_ns[1:]), gone=(*graph.gone, (stretches, share)))
+
+
+def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tuple[Intervals, float]]:
+    """What of these stretches can still be taken out, and which share of it."""
+    for earlier, gone in sorted(graph.gone, key=lambda each: -each[1]):
+        yield stretches & earlier, max(share - gone, 0.0)
+        stretches = stretches - earlier
+    yield stretches, share
+
+
+def _inside(graph: Graph, stretches: Intervals, begin: Numbers, end: Numbers) -> Numbers:
+    """How much of these stretches lies between these moments of each HOST node; 0 for the others."""
+    host = np.flatnonzero(graph.kind == HOST)
+    inside = np.zeros(len(graph), np.int64)
+    inside[host] = stretches.overlap_ns(begin[host], end[host])
+    return inside
+
+
+def without_loader_waits(graph: Graph, share: float) -> Graph:
+    """The loader makes the training wait so much less: batches come sooner, or are always there."""
+    waits = graph.loader_wait_ns > 0
+    lag = graph.lag_ns[1] - (share * graph.loader_wait_ns).astype(np.int64)
+    depends = np.where(waits & (share >= 1), NOTHING, graph.depends[1])
+    return replace(
+        graph,
+        depends=(graph.depends[0], depends, graph.depends[2]),
+        lag_ns=(graph.lag_ns[0], lag, graph.lag_ns[2]),
+    )
+
+
+def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
+    """What the host does between and in calls takes so much less: compiled code, CUDA graphs. Waits stay, and `but`."""
+    host = graph.kind == HOST
+    if not host.any():
+        return graph
+    first = min(graph.gap_start_ns[host].min(), graph.recorded_start_ns[host].min())
+    last = max(graph.gap_end_ns[host].max(), graph.recorded_end_ns[host].max())
+    return without_host_time(graph, Intervals.single(int(first), int(last)) - but, share)
+
+
+def without_waits(graph: Graph, calls: Mask, share: float) -> Graph:
+    """The host does not wait in these of its calls, or in some. `calls`: one bool a row of `timeline.calls`."""
+    chosen = (graph.kind == WAIT_END) & calls[np.maximum(graph.call_row, 0)] & (graph.call_row != UNKNOWN)
+    if share < 1:  # of many waits alike a part goes
+        number = np.cumsum(chosen)
+        chosen &= (number * share).astype(np.int64) > ((number - 1) * share).astype(np.int64)
+    waits_for = np.where(chosen, NOTHING, graph.depends[1])
+    return replace(
+        graph,
+        depends=(graph.depends[0], waits_for, graph.depends[2]),
+        extra_ns=np.where(chosen, 0, graph.extra_ns),
+    )
+
+
+def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
+    """These rows of DeviceWork take so much less."""
+    chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
+    durations = np.where(chosen, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
+    transfer = graph.transfer_ns
+    if graph.meetings.size:
+        met = chosen[graph.meetings]
+        transfer = np.where(met, ((1 - share) * transfer).astype(np.int64), transfer)
+    return replace(_with_durations(graph, durations), transfer_ns=transfer)
+
+
+def _with_durations(graph: Graph, durations: Numbers) -> Graph:
+    """What counts from the end of a call comes as long after its beginning as before: a launch, the next batch."""
+    saved = graph.duration_ns - durations
+    call = np.maximum(graph.depends[1], 0)
+    of_host = (graph.depends[1] >= 0) & (graph.kind[call] == HOST)
+    lag = graph.lag_ns[1] + np.where(of_host, saved[call], 0)
+    return replace(graph, duration_ns=durations, lag_ns=(graph.lag_ns[0], lag, graph.lag_ns[2]))

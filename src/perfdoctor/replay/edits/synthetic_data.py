@@ -1,0 +1,131 @@
+"""What changes in the graph when batches cost nothing? The most that any loader's cure can win.
+
+No wait for the loader, none of its work in the training's own threads, no copies of batches, no kernels of data
+libraries, nor the calls and threads that do nothing but ask for those, nor waits for any of them. Work that was queued
+and started late while the loader's ran is taken to have waited for it. Kernels that ran beside the loader's work take
+as long as the same ones of other steps did by themselves, where there are any; at best as the fastest of them all, and
+at worst they stay as slow as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Mask
+from perfdoctor.replay.edits import shorter
+from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes, same_piece
+from perfdoctor.replay.edits.fused import merged
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+
+_EVENT = re.compile("EventSynchronize")
+
+
+def without_loading(graph: Graph, case: int = 1) -> Graph:
+    """The step on data that is there already. `case`: 0 the least that this can win, 1 likely, 2 the most."""
+    place = graph.place
+    awaited = place.host.explicit.get("input_wait", Intervals.empty()) | place.idle_causes["input_wait"]
+    rows = brings_batch(place)
+    lighter = shorter.without_loader_waits(shorter.without_host_time(graph, awaited, 1.0), 1.0)
+    lighter = merged(lighter, rows, 1.0, Intervals.empty())
+    gone = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
+    lighter = _in_time(lighter, rows, case)
+    return _on_their_own(_waiting_for_nothing(lighter, gone), loader_nodes(graph), awaited)
+
+
+def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
+    """Work does not start late, nor take longer, because of these rows of DeviceWork, which are gone."""
+    graph = replace(graph, extra_ns=graph.extra_ns - held_up_ns(graph, rows))
+    busy = Intervals.of(graph.place.work.start_ns[rows], graph.place.work.end_ns[rows])
+    stays = (graph.kind == WORK) & ~rows[np.maximum(graph.work_row, 0)]
+    start, end = (np.where(stays, each, 0) for each in (graph.recorded_start_ns, graph.recorded_end_ns))
+    beside = stays & (busy.overlap_ns(start, end) > 0)
+    if case == 0 or not beside.any():
+        return graph
+    alone_ns = _by_themselves(graph, beside, stays & ~beside, fastest=case > 1)
+    return replace(graph, duration_ns=np.where(beside, np.minimum(alone_ns, graph.duration_ns), graph.duration_ns))
+
+
+def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Numbers:
+    """For each node what the same piece of other steps usually took alone; its own where none was alone.
+
+    `fastest`: the least that any of them took.
+    """
+    rows = np.flatnonzero(beside | alone)
+    piece = same_piece(graph.place)[graph.work_row[rows]]
+    found: Numbers = graph.duration_ns.copy()
+    order = np.argsort(piece, kind="stable")
+    for group in np.split(rows[order], np.flatnonzero(np.diff(piece[order])) + 1):
+        quiet = graph.duration_ns[group[alone[group]]]
+        if fastest:
+            found[group] = graph.duration_ns[group].min()
+        elif quiet.size:
+            found[group] = int(np.median(quiet))
+    return found
+
+
+def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
+    """Nothing waits for this work any more; a wait for the whole stream waits for what is left there."""
+    first, second, third = (each.copy() for each in graph.depends)
+    lag_0, lag_1, lag_2 = (each.copy() for each in graph.lag_ns)
+    before = graph.before[1].copy()
+    third[gone | (_on(third, gone))] = NOTHING
+    lag_0[gone] = 0
+    waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
+    other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
+    names = graph.place.timeline.calls.name.matches(_EVENT)[graph.call_row[waits]] if waits.size else left
+    second[waits] = np.where(left & ~names, other, NOTHING)
+    before[waits] = False
+    return replace(
+        graph,
+        depends=(first, second, third),
+        lag_ns=(lag_0, lag_1, lag_2),
+        before=(graph.before[0], before, graph.before[2]),
+        extra_ns=np.where(gone | np.isin(np.arange(len(graph)), waits), 0, graph.extra_ns),
+    )
+
+
+def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
+    """These threads do nothing more, and those that they woke go on behind their own calls."""
+    if not of_loader.any():
+        return graph
+    depends = [np.where(_on(each, of_loader) | of_loader, NOTHING, each) for each in graph.depends]
+    before, lag = [each.copy() for each in graph.before], [np.where(of_loader, 0, each) for each in graph.lag_ns]
+    woken = np.flatnonzero((graph.kind == HOST) & ~of_loader & _on(graph.depends[0], of_loader))
+    calls = (graph.kind != WORK) & ~of_loader
+    other, found = _last_of(graph, woken, calls)
+    over = np.flatnonzero(calls)[-1] if calls.any() else NOTHING
+    depends[0][woken], before[0][woken] = np.where(found, other, over), ~found
+    since = np.where(found, graph.recorded_end_ns[np.maximum(other, 0)], graph.gap_start_ns[woken])
+    waited = awaited.overlap_ns(since, graph.recorded_start_ns[woken])
+    lag[0][woken] = np.where(found, np.maximum(graph.recorded_start_ns[woken] - since - waited, 0), lag[0][woken])
+    # What does nothing stays where it is.
+    depends[0], before[0] = np.where(of_loader, np.arange(len(graph)), depends[0]), before[0] | of_loader
+    return replace(
+        graph,
+        depends=(depends[0], depends[1], depends[2]),
+        before=(before[0], before[1], before[2]),
+        lag_ns=(lag[0], lag[1], lag[2]),
+        duration_ns=np.where(of_loader, 0, graph.duration_ns),
+        extra_ns=np.where(of_loader, 0, graph.extra_ns),
+    )
+
+
+def _on(depends: Numbers, chosen: Mask) -> Mask:
+    """Which nodes depend on one of the chosen?"""
+    on: Mask = (depends != NOTHING) & chosen[np.maximum(depends, 0)]
+    return on
+
+
+def _last_of(graph: Graph, nodes: Numbers, among: Mask) -> tuple[Numbers, Mask]:
+    """For each node the one of those that ended last before it began or, of a wait, was over; and is there one?"""
+    candidates = np.flatnonzero(among)
+    candidates = candidates[np.argsort(graph.recorded_end_ns[candidates], kind="stable")]
+    if not candidates.size:
+        return np.full(nodes.size, NOTHING), np.zeros(nodes.size, dtype=bool)
+    at = np.searchsorted(graph.recorded_end_ns[candidates], graph.recorded_start_ns[nodes], side="right") - 1
+    found = candidates[np.maximum(at, 0)]
+    return found, (at >= 0) & (found < nodes)

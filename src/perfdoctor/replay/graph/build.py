@@ -1,0 +1,181 @@
+"""What waits for what? Finds, for each node of a device's steps, the nodes that it came after.
+
+Which event a wait waits for is not recorded. It is taken to be the work that ended last before the wait did; `inferred`
+counts such, and threads that are taken to have been woken by another.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.queued import launch_latency_ns
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Mask
+from perfdoctor.replay.graph.draft import Draft
+from perfdoctor.replay.graph.graph import NOTHING, Graph, Numbers
+from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
+from perfdoctor.replay.graph.period import issued_in, period_of
+from perfdoctor.vocabulary.names.host import STREAM_WAIT
+
+_EVENT = re.compile("EventSynchronize")
+
+#: What a call that waits takes by itself.
+_OWN_OF_WAIT_NS = 10_000
+#: Clocks of host and device agree to some µs, ends and starts of device work to one.
+_CLOCK_SLACK_NS, _DEVICE_SLACK_NS = 20_000, 1_000
+#: A start this much later than stream and launch explain has another reason.
+_UNEXPLAINED_NS = 2_000
+#: Shorter waits for a batch, as a share of the step, do not show that the loader is slower than the training.
+LEAST_LOADER_WAIT = 0.03
+#: Enough for a hundred steps of a small model, and played in a tenth of a second.
+MOST_WORK = 10_000
+ALL_UNITS = 1 << 30
+_NEVER = np.iinfo(np.int64).min
+
+
+def graph_of(
+    place: Place, most_work: int = MOST_WORK, *, paced: bool = True, most_units: int = ALL_UNITS
+) -> Graph | None:
+    """The graph of a place's steps; None where the recording has no steps or no device work in them.
+
+    Of more work than `most_work` pieces, or of more than `most_units` steps, only the last steps are taken, at least
+    one. `paced`: does the loader deliver at its own pace, beside the training? Else its work is the host's.
+    """
+    if place.device is None or not place.steps.used or not len(place.work):
+        return None
+    period = period_of(place, most_work, most_units)
+    rows = issued_in(place, period)
+    if not rows.size:
+        return None
+    draft = Draft(place, host_calls(place, period), rows, period)
+    if len(draft.host):
+        _calls(draft)
+        if paced:
+            _loader(draft)
+    _streams(draft)
+    _launches(draft)
+    _other_streams(draft)
+    if draft.waiting:
+        _waits(draft)
+    return draft.graph()
+
+
+def _calls(draft: Draft) -> None:
+    """Program order: behind the last call of the same thread, or of the one that woke it."""
+    host, nodes = draft.host, draft.host_nodes
+    draft.start[nodes], draft.end[nodes] = host.start_ns, np.where(host.waits, host.start_ns, host.end_ns)
+    draft.duration[nodes] = draft.end[nodes] - draft.start[nodes]
+    source, woken = predecessors(host)
+    first = source < 0
+    # The first call comes again when the next period's first one was made, behind what had ended by then.
+    again = np.where(first, host.start_ns - host.start_ns[0] + host.again_ns, host.start_ns)
+    behind = np.where(first, last_ended(host, again), source)
+    draft.gap_start[nodes] = host.end_ns[behind]
+    draft.gap_end[nodes] = np.maximum(again, host.end_ns[behind])
+    lag = draft.gap_end[nodes] - draft.gap_start[nodes]
+    draft.tie(0, nodes, draft.over[behind], lag_ns=lag, before=first)
+    draft.inferred += woken
+
+
+def _loader(draft: Draft) -> None:
+    """A batch that is waited for comes as long after the one before as it did, however fast the training is."""
+    place, period, nodes = draft.place, draft.period, draft.host_nodes
+    draft.awaited = place.host.explicit["input_wait"] | place.idle_causes["input_wait"]
+    waited = draft.awaited.overlap_ns(draft.gap_start[nodes], draft.gap_end[nodes])
+    waits = np.flatnonzero(waited > LEAST_LOADER_WAIT * period.unit_ns)
+    if not waits.size:
+        return
+    previous = np.roll(waits, 1)
+    since = draft.start[waits] - draft.end[previous]
+    since[0] += period.issue_end_ns - period.issue_begin_ns
+    draft.tie(1, waits, previous, lag_ns=since, before=np.arange(waits.size) == 0)
+    draft.lag_ns[0][waits] -= waited[waits]
+    draft.loader_wait[waits] = waited[waits]
+
+
+def _streams(draft: Draft) -> None:
+    """Work starts when what is before it on its stream has ended, or a little before where streams allow that."""
+    nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
+    draft.start[nodes], draft.end[nodes], draft.duration[nodes] = start, end, end - start
+    for stream in np.unique(draft.streams).tolist():
+        own = np.flatnonzero(draft.streams == stream)
+        overlap = np.append(0, np.minimum(start[own[1:]] - end[own[:-1]], 0))
+        draft.tie(0, nodes[own], nodes[np.roll(own, 1)], lag_ns=overlap, before=np.arange(own.size) == 0)
+
+
+def _launches(draft: Draft) -> None:
+    """Work starts no sooner than its call began and the launch took."""
+    latency_ns = launch_latency_ns(draft.place.work, draft.place.timeline.calls)
+    known = draft.launch >= 0
+    nodes, call = draft.work_nodes[known], draft.launch[known]
+    since = draft.start[nodes] - draft.host.start_ns[call]
+    draft.tie(1, nodes, call, lag_ns=np.minimum(since, latency_ns) - draft.duration[call])
+
+
+def _other_streams(draft: Draft) -> None:
+    """Work that starts late for stream and launch, or behind a wait for an event, waits for another stream."""
+    nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
+    asked = (start - draft.explained(nodes) > _UNEXPLAINED_NS) | _behind_event(draft)
+    last = _last_of_others(draft)
+    use = asked & (last >= 0)
+    draft.tie(2, nodes[use], nodes[last[use]], lag_ns=np.minimum(start[use] - end[last[use]], 0))
+    draft.inferred += int(use.sum())
+
+
+def _last_of_others(draft: Draft) -> Numbers:
+    """For each work that of all other streams which ended last before it started; NOTHING where none had."""
+    start, end, streams = draft.work_start, draft.work_end, draft.streams
+    best, best_end = np.full(draft.works, NOTHING), np.full(draft.works, _NEVER)
+    for stream in np.unique(streams).tolist():
+        own = np.flatnonzero(streams == stream)
+        reach = np.maximum.accumulate(end[own])
+        place = np.searchsorted(reach, start + _DEVICE_SLACK_NS, side="right") - 1
+        found = own[np.maximum(place, 0)]
+        better = (place >= 0) & (streams != stream) & (reach[np.maximum(place, 0)] > best_end) & (start[found] < start)
+        best, best_end = np.where(better, found, best), np.where(better, reach[np.maximum(place, 0)], best_end)
+    return best
+
+
+def _behind_event(draft: Draft) -> Mask:
+    """Was the stream told to wait for an event between the call that launched this work and the launch before?"""
+    names = draft.place.timeline.calls.name
+    waits = np.flatnonzero(names.matches(STREAM_WAIT)[draft.host.rows]) if len(draft.host) else np.empty(0, np.int64)
+    launching = np.unique(draft.launch[draft.launch >= 0])
+    next_launch = np.searchsorted(launching, waits, side="right")
+    behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
+    return behind
+
+
+def _waits(draft: Draft) -> None:
+    """The end of a call that waits: the work that ended last before it, of what had been launched by then."""
+    host, nodes = draft.host, draft.wait_nodes
+    waits = np.flatnonzero(host.waits)
+    begin, end = host.start_ns[waits], host.end_ns[waits]
+    draft.start[nodes], draft.end[nodes] = end, end
+    draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
+    work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
+    # What had ended before did not hold the host up, but would if the host came sooner. Of an event that had been
+    # reached nobody knows which work it followed.
+    held = ended >= begin - _CLOCK_SLACK_NS
+    of_event = draft.place.timeline.calls.name.matches(_EVENT)[host.rows[waits]]
+    known = earlier | ((draft.launch[work] <= waits) & (draft.work_start[work] < end))
+    use = (work >= 0) & known & (held | ~of_event)
+    lag = np.where(held, end - ended, 0)
+    draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
+    draft.inferred += int(use.sum())
+    # A queue may be longer than the period: a launch that waits for work issued before it is as soon as others let it.
+    draft.free[nodes[host.for_room[waits] & ~use]] = True
+
+
+def _last_before(draft: Draft, moments: Numbers) -> tuple[Numbers, Mask, Numbers]:
+    """The work that ended last before each moment, NOTHING where none; is it of the period before; when it ended.
+
+    What was issued before the period is taken to be as far back as its counterpart is from the period's end.
+    """
+    ends = np.concatenate((draft.work_end, draft.work_end - draft.period.duration_ns))
+    order = np.argsort(ends, kind="stable")
+    place = np.searchsorted(ends[order], moments, side="right") - 1
+    found = order[np.maximum(place, 0)]
+    return np.where(place >= 0, found % draft.works, NOTHING), found >= draft.works, ends[found]

@@ -1,0 +1,173 @@
+"""Which work, if it were a little shorter, would make the step shorter? The chain that the step's length hangs on.
+
+From the last work that ends, back to what each node waited for last, over one whole period: host, device and other
+ranks. Together the pieces are as long as the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.records.findings import CriticalPath, PathPiece
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.replay.graph.simulate import Played
+
+#: In which order host time is shared out to what it was spent on; the rest is issuing work, and Python in between.
+HOST_CAUSES = ("input_wait", "garbage_collection", "storage", "compilation", "peer_wait", "allocator")
+KINDS = ("compute", "communication", "copies", *HOST_CAUSES, "host", "latency")
+_OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "copies"}
+
+
+@dataclass(frozen=True)
+class _Link:
+    """One node of the path: the rank's number, the node, and how the time up to its end divides."""
+
+    rank: int
+    node: int
+    by: int  # which dependency held it: 0, 1, 2
+    before: bool
+
+
+def critical_path(graphs: Sequence[Graph], played: Played, most_pieces: int = 20) -> CriticalPath:
+    """The path of the steady step that was played."""
+    spent = _added_up(graphs, list(_trace(graphs, played)), played.step_ns * graphs[0].units)
+    units = graphs[0].units
+    pieces = [PathPiece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
+    pieces.sort(key=lambda piece: (-piece.ns_per_step, piece.name))
+    whole = sum(piece.ns_per_step for piece in pieces)
+    share: dict[str, float] = dict.fromkeys(KINDS, 0.0)
+    for piece in pieces:
+        share[piece.kind] += piece.ns_per_step / whole
+    return CriticalPath(
+        played.step_ns, {kind: part for kind, part in share.items() if part}, tuple(pieces[:most_pieces])
+    )
+
+
+def _added_up(
+    graphs: Sequence[Graph], links: Sequence[_Link], period_ns: float
+) -> Mapping[tuple[str, str], tuple[float, float]]:
+    """Time and number of each kind and name; the last link counts as far as it lies in the period."""
+    most = [
+        each
+        for number, graph in enumerate(graphs)
+        for each in _spent(graph, [x for x in links[:-1] if x.rank == number])
+    ]
+    last = list(_spent(graphs[links[-1].rank], links[-1:]))
+    left, long = period_ns - sum(ns for _, _, ns, _ in most), sum(ns for _, _, ns, _ in last)
+    part = min(max(left / long, 0.0), 1.0) if long > 0 else 0.0
+    spent: dict[tuple[str, str], tuple[float, float]] = {}
+    for kind, name, ns, count in (*most, *((kind, name, ns * part, count * part) for kind, name, ns, count in last)):
+        before, times = spent.get((kind, name), (0.0, 0.0))
+        spent[kind, name] = before + ns, times + count
+    return spent
+
+
+def _trace(graphs: Sequence[Graph], played: Played) -> Iterator[_Link]:
+    """Back from the last work of all, until a whole period has gone by."""
+    bound = [_bound(graph, ends, played) for graph, ends in zip(graphs, played.end_ns, strict=True)]
+    meetings = [{int(node): each for each, node in enumerate(graph.meetings)} for graph in graphs]
+    works = [np.flatnonzero(graph.kind == WORK) for graph in graphs]
+    rank = max(range(len(graphs)), key=lambda each: float(played.end_ns[each][works[each]].max()))
+    node = int(works[rank][played.end_ns[rank][works[rank]].argmax()])
+    begun, back = float(played.end_ns[rank][node]), 0.0
+    period = played.step_ns * graphs[rank].units
+    while True:
+        met = meetings[rank].get(node)
+        if met is not None:  # the last to come is whom all waited for
+            arrived = [bound[each][2][int(graph.meetings[met])] for each, graph in enumerate(graphs)]
+            rank = int(np.argmax(arrived))
+            node = int(graphs[rank].meetings[met])
+        by, before = int(bound[rank][0][node]), bool(bound[rank][1][node])
+        yield _Link(rank, node, by, before)
+        node = int(graphs[rank].depends[by][node])
+        back += period if before else 0.0
+        if node == NOTHING or begun - (float(played.end_ns[rank][node]) - back) >= period:
+            return
+
+
+def _bound(graph: Graph, ends: np.ndarray, played: Played) -> tuple[Numbers, Mask, np.ndarray]:
+    """Which dependency of each node was over last, is it of the repetition before, and when the node could start."""
+    period = played.step_ns * graph.units
+    moments = np.stack(
+        [
+            np.where(
+                depends == NOTHING,
+                -np.inf,
+                ends[np.maximum(depends, 0)] - np.where(before, period, 0.0) + lag,
+            )
+            for depends, before, lag in zip(graph.depends, graph.before, graph.lag_ns, strict=True)
+        ]
+    )
+    by = moments.argmax(axis=0)
+    before = np.choose(by, graph.before)
+    return by, before, moments.max(axis=0) + graph.extra_ns
+
+
+def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, float, float]]:
+    """What the nodes of one rank on the path took: kind, name, ns and how often."""
+    if not links:
+        return
+    nodes, by = np.array([link.node for link in links]), np.array([link.by for link in links])
+    kind, lag = graph.kind[nodes], np.stack(graph.lag_ns)[by, nodes]
+    works = nodes[kind == WORK]
+    yield from _of_work(graph, works)
+    waits = (lag + graph.extra_ns[nodes])[kind == WORK]
+    yield (
+        "latency",
+        "from launch, event or the work before to the start",
+        float(waits.clip(min=0).sum()),
+        float(works.size),
+    )
+    back = float((lag + graph.extra_ns[nodes] + graph.duration_ns[nodes])[kind == WAIT_END].sum())
+    yield "latency", "from the end of work to the end of the call that waits", back, float((kind == WAIT_END).sum())
+    host, of_loader = nodes[kind == HOST], (by == 1)[kind == HOST]
+    paced = float(lag[kind == HOST][of_loader].sum())
+    yield "input_wait", "the loader's own pace", paced, float(of_loader.sum())
+    # Work may start before its call returns.
+    yield from _of_host(graph, host, host[~of_loader], early_ns=-float(waits.clip(max=0).sum()))
+
+
+def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, float]]:
+    place = graph.place
+    for signal, rows in device_rows(place).items():
+        name = recorded(place, signal).name
+        row = np.full(len(place.work), UNKNOWN)
+        row[rows] = np.arange(rows.size)
+        own = works[row[graph.work_row[works]] != UNKNOWN]
+        codes = name.codes[row[graph.work_row[own]]]
+        ns = np.bincount(codes, weights=graph.duration_ns[own], minlength=len(name.values))
+        times = np.bincount(codes, minlength=len(name.values))
+        for code in np.flatnonzero(times).tolist():
+            yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
+
+
+def _of_host(
+    graph: Graph, calls: Numbers, behind_host: Numbers, early_ns: float
+) -> Iterator[tuple[str, str, float, float]]:
+    """Host time on the path: calls, and what lies between them, by what was innermost then."""
+    end = graph.recorded_end_ns
+    gaps = Intervals.of(graph.gap_start_ns[behind_host], graph.gap_start_ns[behind_host] + graph.lag_ns[0][behind_host])
+    rest = gaps | Intervals.of((end - graph.duration_ns)[calls], end[calls])
+    place = graph.place
+    for cause in HOST_CAUSES:
+        part = rest & place.host.explicit[cause]
+        if part:
+            yield cause, cause.replace("_", " "), float(part.total_ns), float(len(part))
+        rest = rest - part
+    ops = host_rows(place, ("ops",))
+    between = rest - Intervals.of(ops.start_ns, ops.end_ns)  # a range around the backward pass waits for its thread
+    computing, asking = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
+    for each in computing:  # without a GPU, ops of the thread are no asking for work, but the work itself
+        yield "host" if place.device is not None else "compute", each.name, float(each.idle_ns), float(each.count)
+    for each in asking:
+        yield "host", each.name, float(each.idle_ns), float(each.count)
+    named = [*computing, *asking]
+    left = rest.total_ns - sum(each.idle_ns for each in named) - early_ns
+    yield "host", "Python and launches" + " between ops" * bool(named), left, 0.0

@@ -1,0 +1,80 @@
+"""What waits for what in the steps of one device? Calls on the host and work on the device, as a graph that repeats.
+
+A *node* is a call on a thread that drives the device, the end of a call that waits, or one piece of device work. It
+ends `duration_ns` after the last of up to three nodes that it depends on, each with a lag:
+
+```
+host call      its predecessor on the host (program order; another thread where that woke this one) + the time between
+               · where a loader has a pace of its own, the batch before + that pace
+end of a wait  the call's beginning · the device work that it waited for + the way back
+device work    its predecessor on the stream · its launch + latency · work of another stream (events, inferred)
+```
+
+The nodes are those of the window's steps, by when they were *issued*. Played several times in a row, each time behind
+the time before, they show the steady step: what is first on a stream depends on what was last there before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Mask
+
+HOST, WAIT_END, WORK = 0, 1, 2
+
+#: No dependency.
+NOTHING = -1
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which each comes after all it depends on. Arrays have one entry a node, times are in ns.
+
+    `depends[k]` (k = 0, 1, 2) is the node depended on, NOTHING, or a node of the repetition before where `before[k]`.
+    `work_row` is the row of DeviceWork, `call_row` that of `timeline.calls`; UNKNOWN on other nodes. What was recorded
+    stays as it is in every edit.
+    """
+
+    place: Place
+    kind: npt.NDArray[np.int8]
+    recorded_start_ns: Numbers
+    recorded_end_ns: Numbers
+    duration_ns: Numbers
+    extra_ns: Numbers
+    depends: tuple[Numbers, Numbers, Numbers]
+    before: tuple[Mask, Mask, Mask]
+    lag_ns: tuple[Numbers, Numbers, Numbers]
+    work_row: Numbers
+    call_row: Numbers
+    #: The recorded host time in front of a HOST node: its first lag, and what it waited there for the loader.
+    gap_start_ns: Numbers
+    gap_end_ns: Numbers
+    #: How long the loader made a HOST node wait, where the loader has a pace of its own: the node's second dependency.
+    loader_wait_ns: Numbers
+    period_ns: int
+    units: int
+    inferred: int = 0
+    #: When the host waited for such a loader.
+    awaited: Intervals = field(default_factory=Intervals.empty)
+    #: Host time that edits have taken out, and which share of it.
+    gone: tuple[tuple[Intervals, float], ...] = ()
+    #: Nodes of collectives that all ranks recorded, in their order; and how long each takes once all are there.
+    meetings: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    transfer_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    #: How far this rank's clock is ahead of the first one's.
+    clock_ns: int = 0
+
+    def __len__(self) -> int:
+        return int(self.kind.size)
+
+    @property
+    def step_ns(self) -> float:
+        """The recorded step."""
+        return self.period_ns / self.units

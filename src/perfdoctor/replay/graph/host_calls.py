@@ -1,0 +1,138 @@
+"""What did the host call in the steps that are played, in which order, and in which calls did it wait?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import blocking_calls, driving_threads, is_among
+from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame, Ints, Mask
+from perfdoctor.replay.graph.graph import NOTHING, Numbers
+from perfdoctor.replay.graph.period import Period
+from perfdoctor.vocabulary.names.host import ALLOCATOR_CALL
+
+#: A thread that did nothing for so long, while another one of the program did, was woken by it.
+_WOKEN_NS = 50_000
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """Outermost calls of the driving threads in the period, by start: their rows in `timeline.calls`, which wait."""
+
+    rows: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    thread: Numbers
+    waits: Mask
+    #: Which of those that wait are launches that wait for room in the device's queue.
+    for_room: Mask
+    #: When the next period's first call is made.
+    again_ns: int
+    #: Every call of these threads, by row, and the row of the outermost call that it is part of.
+    inner_rows: Numbers
+    outer_rows: Numbers
+
+    def __len__(self) -> int:
+        return int(self.rows.size)
+
+    def of_rows(self, rows: Numbers) -> Numbers:
+        """Which of these calls made, or is, each of these rows of `timeline.calls`? NOTHING where none."""
+        if not len(self) or not self.inner_rows.size:
+            return np.full(rows.size, NOTHING)
+        at = np.minimum(np.searchsorted(self.inner_rows, rows), self.inner_rows.size - 1)
+        outer = np.where(self.inner_rows[at] == rows, self.outer_rows[at], NOTHING)
+        place = np.minimum(np.searchsorted(self.rows, outer), len(self) - 1)
+        return np.where((outer >= 0) & (self.rows[place] == outer), place, NOTHING)
+
+
+def host_calls(place: Place, period: Period) -> HostCalls:
+    """None where no launch of the period was recorded."""
+    none = np.empty(0, np.int64)
+    if not period.issue_begin_ns:
+        nowhere = none.astype(bool)
+        return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
+    calls = place.timeline.calls
+    threads = driving_threads(place.timeline, place.rank, None)
+    own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
+    outer = _outermost(calls, own)
+    rows = own[outer == own]
+    begin, end = (_call_begun(calls, own, outer, at) for at in (period.issue_begin_ns, period.issue_end_ns))
+    rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
+    columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
+    for_room = _for_room(place, rows)
+    return HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
+
+
+def _call_begun(calls: Frame, rows: Numbers, outer: Numbers, moment: int) -> int:
+    """When the outermost call began whose part began at this moment; the moment itself where none did."""
+    return int(calls.start_ns[outer[calls.start_ns[rows] == moment]].min(initial=moment))
+
+
+def _outermost(calls: Frame, rows: Numbers) -> Numbers:
+    """For each call the one of the same thread that it is part of (the driver's of the runtime's), or itself."""
+    outer: Numbers = rows.copy()
+    for thread in np.unique(calls["thread"][rows]).tolist():
+        own = np.flatnonzero(calls["thread"][rows] == thread)
+        reach = np.concatenate(([_NEVER], np.maximum.accumulate(calls.end_ns[rows[own]])[:-1]))
+        begins = calls.start_ns[rows[own]] >= reach
+        outer[own] = rows[own][begins][np.cumsum(begins) - 1]
+    return outer
+
+
+def _by_name(place: Place, rows: Numbers) -> Mask:
+    """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
+    calls = place.timeline.calls
+    return is_among(calls, blocking_calls(place.host, place.work, calls))[rows]
+
+
+def _for_room(place: Place, rows: Numbers) -> Mask:
+    """Which of these calls are launches that wait until the device's queue has room: far longer than a launch takes."""
+    calls = place.timeline.calls
+    took = calls.end_ns[rows] - calls.start_ns[rows]
+    full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
+    waits: Mask = full & ~calls.name.matches(ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
+    return waits
+
+
+def predecessors(host: HostCalls) -> tuple[Numbers, int]:
+    """For each call the one it follows, NOTHING for the first of all; and how many are taken to have been woken.
+
+    It follows the last one of its thread, or, after a pause, the last call of the other thread that woke it.
+    """
+    previous = _previous_of_thread(host.thread)
+    latest = _latest_before(host, previous)
+    previous_end, latest_end = (_end_or_never(host, each) for each in (previous, latest))
+    paused = (previous < 0) | (host.start_ns - previous_end > _WOKEN_NS)
+    woken = (latest >= 0) & (latest_end > previous_end) & paused
+    return np.where(woken, latest, previous), int(woken.sum())
+
+
+def _latest_before(host: HostCalls, previous: Numbers) -> Numbers:
+    """Which call, of any thread, ended last before each began?"""
+    latest = last_ended(host, host.start_ns)
+    # In a recording of whole µs calls may take none, and end as they or the next ones begin.
+    return np.where(latest >= np.arange(len(host)), previous, latest)
+
+
+def last_ended(host: HostCalls, moments: Numbers) -> Numbers:
+    """The call, of any thread, that ended last before each moment; NOTHING where none had."""
+    by_end = np.argsort(host.end_ns, kind="stable")
+    place = np.searchsorted(host.end_ns[by_end], moments, side="right") - 1
+    return np.where(place >= 0, by_end[np.maximum(place, 0)], NOTHING)
+
+
+def _end_or_never(host: HostCalls, which: Numbers) -> Numbers:
+    return np.where(which >= 0, host.end_ns[np.maximum(which, 0)], _NEVER)
+
+
+def _previous_of_thread(thread: Numbers) -> Ints:
+    """For each call the one before it on its thread, NOTHING for the first."""
+    previous = np.full(thread.size, NOTHING, np.int64)
+    order = np.argsort(thread, kind="stable")
+    same = thread[order][1:] == thread[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    return previous

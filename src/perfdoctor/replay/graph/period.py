@@ -1,0 +1,100 @@
+"""Which steps are played? Whole ones, as they ran on the main stream, with all that was issued in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.replay.graph.graph import Numbers
+
+#: As many of a step's first pieces of work may begin at the same moment.
+_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Period:
+    """Whole steps: from `begin_ns` to `end_ns` on the main stream, issued from `issue_begin_ns` to `issue_end_ns`.
+
+    Both issue times are 0 where no calls were recorded.
+    """
+
+    units: int
+    begin_ns: int
+    end_ns: int
+    issue_begin_ns: int = 0
+    issue_end_ns: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+    @property
+    def unit_ns(self) -> float:
+        return self.duration_ns / self.units
+
+
+def period_of(place: Place, most_work: int, most_units: int) -> Period:
+    """The steps that were issued inside the recording, or all where no calls were recorded.
+
+    Of more work than `most_work` pieces, or more than `most_units` steps, only the last ones, at least one.
+    """
+    edges = place.steps.even_bounds
+    issued = _issued_at(place, edges)
+    first, last = _chosen(place, edges, issued, most_work, most_units), edges.size - 1
+    begin, end = int(edges[first]), int(edges[last])
+    if not issued[first]:
+        return Period(last - first, begin, end)
+    issue_end = int(issued[last]) if issued[last] else int(issued[first]) + end - begin
+    return Period(last - first, begin, end, int(issued[first]), issue_end)
+
+
+def _chosen(place: Place, edges: Numbers, issued: Numbers, most_work: int, most_units: int) -> int:
+    """The first step to play."""
+    last = edges.size - 1
+    first = int(np.argmax(issued > 0))
+    if first >= last:
+        first = 0
+    first = max(first, last - most_units)
+    at = np.searchsorted(place.work.start_ns, edges)
+    while first < last - 1 and at[last] - at[first] > most_work:
+        first += 1
+    return first
+
+
+def _issued_at(place: Place, edges: Numbers) -> Numbers:
+    """When the work that begins at each edge was launched; 0 where that was not recorded."""
+    work = place.work
+    known = work.launch != UNKNOWN
+    launched_at = np.zeros(len(work), np.int64)
+    launched_at[known] = place.timeline.calls.start_ns[work.launch[known]]
+    rows = np.searchsorted(work.start_ns, edges)[:, None] + np.arange(_TOGETHER)
+    inside = np.minimum(rows, len(work) - 1)
+    same = (rows < len(work)) & (work.start_ns[inside] == edges[:, None])
+    issued: Numbers = np.where(same, launched_at[inside], 0).max(axis=1)
+    return issued
+
+
+def issued_in(place: Place, period: Period) -> Numbers:
+    """Rows of DeviceWork that the period issued; of a stream none of whose launches are known, those that ran in it."""
+    work = place.work
+    inside = (work.start_ns >= period.begin_ns) & (work.start_ns < period.end_ns)
+    if not period.issue_begin_ns:
+        return np.flatnonzero(inside)
+    at = _in_stream_order(place)
+    issued = (at >= period.issue_begin_ns) & (at < period.issue_end_ns)
+    return np.flatnonzero(np.where(at > 0, issued, inside))
+
+
+def _in_stream_order(place: Place) -> Numbers:
+    """When each row of work was issued: what has no launch, no sooner than what ran before it on its stream; else 0."""
+    work = place.work
+    at = np.zeros(len(work), np.int64)
+    known = work.launch != UNKNOWN
+    at[known] = place.timeline.calls.start_ns[work.launch[known]]
+    for stream in np.unique(work.stream).tolist():
+        own = work.stream == stream
+        at[own] = np.maximum.accumulate(at[own])
+    return at

@@ -1,0 +1,110 @@
+"""Which nodes of a graph can be played at once? Runs along a thread or stream that wait for nothing in between.
+
+A run is a stretch of nodes each of which comes behind the one before, and of whose other dependencies all are known
+when it begins. A host that launches a thousand kernels and then waits makes two runs: its calls, and the kernels.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.timeline import Mask
+from perfdoctor.replay.graph.graph import NOTHING, Graph, Numbers
+
+#: Where a node is in the order in which a graph is played, or what it depends on: as many nodes as there may be.
+Places = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Nodes `begin` to `end` in the order of playing. Does any of them depend on a second, on a third node?
+
+    `number`: among all runs and meetings, in that order.
+    """
+
+    number: int
+    begin: int
+    end: int
+    second: bool
+    third: bool
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The order in which to play a graph.
+
+    `nodes` are all nodes, in that order; `at` is the place of each. `until[k]` are the runs in front of the k-th
+    meeting with other ranks, the last of them those behind all meetings; a meeting itself is in no run.
+    `begins`: the places at which runs begin, and those of meetings.
+    """
+
+    depends: tuple[Numbers, Numbers, Numbers]
+    before: tuple[Mask, Mask, Mask]
+    meetings: Numbers
+    nodes: Places
+    at: Places
+    begins: Numbers
+    until: tuple[tuple[Run, ...], ...]
+
+    def fit(self, graph: Graph) -> bool:
+        """Do they hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
+        first, *others = zip(graph.depends, self.depends, strict=True)
+        return (
+            graph.before is self.before
+            and graph.meetings is self.meetings
+            and (first[0] is first[1] or np.array_equal(*first))
+            and all(now is then or bool(((now == then) | (now == NOTHING)).all()) for now, then in others)
+        )
+
+
+def runs_of(graph: Graph) -> Runs:
+    chain, level = _chains(graph)
+    part = (2 * np.searchsorted(graph.meetings, np.arange(len(graph)))).astype(np.int32)
+    part[graph.meetings] += 1
+    order = np.lexsort((chain, level, part)).astype(np.int32)
+    starts = np.ones(order.size, dtype=bool)
+    starts[1:] = False
+    for column in (chain, level, part):
+        starts[1:] |= np.diff(column[order]) != 0
+    begins = np.flatnonzero(starts)
+    at = np.empty(order.size, np.int32)
+    at[order] = np.arange(order.size, dtype=np.int32)
+    until = _by_part(graph, order, begins, part)
+    return Runs(graph.depends, graph.before, graph.meetings, order, at, begins, until)
+
+
+def _chains(graph: Graph) -> tuple[Places, Places]:
+    """For each node its chain, and how many other chains must have been played one behind the other before it."""
+    depends = [
+        np.where(flags | (on == NOTHING), 0, on + 1).astype(np.int32)
+        for on, flags in zip(graph.depends, graph.before, strict=True)
+    ]
+    chains, levels = array("i", [-1]), array("i", [-1])  # of what is at place 0: nothing
+    followed = bytearray(len(graph) + 1)
+    for first, second, third in zip(*(each.data for each in depends), strict=True):
+        level = max(levels[second], levels[third])
+        if first and not followed[first]:
+            followed[first] = 1
+            chains.append(chains[first])
+            level = level + 1 if level >= levels[first] else levels[first]
+        else:
+            chains.append(len(chains))
+            level = max(level, levels[first]) + 1
+        levels.append(level)
+    return np.array(chains[1:], np.int32), np.array(levels[1:], np.int32)
+
+
+def _by_part(graph: Graph, order: Places, begins: Numbers, part: Places) -> tuple[tuple[Run, ...], ...]:
+    ends = np.append(begins[1:], order.size)
+    used = [np.logical_or.reduceat(on[order] != NOTHING, begins) for on in graph.depends[1:]]
+    columns: Sequence[list[int]] = [begins.tolist(), ends.tolist(), *(each.tolist() for each in used)]
+    until: list[list[Run]] = [[] for _ in range(graph.meetings.size + 1)]
+    for number, (of_part, *run) in enumerate(zip(part[order[begins]].tolist(), *columns, strict=True)):
+        if of_part % 2 == 0:
+            until[of_part // 2].append(Run(number, *run))
+    return tuple(tuple(runs) for runs in until)

@@ -1,0 +1,163 @@
+"""What does a cure bring? The difference of two replays: of the step as it was, and of the step with the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.host.loader import loader
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import IDLE_CAUSES, Finding, Saving
+from perfdoctor.replay.edits.actions import Edit, edit_of, most_ns, pulled_ns, shares
+from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.ranks import graphs_of
+from perfdoctor.replay.graph.runs import Runs, runs_of
+from perfdoctor.replay.graph.simulate import Played, play
+from perfdoctor.replay.what_if.spread import range_of_later
+
+#: Edits one behind the other, and how far each goes.
+_Changes = tuple[tuple[Edit, float], ...]
+
+
+@dataclass(frozen=True)
+class Cure:
+    """A lever, how far it goes at least, likely and at most, and what it may win then, in ns a step.
+
+    A cure may also win what was not counted as its own: a host that is faster sends gradients sooner, and hides them
+    better. That is not promised: it is seldom as simple. `cause` is the rule whose cure takes this finding along: such
+    findings count the same time.
+    """
+
+    rule: str
+    cause: str
+    edit: Edit
+    shares: tuple[float, float, float]
+    most_ns: tuple[int, int, int]
+
+    def going(self, share: float, most_ns: int) -> Cure:
+        """The same cure, going just so far."""
+        return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A recorded run that can be played: its graphs, and the step that they give unchanged.
+
+    `runs`: the order in which to play them, where it is known. What was played once is not played again.
+    """
+
+    run: Run
+    graphs: tuple[Graph, ...]
+    base_ns: float
+    runs: tuple[Runs, ...] = ()
+    #: Findings by their identity, kept so that it is not given to another one.
+    _cures: dict[tuple[str, str, int], tuple[Finding, Cure]] = field(default_factory=dict, repr=False, compare=False)
+    _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def error(self) -> float:
+        """By how much the replay of the unchanged step misses the recorded one, as a share of it."""
+        recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
+        return self.base_ns / recorded - 1
+
+    def can_play(self, lever: str, finding: Finding) -> bool:
+        """Of collectives whose other ranks were not recorded nobody knows what their end waited for.
+
+        A rank that is late can come in time where it is one, and where its lateness reaches the others. Of a training
+        thread without a GPU, its own time can be shortened.
+        """
+        timeline = self.run.timeline
+        if host_places(self.run) and lever not in (*IDLE_CAUSES, "collectives", "lateness"):
+            return bool(lever and finding.thread_time)
+        if lever == "lateness":
+            return bool(finding.work) and all(graph.meetings.size for graph in self.graphs)
+        return bool(lever) and (lever != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
+
+    def cure(self, rule: str, lever: str, finding: Finding) -> Cure:
+        key = (rule, lever, id(finding))
+        if key not in self._cures:
+            self._cures[key] = finding, self._cure(rule, lever, finding)
+        return self._cures[key][1]
+
+    def _cure(self, rule: str, lever: str, finding: Finding) -> Cure:
+        saving = finding.saving_ns_per_step
+        low, likely, high = shares((saving.low, saving.likely, saving.high), pulled_ns(lever, finding, self.run))
+        most = most_ns(lever, finding, self.run, self.graphs)
+        return Cure(rule, rule, edit_of(lever, finding, self.run), (low, likely, high), most)
+
+    def played_ns(self, cures: Sequence[Cure], case: int = 1) -> float:
+        """The step with these cures together. `case`: 0 at least, 1 likely, 2 at most."""
+        changes = tuple((cure.edit, cure.shares[case]) for cure in cures)
+        if changes not in self._steps_ns:
+            self._steps_ns[changes] = play(self._with(changes), self.runs).step_ns
+        return self._steps_ns[changes]
+
+    def unchanged(self) -> Played:
+        """The recorded steps, played as they were."""
+        return play(self.graphs, self.runs)
+
+    def spread(self, cures: Sequence[Cure]) -> tuple[float, float]:
+        """How far single steps are from their mean with these cures, as factors (see `spread`)."""
+        graphs = self._with([(cure.edit, cure.shares[1]) for cure in cures])
+        return range_of_later(graphs, play(graphs, self.runs))
+
+    def _with(self, changes: Sequence[tuple[Edit, float]]) -> tuple[Graph, ...]:
+        graphs = self.graphs
+        for edit, share in changes:
+            graphs = tuple(edit(graph, share) for graph in graphs)
+        return graphs
+
+    def step_ns(self, cures: Sequence[Cure], case: int = 1) -> int:
+        """The recorded step with these cures together: never longer than it was, nor shorter than they may make it."""
+        won = round(self.base_ns - self.played_ns(cures, case))
+        most_ns: dict[str, int] = {}
+        for cure in cures:
+            most_ns[cure.cause] = max(most_ns.get(cure.cause, 0), cure.most_ns[case])
+        return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
+
+    def saving(self, cure: Cure) -> Saving:
+        """What one cure wins, in ns a step: not less than nothing, and not more than it may."""
+        won = [max(round(self.base_ns - self.played_ns([cure], case)), 0) for case in range(3)]
+        low, likely, high = (min(ns, most) for ns, most in zip(won, cure.most_ns, strict=True))
+        return Saving(min(low, likely), likely, max(high, likely))
+
+
+#: A replay that misses the unchanged step by more has not understood it.
+_LARGEST_ERROR = 0.05
+
+
+def stage(run: Run) -> Stage | None:
+    """None where the run cannot be played again; `unplayable` says why."""
+    ready = _ready(run)
+    return ready if isinstance(ready, Stage) else None
+
+
+def unplayable(run: Run) -> str:
+    """Why the run cannot be played again, as half a sentence; "" where it can."""
+    ready = _ready(run)
+    return "" if isinstance(ready, Stage) else ready
+
+
+def _ready(run: Run) -> Stage | str:
+    """Set up once for a run, with whichever answer."""
+    ready = run.kept.get("replay")
+    if not isinstance(ready, Stage | str):
+        ready = run.kept["replay"] = _set_up(run)
+    return ready
+
+
+def _set_up(run: Run) -> Stage | str:
+    """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
+    if not run.per_step:
+        return "no steps were found in it"
+    if run.look.range_name:
+        return "only a range of it is looked at, and what follows it would move as well"
+    graphs = graphs_of(run, paced=loader(run) != "single-process")
+    if not graphs:
+        return "its steps hold no work that could be ordered"
+    runs = tuple(runs_of(graph) for graph in graphs)
+    ready = Stage(run, graphs, play(graphs, runs).step_ns, runs)
+    if abs(ready.error) > _LARGEST_ERROR:
+        return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
+    return ready

@@ -1,0 +1,163 @@
+"""How long is a step when the run has another size, and some findings may be cured as well?
+
+All steps of the window are played, not only the last ones: what is asked for here may change every one of them. Cures
+never win more than their findings count, and that grows with the batch where it grew before them; sizes have no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.host.loader import loader
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import PredictedStep, Prediction, Scaling
+from perfdoctor.replay.edits.batch_size import with_batch
+from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ranks
+from perfdoctor.replay.edits.synthetic_data import without_loading
+from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.ranks import graphs_of
+from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.what_if.savings import Cure, Stage
+from perfdoctor.replay.what_if.spread import range_of_later
+
+#: Of all ranks together; a play of as much takes some seconds.
+_MOST_WORK = 200_000
+#: As in `promises`: a replay that misses the unchanged steps by more has not understood them.
+_LARGEST_ERROR = 0.05
+
+#: Graphs of all ranks, in a case (0 the worst, 2 the best), become others; and what the step takes beside them, in ns.
+Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One thing that changes: a size, or a cure, which has `most_ns`. `samples`: how many times as many a step has."""
+
+    name: str
+    choice: str
+    apply: Apply
+    cure: Cure | None = None
+    samples: float = 1.0
+    batch: float = 1.0
+    ranks: int = 0
+
+
+def size_stop(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> Stop:
+    """A question of the run's size, which it can answer (see `why_not`)."""
+    if name == "synthetic-data":
+        return Stop(name, "", _each(without_loading))
+    if name == "batch":
+        return Stop(
+            name, choice, _each(lambda graph, case: with_batch(graph, amount, case)), samples=amount, batch=amount
+        )
+    ranks, before = int(amount), recorded_ranks(run)
+    return Stop(
+        name, choice, lambda graphs, case: with_ranks(graphs, run, ranks, case, network_bytes_per_second),
+        samples=ranks / before if before else 1.0, ranks=ranks,
+    )  # fmt: skip
+
+
+def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> str:
+    """Why this run cannot answer such a question, as half a sentence; "" where it can."""
+    known = askable(run)
+    if name != "ranks" or known.holds(int(amount), told=network_bytes_per_second > 0):
+        return ""
+    return known.why_not if amount > 1 else "it holds no communication that could go"
+
+
+def cure_stop(cure: Cure, choice: str) -> Stop:
+    """A rule's cure, as far as it goes in each case."""
+    return Stop(cure.rule, choice, _each(lambda graph, case: cure.edit(graph, cure.shares[case])), cure)
+
+
+def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
+    return lambda graphs, case: (tuple(edit(graph, case) for graph in graphs), 0.0)
+
+
+# --- played ----------------------------------------------------------------------------------------------------------
+
+
+def whole_stage(run: Run) -> Stage:
+    """All steps of the window, ready to be played. Raises PerfdoctorError where there is none that is true to them."""
+    if host_places(run):
+        raise PerfdoctorError(
+            "--what-if: of another size a recording without a GPU tells nothing",
+            do="Name rules only, or record the training on a GPU.",
+        )
+    graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
+    ready = Stage(run, graphs, play(graphs).step_ns)
+    if abs(ready.error) > _LARGEST_ERROR:
+        raise PerfdoctorError(
+            f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
+            do="Name rules only: their cures are played on the last steps.",
+        )
+    return ready
+
+
+def played(stops: Sequence[Stop], run: Run) -> Prediction:
+    """The step with all of it, and on the way there stop by stop."""
+    stage = whole_stage(run)
+    way_ns = [_ways_ns(stage, stops, case) for case in range(3)]
+    shorter, longer = range_of_later(graphs := _all(stage, stops), play(graphs))
+    likely = way_ns[1]
+    # A case is the best or the worst only all in all: one that begins better may end where the likely one does.
+    best, worst = (round(pick(ns[-1] for ns in way_ns) * by) for pick, by in ((min, shorter), (max, longer)))
+    if not any(stop.samples > 1 for stop in stops):  # nothing asked for makes a step longer
+        worst = min(worst, max(run.step_ns, likely[-1]))
+    steps, samples = [], 1.0
+    for stop, ns in zip(stops, likely[1:], strict=True):
+        samples *= stop.samples
+        steps.append(PredictedStep(stop.name, ns, stop.choice, samples))
+    step_ns = (best, likely[-1], worst)
+    low, middle, high = (run.step_ns * samples / max(ns, 1) for ns in reversed(step_ns))
+    return Prediction(
+        fixed=tuple(stop.name for stop in stops),
+        step_ns=step_ns,
+        speedup=(low, middle, high),
+        recorded_ns=run.step_ns,
+        steps=tuple(steps),
+        replay_error=stage.error,
+        asked=True,
+        samples=samples,
+        scaling=_scaling(stops, way_ns, recorded_ranks(run)),
+    )
+
+
+def _all(stage: Stage, stops: Sequence[Stop]) -> tuple[Graph, ...]:
+    graphs = stage.graphs
+    for stop in stops:
+        graphs, _ = stop.apply(graphs, 1)
+    return graphs
+
+
+def _ways_ns(stage: Stage, stops: Sequence[Stop], case: int) -> list[int]:
+    """The step as recorded, and behind each stop."""
+    graphs, played_ns, later_ns, sized_ns, batch = stage.graphs, stage.base_ns, 0.0, 0.0, 1.0
+    most_ns: dict[str, float] = {}
+    way = [stage.run.step_ns]
+    for stop in stops:
+        graphs, later = stop.apply(graphs, case)
+        before_ns, later_ns = played_ns, later_ns + later
+        played_ns = play(graphs).step_ns + later_ns
+        if stop.cure is None:
+            sized_ns, batch = sized_ns + played_ns - before_ns, batch * stop.batch
+        else:
+            own_ns = batch * stop.cure.most_ns[case]
+            most_ns[stop.cure.cause] = max(most_ns.get(stop.cure.cause, 0.0), own_ns)
+        won_ns = stage.base_ns + sized_ns - played_ns
+        way.append(max(stage.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
+    return way
+
+
+def _scaling(stops: Sequence[Stop], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
+    """The step among the fewer ranks over that among more of them, each rank with the same work."""
+    place = next((number for number, stop in enumerate(stops) if stop.ranks), None)
+    if place is None:
+        return None
+    ranks = stops[place].ranks
+    changes = [ns[place] / max(ns[place + 1], 1) for ns in way_ns]
+    efficiency = changes if ranks >= before else [1 / change for change in changes]
+    return Scaling(before, ranks, (min(efficiency), efficiency[1], max(efficiency)))

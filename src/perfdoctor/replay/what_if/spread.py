@@ -1,0 +1,50 @@
+"""How far may a step that is measured later be from the one that is promised, though all comes true?
+
+As far as single steps of the replay are from their mean, and as far as two runs of one training are from each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfdoctor.model.timeline import Ints
+from perfdoctor.replay.graph.graph import WORK, Graph
+from perfdoctor.replay.graph.simulate import Played
+
+#: Of fewer steps quantiles are single steps.
+_FEWEST_STEPS = 5
+#: GPUs of one kind differ by 8 % on average, 4 % to either side (P. Sinha, Not All GPUs Are Created Equal, 2022).
+#: Recorded steps of three trainings were 2 % shorter to 3 % longer than what their authors measured another day. Both
+#: together are 5 %.
+OTHER_RUN = 0.05
+
+
+def range_of_later(graphs: Sequence[Graph], played: Played) -> tuple[float, float]:
+    """The shortest and the longest step that a later run is expected to have, as factors of the one played."""
+    shorter, longer = spread(graphs, played)
+    return shorter * (1 - OTHER_RUN), longer * (1 + OTHER_RUN)
+
+
+def spread(graphs: Sequence[Graph], played: Played) -> tuple[float, float]:
+    """The 10th and 90th percentile of steps over their mean, as factors: at most 1, and at least 1.
+
+    Over all ranks together, each step from the end of the one before to its own. (1, 1) where there are too few.
+    """
+    steps = np.concatenate([steps_ns(graph, ends) for graph, ends in zip(graphs, played.end_ns, strict=True)])
+    if steps.size < _FEWEST_STEPS or not steps.mean() > 0:
+        return 1.0, 1.0
+    low, high = np.quantile(steps, (0.1, 0.9)) / steps.mean()
+    return min(float(low), 1.0), max(float(high), 1.0)
+
+
+def steps_ns(graph: Graph, ends: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
+    """How long each step of the period takes that has one before it, in ns."""
+    works = np.flatnonzero(graph.kind == WORK)
+    edges = graph.place.steps.even_bounds
+    step = np.searchsorted(edges, graph.place.work.start_ns[graph.work_row[works]], side="right")
+    order = np.argsort(step, kind="stable")
+    first = np.flatnonzero(np.diff(step[order], prepend=-1))
+    over = np.maximum.accumulate(np.maximum.reduceat(ends[works][order], first))
+    return np.diff(over).astype(np.int64)

@@ -1,0 +1,90 @@
+"""How is a fix's code shown: coloured and folded to a terminal's width, or as it is behind fences, to be copied?"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perfdoctor.report.words.fix_text import Block
+
+_SHELLS = ("bash", "console", "sh", "shell")
+#: What a line of a shell begins with, where the block does not name its language.
+_COMMAND = re.compile(
+    r"(?:export|make|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|[A-Z_]+=\S+)(?: |$)"
+)
+_INDENT = "    "
+#: The terminal's own colours, and of them those that can be read on a dark ground and on a light one.
+_THEME = ANSISyntaxTheme(
+    {
+        ("Comment",): Style(dim=True),
+        ("Keyword",): Style(color="magenta"),
+        ("Operator", "Word"): Style(color="magenta"),
+        ("Literal", "String"): Style(color="green"),
+        ("Literal", "Number"): Style(color="cyan"),
+    }
+)
+
+
+def shown(block: Block, console: Console, width: int) -> Iterator[Text]:
+    """A block of code. Behind a pipe nothing is changed: what is copied from there must run."""
+    lines = block.text.splitlines()
+    language = block.language or _language(lines)
+    if not console.is_terminal:
+        yield from map(Text, (f"```{language}", *lines, "```"))
+        return
+    code = "\n".join(folded(lines, width - len(_INDENT)))
+    for line in _highlighted(code, language).split("\n", allow_blank=True):
+        line.rstrip()
+        yield Text(_INDENT) + line if line.plain else line
+
+
+def folded(lines: Sequence[str], width: int) -> Iterator[str]:
+    """The same program in shorter lines: comments are folded, or go above the line that they stand behind.
+
+    What is still too long stays so, for a terminal's own break is not copied.
+    """
+    before = ""
+    for line in lines:
+        code, comment = _parted(line)
+        # A comment between a continued line and its continuation would end the command.
+        if len(line) <= width or not comment or before.endswith("\\") or '"""' in line:
+            yield line
+        else:
+            indent = " " * (len(line) - len(line.lstrip()))
+            yield from textwrap.wrap(
+                comment, max(width, 20), initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+            if code:
+                yield code
+        before = line
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """The code, and the comment behind it without its sign; a sign within quotes begins none."""
+    for found in re.finditer(r"(?:^|\s)#\s?", line):
+        code = line[: found.start()]
+        if code.count('"') % 2 == 0 and code.count("'") % 2 == 0:
+            return code.rstrip(), line[found.end() :].strip()
+    return line, ""
+
+
+def _language(lines: Sequence[str]) -> str:
+    code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return "bash" if code and all(_COMMAND.match(line) for line in code) else "python"
+
+
+def _highlighted(code: str, language: str) -> Text:
+    name = "bash" if language in _SHELLS else language
+    text = Syntax("", name, theme=_THEME, background_color="default").highlight(code)
+    text.rstrip()
+    return text

@@ -1,0 +1,89 @@
+"""How much of the GPU's peak was used, in one line?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean
+
+if TYPE_CHECKING:
+    from perfdoctor.records.findings import Diagnosis
+    from perfdoctor.records.work_done import Efficiency
+
+_NAME_LIMIT = 48
+#: From here on nothing that matters is missing among what is counted.
+_WHOLE = 0.995
+#: Of less of the matmul time that is known, its FLOP tell nothing of the step's.
+_TELLING = 0.5
+_TO_RECORD = (
+    "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; "
+    "or tell --parameters and --tokens-per-step"
+)
+
+
+def line(diagnosis: Diagnosis) -> str:
+    """`MFU 41 % of 989 TFLOP/s (bf16, dense; NVIDIA H100 SXM) …`, or what is missing; "" where nothing can be said."""
+    efficiency = diagnosis.efficiency
+    if efficiency is None:
+        return ""
+    if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _TELLING:
+        return _use(efficiency)
+    parts = [_use(efficiency), _work(efficiency, diagnosis.per_step), _items(efficiency)]
+    return " ".join(part for part in parts if part)
+
+
+def _use(efficiency: Efficiency) -> str:
+    if efficiency.mfu is None and efficiency.hfu is None:
+        return _missing(efficiency)
+    told = efficiency.model_from == "parameters"
+    least = "" if told or efficiency.known_share >= _WHOLE else "at least "
+    numbers = f"MFU {least}{wording.fine_share(efficiency.mfu)}" if efficiency.mfu is not None else ""
+    if efficiency.hfu is not None and efficiency.hfu != efficiency.mfu:
+        least = "" if efficiency.known_share >= _WHOLE else "at least "
+        numbers += f", HFU {least}{wording.fine_share(efficiency.hfu)}"
+    peak = wording.flop_rate(efficiency.peak_flop_per_second or 0)
+    gpu = clean(efficiency.gpu, _NAME_LIMIT)
+    of_peak = f"{numbers} of {peak} ({efficiency.data_type}, dense{f'; {gpu}' if gpu else ''})"
+    if max(efficiency.mfu or 0, efficiency.hfu or 0) > 1:
+        return f"{of_peak}: impossible, so the GPU, its peak, or what was told of model and tokens is wrong."
+    return f"{of_peak}."
+
+
+def _missing(efficiency: Efficiency) -> str:
+    if not efficiency.on_gpu:
+        return ""
+    if "steps" in efficiency.lacks:
+        return "MFU is not known: no steps were found to hold --tokens-per-step against."
+    if "shapes" in efficiency.lacks and efficiency.flop_per_step:
+        return f"MFU is not known: shapes tell too little of the work; {_TO_RECORD}."
+    if "shapes" in efficiency.lacks:
+        return f"MFU is not known: {_TO_RECORD}."
+    if "data_type" in efficiency.lacks:
+        return "MFU is not known: neither ops nor kernels tell the data type of most products."
+    name = clean(efficiency.gpu, _NAME_LIMIT)
+    of_type = efficiency.data_type or "bf16"
+    if "type_peak" in efficiency.lacks:
+        return f"MFU is not known: {name or 'this GPU'} has no {of_type} peak here; tell it: --peak {of_type}=…T."
+    whose = f"the peaks of {name!r} are not known here" if name else "the recording does not tell the GPU"
+    return f"MFU is not known: {whose}; tell it with --gpu NAME or --peak {of_type}=…T."
+
+
+def _work(efficiency: Efficiency, per_step: bool) -> str:
+    if not efficiency.flop_per_step:
+        return ""
+    said = f"{wording.flop(efficiency.flop_per_step)} {'a step' if per_step else 'in the window'}"
+    if efficiency.on_gpu:
+        said += f", from the shapes of {wording.share(efficiency.known_share)} of the matmul time"
+    if efficiency.recomputed_flop_per_step:
+        again = wording.share_of(efficiency.recomputed_flop_per_step, efficiency.flop_per_step)
+        said += f"; {again} of it is forward work done again"
+    return f"{said}."
+
+
+def _items(efficiency: Efficiency) -> str:
+    if not efficiency.items_per_second:
+        return ""
+    what = "tokens" if efficiency.items == "tokens" else "targets of the loss"
+    each = " and GPU" if efficiency.on_gpu else ""
+    return f"{wording.count(float(round(efficiency.items_per_second)))} {what} a second{each}."

@@ -1,0 +1,48 @@
+"""Which lines of a fix's text are code to paste, and which are prose?"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.words.foreign_text import clean_block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """`language` is "" where the text does not name one; prose has none."""
+
+    code: bool
+    text: str
+    language: str = ""
+
+
+def blocks(how: str) -> tuple[Block, ...]:
+    """Text without fences (``` or ~~~) is code as a whole; with them, what stands outside is prose."""
+    lines = textwrap.dedent(clean_block(how)).expandtabs(4).splitlines()
+    if not any(_FENCE.match(line) for line in lines):
+        return _block(lines, code=True)
+    found: tuple[Block, ...] = ()
+    while lines:
+        fence = _FENCE.match(lines[0])
+        inside = _until_fence(lines[1:] if fence else lines)
+        found += _block(inside, code=fence is not None, language=fence[1] if fence else "")
+        lines = lines[len(inside) + (2 if fence else 0) :]
+    return found
+
+
+def _until_fence(lines: Sequence[str]) -> list[str]:
+    end = next((place for place, line in enumerate(lines) if _FENCE.match(line)), len(lines))
+    return list(lines[:end])
+
+
+def _block(lines: Sequence[str], *, code: bool, language: str = "") -> tuple[Block, ...]:
+    text = "\n".join(line.rstrip() for line in lines).strip("\n")
+    return (Block(code=code, text=text, language=language),) if text.strip() else ()

@@ -1,0 +1,94 @@
+"""Which parts does a step's time have, in the order and with the widths in which a bar shows them?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfdoctor.records.findings import IDLE_CAUSES, Diagnosis, TimeSplit
+from perfdoctor.report.words.wording import counted
+from perfdoctor.vocabulary import parts as part_names
+from perfdoctor.vocabulary.parts import PART_LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The rest of the idle causes, shown as one part when each is too small to be seen.
+REST = "rest"
+SMALL_SHARE = 0.01
+#: More findings than these are shown only to who asks.
+SHOWN_FINDINGS = 5
+
+
+@dataclass(frozen=True)
+class Part:
+    """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window without steps)."""
+
+    key: str
+    label: str
+    ns: int
+    whole_ns: int
+    shown_ns: float
+
+    @property
+    def share(self) -> float:
+        return self.ns / self.whole_ns if self.whole_ns else 0.0
+
+
+def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
+    """The parts that are not empty, of one or several ranks together; they sum to the whole."""
+    sizes = {
+        "compute": sum(split.compute_ns for split in splits),
+        "exposed_communication": sum(split.exposed_communication_ns for split in splits),
+        "exposed_copy": sum(split.exposed_copy_ns for split in splits),
+        **{cause: sum(split.idle_causes_ns.get(cause, 0) for split in splits) for cause in IDLE_CAUSES},
+    }
+    whole = sum(split.window_ns for split in splits)
+    small = [key for key in IDLE_CAUSES if 0 < sizes[key] < SMALL_SHARE * whole]
+    labels = dict(PART_LABELS)
+    if len(small) > 1:
+        sizes[REST] = sum(sizes.pop(key) for key in small)
+        labels[REST] = f"idle: {counted(len(small), 'smaller cause')}"
+    return tuple(Part(key, labels[key], ns, whole, base_ns * ns / whole) for key, ns in sizes.items() if ns > 0)
+
+
+def split_base_ns(split: TimeSplit) -> int:
+    return split.step_ns if split.step_ns is not None else split.window_ns
+
+
+def all_parts(diagnosis: Diagnosis) -> tuple[Part, ...]:
+    """The parts of one step, all ranks together."""
+    if not diagnosis.time:
+        return ()
+    whole = sum(split_base_ns(split) for split in diagnosis.time)
+    return parts(diagnosis.time, diagnosis.base_ns or whole // len(diagnosis.time))
+
+
+def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSplit, str]]:
+    """All of them if they are few; else the slowest and the median, each with that word."""
+    if len(splits) <= at_most:
+        return [(split, "") for split in splits]
+    ordered = sorted(splits, key=lambda split: (-split_base_ns(split), -split.compute_ns, split.rank))
+    return [(ordered[0], "slowest"), (ordered[len(ordered) // 2], "median")]
+
+
+def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str]:
+    """`rank 3`, with the device only where a rank has several."""
+    places = [(split.rank, split.device) for split in splits]
+    return dict(zip(places, part_names.place_names(places), strict=True))
+
+
+def cells(shown: Sequence[Part], width: int) -> list[int]:
+    """How many of `width` characters each part gets: largest remainders, and at least one from 1 % on."""
+    whole = sum(part.ns for part in shown)
+    if not whole:
+        return [0] * len(shown)
+    exact = [part.ns * width / whole for part in shown]
+    least = [1 if part.ns >= SMALL_SHARE * whole else 0 for part in shown]
+    given = [max(int(want), floor) for want, floor in zip(exact, least, strict=True)]
+    by_need = sorted(range(len(shown)), key=lambda i: exact[i] - given[i], reverse=True)
+    for i in by_need[: max(width - sum(given), 0)]:
+        given[i] += 1
+    while sum(given) > width:
+        given[max(range(len(given)), key=given.__getitem__)] -= 1
+    return given

@@ -1,0 +1,307 @@
+"""How is a number, or a whole diagnosis, put into words? The only place that rounds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.records.findings import Advice, Diagnosis, Span, Value
+
+NO_NUMBER = "–"
+
+FOUND_BY = {
+    "profiler-step": "profiler steps",
+    "user-range": "a user range",
+    "optimizer-hook": "optimizer hooks",
+    "optimizer-kernels": "optimizer kernels",
+    "periodicity": "repetition",
+}
+#: Sources that tell of the machine and of no time.
+_OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
+#: Sources that tell of kernels one by one.
+_KERNELS_ALONE = frozenset(("ncu",))
+EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _three_digits(number: float) -> str:
+    size = abs(number)
+    return f"{number:,.0f}" if size >= 99.95 else f"{number:.1f}" if size >= 9.995 else f"{number:.2f}"
+
+
+def _scaled(number: float, steps: Sequence[tuple[float, str]]) -> str:
+    """`steps` ascend; a step counts from 0.9995 of its size on, so that no unit ever shows 1000 of the one below."""
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if number == 0:
+        return "0"
+    size, unit = next(((s, u) for s, u in reversed(steps) if abs(number) >= s * 0.9995), steps[0])
+    return f"{_three_digits(number / size)} {unit}"
+
+
+def duration(ns: float) -> str:
+    if abs(ns) < 999.5 and ns == int(ns) != 0:
+        return f"{int(ns)} ns"
+    return _scaled(ns, ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")))
+
+
+def share(fraction: float) -> str:
+    if not math.isfinite(fraction):
+        return NO_NUMBER
+    if fraction == 0:
+        return "0"
+    if 0 < fraction < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < fraction < 1 else f"{fraction * 100:.0f} %"
+
+
+def fine_share(fraction: float) -> str:
+    """With a decimal where it is small: `0.4 %`, `41 %`."""
+    if not 0.0005 <= fraction < 0.0995:
+        return "<0.1 %" if 0 < fraction < 0.0005 else share(fraction)
+    return f"{fraction * 100:.1f} %"
+
+
+def share_of(part: float, whole: float) -> str:
+    return share(part / whole) if whole else NO_NUMBER
+
+
+def size(number: float) -> str:
+    """Bytes in powers of 1024, as memory is counted."""
+    if abs(number) < 1023.5:
+        return count(number) + " B"
+    return _scaled(number, [(1024**power, f"{letter}iB") for power, letter in enumerate("KMGTP", 1)])
+
+
+def rate(bytes_per_second: float) -> str:
+    """Bytes a second in powers of 1000, as links and memories are sold."""
+    return _scaled(bytes_per_second, [(1, "B/s"), *((1000**p, f"{letter}B/s") for p, letter in enumerate("kMGTP", 1))])
+
+
+def flop(number: float) -> str:
+    """FLOP in powers of 1000."""
+    return _scaled(number, [(1, "FLOP"), *((1000**p, f"{letter}FLOP") for p, letter in enumerate("kMGTPEZ", 1))])
+
+
+def flop_rate(flop_per_second: float) -> str:
+    return f"{flop(flop_per_second)}/s"
+
+
+def count(number: float) -> str:
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if number == int(number):
+        return f"{int(number):,}"
+    return _three_digits(number)
+
+
+def factor(number: float) -> str:
+    """A speedup without its sign: 1.05, 2.6, 12."""
+    if not math.isfinite(number):
+        return NO_NUMBER
+    if 1 < number < 1.005:
+        return "<1.01"
+    return f"{number:.2f}" if number < 1.195 else f"{number:.1f}" if number < 9.95 else f"{number:.0f}"
+
+
+def speedup(low_likely_high: tuple[float, float, float]) -> str:
+    """`2.6× (1.9–2.7)`; without the range where it says nothing more."""
+    low, likely, high = (factor(value) for value in low_likely_high)
+    return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
+
+
+def quantity(value: Value, unit: str, limit: int = NAME_LIMIT) -> str:
+    """A value of evidence in its unit; what is no number is text, whatever the unit says."""
+    if isinstance(value, str):
+        return clean_name(value, limit)
+    words = {"ns": duration, "bytes": size, "bytes_per_second": rate, "share": share, "count": count}
+    return words.get(unit, count)(value)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def the_base(diagnosis: Diagnosis) -> str:
+    length = duration(diagnosis.base_ns)
+    return f"each {length} step" if diagnosis.per_step else f"the {length} looked at"
+
+
+_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """The one sentence: the dearest finding and what it costs, or why there is none."""
+    worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or costs_no_time(advice)]
+    if worth_fixing:
+        return _worst(diagnosis, worth_fixing[0])
+    blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
+    rules = counted(len(diagnosis.outcomes), "rule")
+    if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
+        first = diagnosis.findings[0].title if diagnosis.findings else _told(diagnosis)
+        return f"{clean(first).rstrip('.')}; single kernels were measured, and what they are of a step is not known."
+    if not diagnosis.time and diagnosis.memory:
+        fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
+        reserved = f" of {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
+        return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}; of time nothing was recorded."
+    if not diagnosis.time and diagnosis.findings:
+        return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
+    if not diagnosis.time and tells_of_the_machine(diagnosis):
+        return f"{_told(diagnosis)}; nothing was found wrong, and of time nothing was recorded."
+    if not diagnosis.time:
+        return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
+    if blind == len(diagnosis.outcomes):
+        return f"Nothing was diagnosed: none of {rules} could look at this recording."
+    doubt = f"; {blind} of {rules} could not look" if blind else ""
+    largest, limit = _limit(diagnosis)
+    # What stands still for most of a step is not well, even where no rule can prove why.
+    said = "Nothing worth fixing" if largest == "compute" else "No cause was proven"
+    return f"{said}: {limit}{doubt}."
+
+
+def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
+    title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
+    if costs_no_time(advice):
+        return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
+    if not saving or not base:
+        return f"{title}; how much time a fix brings is not known."
+    if advice.confidence == "low":
+        most = share(advice.saving_ns_per_step.high / base)
+        return f"{title}: fixing it may take up to {most} off {the_base(diagnosis)} (low confidence)."
+    left = duration(max(base - saving, 0))
+    gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
+    return f"{title}: fixing it takes {gain} ({factor(advice.speedup[1])}×)."
+
+
+def costs_no_time(advice: Advice) -> bool:
+    """Is the loss another than time? Memory that grows ends the run, and makes no step longer."""
+    return advice.category == "memory" and not advice.saving_ns_per_step.high
+
+
+def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
+    """The largest part, and the clause that says how much of the step it is."""
+    window = sum(split.window_ns for split in diagnosis.time)
+    sizes = {
+        "compute": sum(split.compute_ns for split in diagnosis.time),
+        "exposed communication": sum(split.exposed_communication_ns for split in diagnosis.time),
+        "exposed copies": sum(split.exposed_copy_ns for split in diagnosis.time),
+        "idle time": sum(split.idle_ns for split in diagnosis.time),
+    }
+    largest = max(sizes, key=lambda part: sizes[part])
+    verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
+    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {the_base(diagnosis)}"
+
+
+def bar_heading(diagnosis: Diagnosis) -> str:
+    what = "One step" if diagnosis.per_step else "The stretch looked at"
+    number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
+    mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
+    return f"{what}, {duration(diagnosis.base_ns)}{mean}"
+
+
+def saving(diagnosis: Diagnosis, advice: Advice) -> str:
+    """`saves 431 ms of 701 ms a step, 2.6× (1.9–2.7)`."""
+    likely, base = advice.saving_ns_per_step.likely, duration(diagnosis.base_ns)
+    if costs_no_time(advice):
+        return "costs memory, no time"
+    if not advice.saving_ns_per_step.high:
+        return "good to know, saves nothing by itself"
+    if not likely:
+        return "saving not known"
+    whole = f"{base} a step" if diagnosis.per_step else f"the {base} looked at"
+    return f"saves {duration(likely)} of {whole}, {speedup(advice.speedup)}"
+
+
+def confidence(word: str) -> str:
+    return f"{word} confidence"
+
+
+def certainty(advice: Advice) -> str:
+    """Why we are as sure as we are, in one sentence; "" where nothing was noted."""
+    because = clean(advice.confidence_because, 240)
+    return f"{confidence(advice.confidence).capitalize()}: {because[0].lower()}{because[1:]}" if because else ""
+
+
+def fix_terms(effort: str, *, changes_numerics: bool) -> str:
+    return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics stay'}"
+
+
+def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What was recorded, in a few short pieces: GPUs, ranks, steps, tools."""
+    pieces = [*machines(diagnosis), _steps(diagnosis)]
+    tools = dict.fromkeys(clean(f"{source.kind} {source.tool_version}", 32) for source in diagnosis.sources)
+    return (*(piece for piece in pieces if piece), *tools)
+
+
+def machines(diagnosis: Diagnosis) -> tuple[str, str]:
+    """The GPUs by name, and how many ranks of how many were recorded ("" if not told)."""
+    names = Counter(clean_name(gpu.name, 48) or "unnamed GPU" for gpu in diagnosis.gpus)
+    gpus = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
+    told = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}
+    ranks = len({split.rank for split in diagnosis.time} | told)
+    of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
+    if diagnosis.memory and not gpus and not diagnosis.time:
+        gpus = counted(len(diagnosis.memory), "GPU")
+    if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+        return gpus, ""
+    return gpus or "no GPU", f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
+
+
+def _steps(diagnosis: Diagnosis) -> str:
+    steps = diagnosis.steps
+    if not steps.count:
+        if not diagnosis.time and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
+            return "no time recorded"
+        return "no steps found" if diagnosis.time or not diagnosis.memory else "memory only"
+    doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
+    found = FOUND_BY.get(steps.found_by, steps.found_by)
+    return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
+
+
+def tells_of_the_machine(diagnosis: Diagnosis) -> bool:
+    """Was anything read that tells of the machine and of no time?"""
+    return _is_of(diagnosis, _OF_THE_MACHINE)
+
+
+def _is_of(diagnosis: Diagnosis, kinds: frozenset[str]) -> bool:
+    return any(source.kind in kinds for source in diagnosis.sources)
+
+
+def _told(diagnosis: Diagnosis) -> str:
+    """What the first file tells, as its reader noted it, and how many more files there are."""
+    files = list(dict.fromkeys(source.file for source in diagnosis.sources))
+    heads = [(note, f"{file}: ") for file in files for note in diagnosis.notes]
+    first = next((note.removeprefix(head) for note, head in heads if note.startswith(head)), "One file")
+    more = f" ({counted(len(files) - 1, 'more file')} beside)" if len(files) > 1 else ""
+    return clean(first, 160).rstrip(".") + more
+
+
+def stretch(span: Span) -> str:
+    """Where to look in the recording."""
+    length, begin, end = (duration(ns) for ns in (span.end_ns - span.start_ns, span.start_ns, span.end_ns))
+    where = f"at {begin}" if begin == end else f"from {begin} to {end}"
+    return f"{length} on rank {span.rank}, {where} of the window"
+
+
+def saved_of(diagnosis: Diagnosis) -> str:
+    """What a saving is a part of: `of 701 ms a step`."""
+    base = duration(diagnosis.base_ns)
+    return f"of {base} a step" if diagnosis.per_step else f"of the {base} looked at"
+
+
+def math_path(path: str) -> str:
+    return {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}.get(
+        path, clean_name(path, 24)
+    )

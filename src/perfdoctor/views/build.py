@@ -1,0 +1,37 @@
+"""Which pages has a report? Each is made on its own: one that fails must not cost the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
+
+#: One module a page, in the order of the pages: `view(run, diagnosis)` yields what is on it.
+MODULES = ("timeline", "kernels", "ops", "communication", "copies", "roofline", "memory", "steps", "ranks", "device")
+View = Table | Chart | Heat | TimelineView
+
+
+def views(run: Run, diagnosis: Diagnosis) -> Views:
+    """All pages that this recording can fill."""
+    made: list[View] = []
+    failed: list[tuple[str, str]] = []
+    for name in MODULES:
+        view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
+        try:
+            made.extend(view(run, diagnosis))
+        except Exception as error:  # noqa: BLE001 a defect of one page must not cost the report
+            failed.append((name, f"{type(error).__name__}: {error}"))
+    return Views(
+        tables=tuple(_of(Table, made)),
+        charts=tuple(_of(Chart, made)),
+        heats=tuple(_of(Heat, made)),
+        timeline=next(_of(TimelineView, made), None),
+        failed=tuple(failed),
+    )
+
+
+def _of(kind: type, made: Iterable[View]) -> Iterator:  # type: ignore[type-arg]
+    return (each for each in made if isinstance(each, kind))

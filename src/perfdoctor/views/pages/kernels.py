@@ -1,0 +1,90 @@
+"""The page `kernels`: which kernels take the time, and which kinds of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.kernels.costs import KernelCosts, kernel_costs
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.views import Table, TableColumn
+from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
+
+#: What is further down takes less than a thousandth of the time in every recording that we have.
+_MOST_ROWS = 500
+_MATH = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}
+
+
+def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
+    costs = kernel_costs(run)
+    if costs is None:
+        return
+    told = f"What ran on the GPU, by name; the costliest first. {looked_at(run)}"
+    yield from table("kernels", "kernels", "Kernels by name", told, _by_name(run, costs), most=_MOST_ROWS)
+    told = "The same by what the names say that a kernel does."
+    yield from table("kernels", "kernel-families", "Kernels by family", told, _by_family(run, costs), most=_MOST_ROWS)
+
+
+def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
+    step, took = a_step(run), costs.took
+    several = len({place.rank for place in run.places}) < len(run.places)  # several devices of one rank
+    return [
+        text("kernel", [name.removeprefix("void ") for name in costs.names]),
+        text("family", costs.families, "By the name."),
+        numbers(
+            f"time{step}", "ns", costs.ns_per_step, "On the GPU; of kernels side by side each counts.", adds_up=True
+        ),
+        numbers(of_the_step(run), "share", costs.ns_per_step / max(run.step_ns, 1), adds_up=True),
+        numbers(f"runs{step}", "count", costs.runs_per_step, adds_up=True),
+        numbers("mean", "ns", took.mean, "Of one run."),
+        numbers("median", "ns", took.median),
+        numbers("shortest", "ns", took.least),
+        numbers("longest", "ns", took.most),
+        text("computes on", [_MATH[path] for path in costs.math_paths], "Where the name proves it."),
+        text("data type", costs.data_types, "By the name, else that of the op's first tensor."),
+        numbers("blocks", "count", costs.blocks, "The grid in which it spends most of its time."),
+        numbers("threads a block", "count", costs.threads_per_block),
+        text("launched by", costs.ops, "The innermost op that launches most of it."),
+        text("own function", costs.lines, "The innermost function of your own code around that."),
+        text("slowest", [_place(each, devices=several) for each in costs.slowest], "Where its runs take longest."),
+        numbers("slower by", "share", costs.slower_share, "There, against the middle rank."),
+        numbers("runs in all", "count", took.count, "Of all ranks and steps looked at.", adds_up=True),
+        numbers("time in all", "ns", costs.ns, "Of all ranks and steps looked at.", adds_up=True),
+    ]
+
+
+def _place(place: tuple[int, int] | None, *, devices: bool) -> str:
+    if place is None:
+        return ""
+    return f"rank {place[0]}, GPU {place[1]}" if devices else f"rank {place[0]}"
+
+
+def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
+    step = a_step(run)
+    names, group = np.unique(np.array(costs.families), return_inverse=True)
+    size, group = names.size, group.ravel().astype(np.int64)
+    ns, runs = (grouping.sums(group, each, size) for each in (costs.ns_per_step, costs.runs_per_step))
+    paths = np.array(costs.math_paths)
+    proven, tensor = (
+        grouping.sums(group, np.where(np.isin(paths, which), costs.ns_per_step, 0), size)
+        for which in (("tensor_core", "no_tensor_core"), ("tensor_core",))
+    )
+    order = np.argsort(-ns, kind="stable")
+    return [
+        text("family", names[order].tolist()),
+        numbers(f"time{step}", "ns", ns[order], adds_up=True),
+        numbers(of_the_step(run), "share", (ns / max(run.step_ns, 1))[order], adds_up=True),
+        numbers("of all kernels", "share", grouping.ratio(ns, np.full(size, ns.sum()))[order], adds_up=True),
+        numbers(f"runs{step}", "count", runs[order], adds_up=True),
+        numbers("mean", "ns", grouping.ratio(ns, runs)[order]),
+        numbers("different kernels", "count", np.bincount(group, minlength=size)[order], adds_up=True),
+        numbers(
+            "on tensor cores",
+            "share",
+            grouping.ratio(tensor, proven)[order],
+            "Of the time of kernels whose name proves what they compute on.",
+        ),
+    ]

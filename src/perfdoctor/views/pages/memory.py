@@ -1,0 +1,236 @@
+"""The page `memory`: how much did torch hold, when was it most, what for, and does it grow?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.memory.in_use import Replay, replays
+from perfdoctor.metrics.memory.step_samples import samples
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
+from perfdoctor.records.findings import Diagnosis, MemoryUse
+from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
+from perfdoctor.views.lines import lines, telling_rows, thinned
+from perfdoctor.views.places import REST
+from perfdoctor.vocabulary import parts
+from perfdoctor.vocabulary.parts import MEMORY_KINDS
+
+Floats = npt.NDArray[np.float64]
+
+#: Pictures of devices, the fullest first: those of a large job look alike.
+MOST_DEVICES = 4
+#: Kinds of memory that have a colour of their own; the others are one.
+_MOST_KINDS = 5
+_OTHERS = "all others"
+#: Of a stack of areas, where each level takes two points and each area two edges.
+_MOST_LEVELS = 200
+#: Below this share of the device's memory its limit would press all else to the ground: it is told, not drawn.
+_NEAR_THE_LIMIT = 0.25
+#: As findings call it.
+_NO_STACK = "no stack"
+#: The place of what was held before the first change.
+_BEFORE = -1
+_BYTES = Axis("bytes", "bytes")
+_BY_CHANGE = Axis("changes of the allocator's state, in their order", "position")
+
+
+def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
+    uses = sorted(diagnosis.memory, key=lambda use: (-use.peak_bytes, use.rank, use.device))
+    for use, name in list(zip(uses, _names(uses), strict=True))[:MOST_DEVICES]:
+        yield from _over_time(run, use, name)
+    yield from _at_the_ends_of_steps(run.timeline)
+    if uses:
+        yield from _holders(uses)
+        yield _devices(uses, run.timeline)
+
+
+def _names(uses: Sequence[MemoryUse]) -> list[str]:
+    return parts.place_names([(use.rank, use.device) for use in uses])
+
+
+# --- over the recording -----------------------------------------------------------------------------------------------
+
+
+def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
+    timeline = run.timeline
+    if use.source == "snapshot":
+        found = next((each for each in replays(timeline) if (each.rank, each.device) == (use.rank, use.device)), None)
+        series, axis = (tuple(_of_replay(found)) if found else ()), _BY_CHANGE
+    else:
+        signal = "memory_changes" if use.source == "timeline" else "memory_totals"
+        rows = timeline[signal].of(rank=use.rank, device=use.device)
+        zero, label = _zero_ns(run, use.rank, rows)
+        x, axis = (rows.start_ns - zero).astype(np.float64), Axis(label, "ns")
+        series = tuple(_of_changes(rows, x) if use.source == "timeline" else _of_totals(rows, x))
+    if not any(each.x.size > 1 for each in series):
+        return
+    capacity = timeline.device_of(use.rank, use.device).memory_bytes
+    drawn = (*series, *_limit(capacity, use, series))
+    yield _chart(f"memory-{use.rank}-{use.device}", f"Memory of {name}", axis, drawn, use, capacity)
+
+
+def _chart(id_: str, title: str, axis: Axis, series: tuple[Series, ...], use: MemoryUse, capacity: int) -> Chart:
+    numbers: dict[str, tuple[float | str, Unit]] = {"peak": (use.peak_bytes, "bytes")}
+    told = "At most {peak} in use"
+    if use.peak_reserved_bytes >= 0:
+        numbers["reserved"] = use.peak_reserved_bytes, "bytes"
+        told += ", of {reserved} reserved at that moment"
+    if capacity:
+        numbers["capacity"] = capacity, "bytes"
+        told += "; the GPU has {capacity}"
+    if use.by_category:
+        kind, held = next(iter(use.by_category.items()))
+        numbers |= {"kind": (MEMORY_KINDS.get(kind, kind), "text"), "share": (held / max(use.peak_bytes, 1), "share")}
+        told += ". Most of the peak, {share}: {kind}"
+    return Chart("memory", id_, title, f"{told}.", axis, _BYTES, series, numbers)
+
+
+def _zero_ns(run: Run, rank: int, rows: Frame) -> tuple[int, str]:
+    """The window's begin on this rank; without one the first change."""
+    starts = [int(place.window.starts[0]) for place in run.places if place.rank == rank]
+    if starts:
+        return min(starts), "time behind the begin of the window"
+    return int(rows.start_ns[0]) if len(rows) else 0, "time behind the first change"
+
+
+def _limit(capacity: int, use: MemoryUse, series: Sequence[Series]) -> Iterator[Series]:
+    most = max(use.peak_bytes, use.most_reserved_bytes)
+    if capacity and most >= _NEAR_THE_LIMIT * capacity:
+        ends = np.array([min(float(each.x.min()) for each in series), max(float(each.x.max()) for each in series)])
+        yield Series("memory of the GPU", "guide", ends, np.full(2, float(capacity)))
+
+
+def _of_replay(replay: Replay) -> Iterator[Series]:
+    """What was in use by what for, one upon the other; what was reserved as a line above."""
+    allocations = replay.allocations
+    made, freed, size = (allocations[column] for column in ("made_at", "freed_at", "bytes"))
+    is_made, is_freed = made != UNKNOWN, freed != UNKNOWN
+    kinds = allocations.text("category")
+    codes = np.concatenate((np.arange(size.size), np.flatnonzero(is_freed)))
+    at = np.concatenate((np.where(is_made, made, _BEFORE), freed[is_freed])).astype(np.float64)
+    yield from _areas(at, np.concatenate((size, -size[is_freed])), kinds.take(codes))
+    places, reserved = replay.reserved
+    last = float(replay.active[0][-1])
+    x, y = np.append(places, max(last, float(places[-1]))), np.append(reserved, reserved[-1])
+    yield Series("reserved", "steps", *thinned(x, y))
+
+
+def _of_changes(rows: Frame, x: Floats) -> Iterator[Series]:
+    """By purpose; what was reserved is not told there."""
+    yield from _areas(x, rows["bytes"], rows.name)
+
+
+def _of_totals(rows: Frame, x: Floats) -> Iterator[Series]:
+    yield Series("in use", "steps", *thinned(x, rows["allocated_bytes"]))
+    if (rows["reserved_bytes"] > 0).any():
+        yield Series("reserved", "steps", *thinned(x, rows["reserved_bytes"]))
+
+
+def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
+    """Running sums by kind, that with most at the worst moment at the bottom: at the moments that tell of the whole."""
+    order = np.argsort(at, kind="stable")
+    at, change, kinds = at[order], change[order], kinds.take(order)
+    # Of changes at one moment only the state behind them is known.
+    behind = np.flatnonzero(np.diff(at, append=np.inf) > 0)
+    if not behind.size:
+        return
+    held = change.cumsum()[behind]
+    rows = behind[telling_rows(held.astype(np.float64), _MOST_LEVELS)]
+    peak = int(behind[held.argmax()])
+    sums = {name: np.where(kinds.equals(name), change, 0).cumsum() for name in dict.fromkeys(kinds)}
+    ranked = sorted(sums, key=lambda name: (-int(sums[name][peak]), name))
+    shown = {name: sums[name] for name in ranked[:_MOST_KINDS]}
+    if ranked[_MOST_KINDS:]:
+        shown[REST] = np.sum([sums[name] for name in ranked[_MOST_KINDS:]], axis=0)
+    x = np.repeat(at[rows], 2)[1:]
+    for name, total in shown.items():
+        if total[rows].any():
+            told = _OTHERS if name == REST else MEMORY_KINDS.get(name, name)
+            part = name if name == REST or name in MEMORY_KINDS else ""
+            yield Series(told, "area", x, np.repeat(total[rows], 2)[:-1].astype(np.float64), part=part)
+
+
+# --- from step to step ------------------------------------------------------------------------------------------------
+
+
+def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
+    """What is held there is held from one step to the next: where it rises, something is kept."""
+    frame = samples(timeline)
+    for kind, whose in (("cuda", "GPU"), ("heap", "process")):
+        rows = frame.take(frame.name.equals(kind))
+        named = [(name, np.arange(1, len(own) + 1), own["allocated_bytes"]) for name, own in _by_process(rows)]
+        named = [each for each in named if each[1].size > 1]
+        if not named:
+            continue
+        rises = [float(held[-1] - held[0]) for _, _, held in named]
+        most = int(np.argmax(rises))
+        name, _, held = named[most]
+        yield Chart(
+            "memory", f"memory-steps-{kind}", f"Memory of the {whose} held at the ends of steps",
+            f"{{name}} {_change(rises[most])} over {{steps}} steps, from {{first}} to {{last}}.",
+            Axis("step", "position"), _BYTES, tuple(lines(named, "steps")),
+            {"name": (name, "text"), "change": (abs(rises[most]), "bytes"), "steps": (len(held), "count"),
+             "first": (int(held[0]), "bytes"), "last": (int(held[-1]), "bytes")},
+        )  # fmt: skip
+
+
+def _change(bytes_: float) -> str:
+    if not bytes_:
+        return "stays the same"
+    return "rises by {change}" if bytes_ > 0 else "falls by {change}"
+
+
+def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
+    keys = sorted(set(zip(*(rows[column].tolist() for column in ("rank", "process", "device")), strict=True)))
+    names = parts.place_names([(rank, device) for rank, _, device in keys])
+    for name, (rank, process, device) in zip(names, keys, strict=True):
+        own = rows.of(rank=rank, process=process, device=device)
+        yield (name if names.count(name) == 1 else f"{name}, process {process}"), own
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _devices(uses: Sequence[MemoryUse], timeline: Timeline) -> Table:
+    capacities = [timeline.device_of(use.rank, use.device).memory_bytes or UNKNOWN for use in uses]
+    columns: list[tuple[str, Unit, Sequence[int], str]] = [
+        ("most in use", "bytes", [use.peak_bytes for use in uses], "Handed out, or freed and still waited for."),
+        ("reserved at that moment", "bytes", [use.peak_reserved_bytes for use in uses], "From the driver."),
+        ("lay free of it", "bytes", [use.free_bytes for use in uses], ""),
+        ("in pieces", "count", [use.free_pieces for use in uses], ""),
+        ("largest piece", "bytes", [use.largest_free_bytes for use in uses], ""),
+        ("most ever reserved", "bytes", [use.most_reserved_bytes for use in uses], ""),
+        ("allocated at the end", "bytes", [use.allocated_bytes for use in uses], ""),
+        ("reserved at the end", "bytes", [use.reserved_bytes for use in uses], ""),
+        ("memory of the GPU", "bytes", capacities, ""),
+        ("changes recorded", "count", [use.events for use in uses], ""),
+    ]
+    told = [
+        TableColumn(name, unit, [None if value == UNKNOWN else value for value in values], explained)
+        for name, unit, values, explained in columns
+        if any(value != UNKNOWN for value in values)
+    ]
+    first = TableColumn("device", "text", _names(uses))
+    return Table("memory", "memory-devices", "Memory, the fullest first", (first, *told), len(uses))
+
+
+def _holders(uses: Sequence[MemoryUse]) -> Iterator[Table]:
+    """Who held most when most was in use, line by line."""
+    rows = [(name, use, holder) for use, name in zip(uses, _names(uses), strict=True) for holder in use.holders]
+    if not rows:
+        return
+    yield Table(
+        "memory", "memory-holders", "Who held the most when most was in use",
+        (
+            TableColumn("line and callers", "text", [each.stack or each.line or _NO_STACK for _, _, each in rows]),
+            *([TableColumn("device", "text", [name for name, _, _ in rows])] if len(uses) > 1 else []),
+            TableColumn("for", "text", [MEMORY_KINDS.get(holder.category, holder.category) for _, _, holder in rows]),
+            TableColumn("tensors", "count", [holder.count for _, _, holder in rows]),
+            TableColumn("held", "bytes", [holder.bytes for _, _, holder in rows]),
+            TableColumn("of the peak", "share", [holder.bytes / max(use.peak_bytes, 1) for _, use, holder in rows]),
+        ),
+        len(rows),
+    )  # fmt: skip

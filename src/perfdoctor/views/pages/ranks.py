@@ -1,0 +1,165 @@
+"""The page `ranks`: what does one rank do that the others do not?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.accounting.outliers import edges
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.views import Heat, Table, TableColumn, Unit
+from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, parts_of, place_names
+
+Floats = npt.NDArray[np.float64]
+
+#: More columns than this are thinner than a finger: then one stands for several steps.
+_MOST_COLUMNS = 120
+#: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.
+_AT_WORK = 0.5
+_MHZ = 1e6
+
+
+def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
+    if len(run.places) < 2:
+        return
+    names = place_names(run.places)
+    yield _by_part(run, names)
+    yield from _by_step(run, names)
+    yield _table(run, names)
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+
+
+def _shares(run: Run) -> Mapping[str, Floats]:
+    """By part: its share of the window, one number a place; the parts of a place sum to one."""
+    every = [parts_of(place) for place in run.places]
+    whole = np.array([place.window_ns for place in run.places], np.float64)
+    shares = {part: np.array([parts[part].total_ns for parts in every]) / whole for part in every[0]}
+    return {part: share for part, share in shares.items() if share.any()}
+
+
+def _by_part(run: Run, names: Sequence[str]) -> Heat:
+    """Parts that are small everywhere are one column."""
+    shares = _shares(run)
+    small = [part for part, share in shares.items() if share.max() < SMALL_SHARE and part != "compute"]
+    shown = {part: share for part, share in shares.items() if part not in small}
+    if small:
+        shown[REST] = np.sum([shares[part] for part in small], axis=0)
+    apart = max(shown, key=lambda part: float(np.ptp(shown[part])))
+    low, high = int(shown[apart].argmin()), int(shown[apart].argmax())
+    alike = shown[apart][high] - shown[apart][low] < ALIKE
+    differ = "The ranks differ most in {part}: {low} on {low_rank}, {high} on {high_rank}"
+    return Heat(
+        "ranks", "ranks-parts", f"Parts of the {'step' if run.per_step else 'time'}, rank by rank",
+        "The ranks hardly differ." if alike else f"{differ}.",
+        tuple(names), tuple(in_words(part) for part in shown), np.stack(list(shown.values()), axis=1), "share",
+        {"part": (in_words(apart), "text"), "low": (float(shown[apart][low]), "share"),
+         "low_rank": (names[low], "text"), "high": (float(shown[apart][high]), "share"),
+         "high_rank": (names[high], "text")},
+    )  # fmt: skip
+
+
+def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
+    """How long each step was on each rank; of ranks with fewer steps the last ones are not known."""
+    if not run.per_step:
+        return
+    durations = [np.diff(edges(place)).astype(np.float64) for place in run.places]
+    most = max(each.size for each in durations)
+    if most < 2:
+        return
+    values = np.stack([np.pad(each, (0, most - each.size), constant_values=np.nan) for each in durations])
+    row, column = divmod(int(np.nanargmax(values)), most)
+    together = -(-most // _MOST_COLUMNS)
+    alike = np.nanmax(values) - np.nanmin(values) < ALIKE * np.nanmax(values)
+    said = "The longest is step {step} on {rank}, {longest}; the median of all is {median}."
+    said = "All steps take {median}." if alike else said
+    yield Heat(
+        "ranks", "ranks-steps", "Length of each step, rank by rank",
+        said + (f" A column is the longest of {together} steps." if together > 1 else ""),
+        tuple(names), tuple(f"step {number + 1}" for number in range(0, most, together)), _longest(values, together),
+        "ns",
+        {"step": (column + 1, "position"), "rank": (names[row], "text"), "longest": (float(values[row, column]), "ns"),
+         "median": (float(np.nanmedian(values)), "ns")},
+    )  # fmt: skip
+
+
+def _longest(values: Floats, together: int) -> Floats:
+    """Of each so many neighbouring columns the largest number."""
+    return np.fmax.reduceat(values, np.arange(0, values.shape[1], together), axis=1)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _table(run: Run, names: Sequence[str]) -> Table:
+    places = run.places
+    parts, lengths = [parts_of(place) for place in places], [place.window_ns for place in places]
+    columns = [
+        TableColumn("rank", "text", names),
+        *_devices(places),
+        TableColumn("step" if run.per_step else "window", "ns", _per_step(places, lengths)),
+        *(
+            TableColumn(in_short(part), "ns", _per_step(places, [own[part].total_ns for own in parts]), in_words(part))
+            for part in _shares(run)
+        ),
+        *_lateness(run),
+        *_kernels(places),
+        *_clocks(run),
+    ]
+    order = np.argsort(-np.array(_per_step(places, lengths)), kind="stable").tolist()
+    cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in order], c.explained) for c in columns)
+    explained = "Times and numbers are those of a step, means over the steps looked at; the parts sum to the step."
+    return Table("ranks", "ranks", "Ranks side by side", cut, len(places), explained if run.per_step else "")
+
+
+def _per_step(places: Sequence[Place], quantities: Sequence[float]) -> list[float]:
+    return [quantity / place.units for place, quantity in zip(places, quantities, strict=True)]
+
+
+def _devices(places: Sequence[Place]) -> Iterator[TableColumn]:
+    if any(place.info.name for place in places):
+        yield TableColumn("GPU", "text", [place.info.name for place in places])
+
+
+def _lateness(run: Run) -> Iterator[TableColumn]:
+    """Where collectives can be matched between the ranks."""
+    matched = skew(run)
+    if matched is None:
+        return
+    by_rank = {rank: row for row, rank in enumerate(matched.ranks)}
+    for name, quantity, explained in (
+        ("comes late", matched.caused_ns, "After the middle rank, in collectives in which it came last."),
+        ("waits for others", matched.waiting_ns, "In collectives that the last rank had not entered yet."),
+    ):
+        values = [
+            float(quantity[by_rank[place.rank]]) / place.units if place.rank in by_rank else None
+            for place in run.places
+        ]
+        yield TableColumn(name, "ns", values, explained)
+
+
+def _kernels(places: Sequence[Place]) -> Iterator[TableColumn]:
+    if any(len(place.kernels) for place in places):
+        counts = [len(place.kernels) for place in places]
+        yield TableColumn("kernels", "number", _per_step(places, counts), "Collectives are not among them.")
+
+
+def _clocks(run: Run) -> Iterator[TableColumn]:
+    """The SM clock in the middle of the samples under load, where it is known whose samples they are."""
+    sampled = of_places(run, _AT_WORK)
+    values: list[float | None] = []
+    for place in run.places:
+        gpu = sampled.get((place.rank, -1 if place.device is None else place.device))
+        clocks = gpu.floats("sm_clock_mhz")[gpu.under_load(_AT_WORK)] if gpu else np.empty(0)
+        known = clocks[~np.isnan(clocks)]
+        values.append(float(np.median(known)) * _MHZ if known.size else None)
+    if any(value is not None for value in values):
+        unit: Unit = "hertz"
+        yield TableColumn("SM clock", unit, values, "Median of the samples under load.")

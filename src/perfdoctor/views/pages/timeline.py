@@ -1,0 +1,233 @@
+"""What happened when? The window looked at as tracks: each GPU with its streams, each rank's host with its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.records.findings import Advice, Diagnosis, Span
+from perfdoctor.records.views import TimelineView, Track, TrackGroup
+from perfdoctor.views.timeline.details import details
+from perfdoctor.views.timeline.lanes import Lane, Window
+from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
+from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
+from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
+
+#: What a page may spend on its timeline, packed: the report keeps below 1.5 MB with everything else in it.
+_MOST_BYTES = 900_000
+#: What a letter of a name takes of it.
+_LETTER_BYTES = 0.4
+#: Which names are needed shows when the pieces are chosen: then again with so much less for pieces.
+_MOST_TRIES = 3
+#: Around the moment of a finding as much is drawn whole on both sides as it is long itself, and at least this much.
+_LEAST_AROUND_NS = 200_000
+#: A text that is longer is shown cut anyway.
+_MOST_LETTERS = 1_000
+
+
+def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
+    """One view; none of a recording that holds no time."""
+    found = looked_at(run)
+    if found is None:
+        return
+    window = Window(*found)
+    groups = list(_groups(run, window))
+    lanes = [lane for _, of_group in groups for lane in of_group]
+    if not lanes:
+        return
+    typical = typical_step(run, window)
+    drawn, whole = _fitting(lanes, typical, list(_around(diagnosis.findings, window)))
+    names = _Names()
+    of_group = np.repeat(np.arange(len(groups)), [len(lanes) for _, lanes in groups]).tolist()
+    launches = _launches(run.timeline, drawn, window)
+    tracks = tuple(
+        _track(group, each, launch, names, window)
+        for group, each, launch in zip(of_group, drawn, launches, strict=True)
+    )
+    yield TimelineView(
+        length_ns=window.length_ns,
+        typical=typical,
+        whole=tuple(whole),
+        names=tuple(names.known),
+        groups=tuple(group for group, _ in groups),
+        tracks=tracks,
+        pieces_in_all=sum(len(lane) for lane in lanes),
+    )
+
+
+# --- what there is ---
+
+
+def _groups(run: Run, window: Window) -> Iterator[tuple[TrackGroup, list[Lane]]]:
+    """By rank, its GPUs first; groups without anything in the window are left out."""
+    timeline = run.timeline
+    on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
+    held, sampled = memory_lanes(timeline, window), sampled_lanes(run, window)
+    accounted: dict[tuple[int, int | None], list[Lane]] = {}
+    for place in run.places:
+        lanes = [lane for lane in (step_lane(place, window), idle_lane(place, window)) if lane is not None]
+        if isinstance(place, HostPlace):
+            lanes += collective_lanes(place, window)
+        accounted[place.rank, place.device] = lanes
+    gpus = {*on_device, *((rank, device) for rank, device in accounted if device is not None)}
+    gpus |= {(rank, device) for rank, device in held if device != UNKNOWN}
+    for rank in sorted({rank for rank, _ in (*accounted, *gpus)} | set(on_host)):
+        for device in sorted(device for of_rank, device in gpus if of_rank == rank):
+            at = rank, device
+            lanes = [*accounted.get(at, ()), *on_device.get(at, ()), *held.get(at, ()), *sampled.get(at, ())]
+            yield from _group(f"rank {rank} · GPU {device}", rank, device, lanes)
+        yield from _group(f"rank {rank} · training thread", rank, None, accounted.get((rank, None), ()))
+        host = [*on_host.get(rank, ()), *held.get((rank, UNKNOWN), ())]
+        yield from _group(f"rank {rank} · host", rank, None, host)
+
+
+def _group(title: str, rank: int, device: int | None, lanes: Sequence[Lane]) -> Iterator[tuple[TrackGroup, list[Lane]]]:
+    if lanes:
+        yield TrackGroup(title, rank, device), list(lanes)
+
+
+# --- what of it is drawn ---
+
+
+def _around(findings: Sequence[Advice], window: Window) -> Iterator[tuple[int, int]]:
+    """The moments of the findings with what lies around them, the dearest finding first."""
+    for advice in findings:
+        for span in advice.evidence:
+            if isinstance(span, Span):
+                margin = max(span.end_ns - span.start_ns, _LEAST_AROUND_NS)
+                yield max(span.start_ns - margin, 0), min(span.end_ns + margin, window.length_ns)
+        yield from _around(advice.symptoms, window)
+
+
+def _fitting(
+    lanes: Sequence[Lane], typical: tuple[int, int], moments: Sequence[tuple[int, int]]
+) -> tuple[list[Thinned], Intervals]:
+    """As many pieces as the page has room for, with their names."""
+    budget = _MOST_BYTES
+    for _ in range(_MOST_TRIES):
+        drawn, whole = thinned(lanes, budget, typical, moments)
+        names = int(_letters(drawn) * _LETTER_BYTES)
+        if _bytes(drawn) + names <= _MOST_BYTES:
+            break
+        budget = max(_MOST_BYTES - names, _MOST_BYTES // 4)
+    return drawn, whole
+
+
+def _bytes(drawn: Sequence[Thinned]) -> int:
+    """How much of the page these pieces take, about."""
+    pieces, lone = sum(len(each) for each in drawn), sum(int((each.count == 1).sum()) for each in drawn)
+    return lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES
+
+
+def _letters(drawn: Sequence[Thinned]) -> int:
+    """How many letters the different names and details of these pieces have."""
+    texts: dict[int, list[Text]] = {}  # by their values, which the tracks of a signal share
+    for each in drawn:
+        lone = each.piece[each.count == 1]
+        for text in (each.lane.name.take(each.piece), details(each.lane, lone)):
+            texts.setdefault(id(text.values), []).append(text)
+    total = 0
+    for alike in texts.values():
+        codes = np.unique(np.concatenate([text.codes for text in alike])).tolist()
+        total += sum(min(len(alike[0].values[code]), _MOST_LETTERS) for code in codes)
+    return total
+
+
+# --- how it is told ---
+
+
+class _Names:
+    """The texts of a view, each once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def places(self, text: Text, otherwise: str = "") -> Ints:
+        """Where each row's text stands, or the other one where it is empty; -1 where that is empty as well."""
+        table = np.full(len(text.values), -1, np.int64)
+        for code in np.unique(text.codes).tolist():
+            value = text.values[code] or otherwise
+            if value:
+                table[code] = self.known.setdefault(value, len(self.known))
+        places: Ints = table[text.codes] if table.size else np.empty(0, np.int64)
+        return places
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """For each piece the track of the call that launched it and when that began; -1 and 0 where that is not told."""
+
+    track: Ints
+    at_ns: Ints
+
+
+def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> Iterator[_Launch]:
+    """Of device work that is drawn by itself, by the calls in the window; of others nothing."""
+    calls = timeline.calls
+    track_of_call = np.full(len(calls), -1, np.int64)
+    for number, each in enumerate(drawn):
+        if each.lane.kind == "calls":
+            track_of_call[each.lane.rows] = number
+    asked = [_asking(each) for each in drawn]
+    answers = iter(_launching(asked, calls))
+    for each, rows in zip(drawn, asked, strict=True):
+        track, at_ns = np.full(len(each), -1, np.int64), np.zeros(len(each), np.int64)
+        if rows is not None:
+            call = next(answers)
+            told = call != UNKNOWN
+            told[told] = track_of_call[call[told]] >= 0
+            lone = np.flatnonzero(each.count == 1)[told]
+            track[lone] = track_of_call[call[told]]
+            at_ns[lone] = calls.start_ns[call[told]] - window.start_ns
+        yield _Launch(track, at_ns)
+
+
+def _asking(each: Thinned) -> Frame | None:
+    """The device work that is drawn by itself; None where there is none."""
+    frame = each.lane.frame
+    if frame is None or "correlation" not in frame.columns or each.lane.kind == "calls":
+        return None
+    return frame.take(each.lane.rows[each.piece[each.count == 1]])
+
+
+def _launching(asked: Sequence[Frame | None], calls: Frame) -> list[Ints]:
+    """The rows of `calls` that launched them, all looked up at once."""
+    frames = [frame for frame in asked if frame is not None]
+    if not frames or not len(calls):
+        return [np.full(len(frame), UNKNOWN, np.int64) for frame in frames]
+    columns: Mapping[str, Ints] = {
+        column: np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "process", "correlation")
+    }
+    return np.split(launch_rows(Frame(columns), calls), np.cumsum([len(frame) for frame in frames])[:-1])
+
+
+def _track(group: int, each: Thinned, launch: _Launch, names: _Names, window: Window) -> Track:
+    lane = each.lane
+    detail = np.full(len(each), -1, np.int64)
+    lone = np.flatnonzero(each.count == 1)
+    detail[lone] = names.places(details(lane, each.piece[lone]))
+    return Track(
+        group=group,
+        kind=lane.kind,
+        title=lane.title,
+        start_ns=each.start_ns,
+        duration_ns=each.duration_ns,
+        name=names.places(lane.name.take(each.piece), "(no name)"),
+        row=each.row,
+        count=each.count,
+        busy_ns=each.busy_ns,
+        launch_track=launch.track,
+        launch_ns=launch.at_ns,
+        detail=detail,
+        values=each.values,
+        unit=lane.unit,
+    )

@@ -1,0 +1,42 @@
+"""What are the ranks and the parts of a step called on the pages?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.vocabulary import parts as part_names
+from perfdoctor.vocabulary.parts import PART_LABELS
+
+#: Idle of a cause that takes less than this share of the time is shown together with its like: nobody would see it.
+SMALL_SHARE = 0.01
+REST = "rest"
+#: Numbers nearer to each other than this look the same in three digits: it is said that they are alike.
+ALIKE = 0.005
+LABELS: Mapping[str, str] = {**PART_LABELS, REST: "idle: small causes together"}
+
+
+def place_names(places: Sequence[Place]) -> list[str]:
+    """`rank 3`, and its device where a rank has several."""
+    return part_names.place_names([(place.rank, place.device) for place in places])
+
+
+def parts_of(place: Place) -> Mapping[str, Intervals]:
+    """When each part of the step was going on, by its key: they cover the window, and do not overlap."""
+    return {
+        "compute": place.compute,
+        "exposed_communication": place.exposed_communication,
+        "exposed_copy": place.exposed_copies,
+        **place.idle_causes,
+    }
+
+
+def in_short(part: str) -> str:
+    """The same over a narrow column, which explains it with the whole name."""
+    return f"idle: {part.replace('_', ' ')}" if LABELS.get(part, "").startswith("idle") else in_words(part)
+
+
+def in_words(part: str) -> str:
+    """A part's key as the whole report calls it."""
+    return LABELS.get(part, part.replace("_", " "))

@@ -1,0 +1,68 @@
+"""How does a page make a table: which columns are worth showing, how many rows, and what is a number a step called?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.records.views import Page, Table, TableColumn, Unit
+
+#: C++ says in its first characters what a kernel does; the rest are template arguments of template arguments.
+_LONGEST_TEXT = 1_000
+
+
+def text(name: str, values: Iterable[str], explained: str = "") -> TableColumn:
+    return TableColumn(name, "text", [_shortened(value) for value in values], explained)
+
+
+def numbers(
+    name: str, unit: Unit, values: Iterable[float], explained: str = "", *, adds_up: bool = False
+) -> TableColumn:
+    """`values` may hold NaN; whole numbers may be UNKNOWN. `adds_up`: do all rows together have the sum?"""
+    known = np.asarray(values)
+    if known.dtype.kind in "iu":
+        known = np.where(known == UNKNOWN, np.nan, known.astype(np.float64))
+    return TableColumn(name, unit, known.tolist(), explained, adds_up)
+
+
+def table(
+    page: Page, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int
+) -> Iterable[Table]:
+    """A table of the first `most` rows, without columns of which nothing is known; none without rows."""
+    rows = len(columns[0].values)
+    if not rows:
+        return
+    kept = tuple(
+        TableColumn(column.name, column.unit, column.values[:most], column.explained, column.adds_up)
+        for column in columns
+        if any(map(_is_told, column.values))
+    )
+    yield Table(page, id_, title, kept, rows, explained)
+
+
+def looked_at(run: Run) -> str:
+    """`Numbers are of one step, the mean of 8 ranks.`"""
+    ranks = len({place.rank for place in run.places})
+    what = "one step" if run.per_step else "the whole window"
+    return f"Numbers are of {what}{f', the mean of {ranks} ranks' if ranks > 1 else ''}."
+
+
+def a_step(run: Run) -> str:
+    """What follows a column's name: numbers of a run without steps are those of the window."""
+    return " a step" if run.per_step else ""
+
+
+def of_the_step(run: Run) -> str:
+    return "of the step" if run.per_step else "of the window"
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= _LONGEST_TEXT else f"{value[: _LONGEST_TEXT - 1]}…"
+
+
+def _is_told(value: float | str | None) -> bool:
+    return bool(value) if isinstance(value, str) else value is not None and not math.isnan(value)

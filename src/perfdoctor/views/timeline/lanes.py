@@ -1,0 +1,159 @@
+"""What is a track before it is thinned, and in which row of it is each piece drawn?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.columns import Ints, Mask, Text
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.views import Floats, Unit
+
+Kind = Literal[
+    "step", "idle", "kernels", "collectives", "copies", "ranges", "ops", "functions", "calls", "os_calls", "counter"
+]
+#: What `order` can sort at once, in linear time.
+_MOST_SHORT = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True)
+class Window:
+    """The stretch that is drawn, in ns of the recording."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+    def rows(self, frame: Frame) -> Ints:
+        """Which rows of the frame touch it."""
+        return np.flatnonzero((frame.end_ns > self.start_ns) & (frame.start_ns < self.end_ns))
+
+    def inside(self, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
+        """Starts and durations of the parts that lie in it, in ns since its start."""
+        start: Ints = np.maximum(start_ns, self.start_ns) - self.start_ns
+        end: Ints = np.minimum(end_ns, self.end_ns) - self.start_ns
+        return start, end - start
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One track, every piece of it, sorted by start; times are ns since the window's start, cut at its edges.
+
+    `frame` and `rows` tell which row of a signal each piece is; None and empty where it is none. `signal` is its name.
+    """
+
+    kind: Kind
+    title: str
+    start_ns: Ints
+    duration_ns: Ints
+    name: Text
+    row: Ints
+    frame: Frame | None = None
+    rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    values: Floats = field(default_factory=lambda: np.empty(0))
+    unit: Unit = "count"
+
+    def __len__(self) -> int:
+        return int(self.start_ns.size)
+
+
+def lane_of(kind: Kind, title: str, frame: Frame, rows: Ints, window: Window) -> Lane:
+    """These rows of a signal as a track; `rows` ascend."""
+    rows = rows[_outer_first(frame.start_ns[rows], frame.end_ns[rows])]
+    start, duration = window.inside(frame.start_ns[rows], frame.end_ns[rows])
+    return Lane(kind, title, start, duration, frame.name.take(rows), depths(start, start + duration), frame, rows)
+
+
+def _outer_first(start: Ints, end: Ints) -> Ints:
+    """The order by start and, of those that start together, the longest first; starts ascend already."""
+    order: Ints = np.arange(start.size)
+    together = start[1:] == start[:-1]
+    if not (together & (end[1:] > end[:-1])).any():
+        return order
+    among = np.zeros(start.size, dtype=bool)
+    among[1:] |= together
+    among[:-1] |= together
+    some = np.flatnonzero(among)
+    order[some] = some[np.lexsort((-end[some], start[some]))]
+    return order
+
+
+def depths(start: Ints, end: Ints) -> Ints:
+    """The row of each piece, 0 outermost, so that pieces of a row do not overlap; in the order of `_outer_first`.
+
+    Where pieces nest it is how many are open around one. What overlaps without nesting goes into the first free row
+    below those that contain it.
+    """
+    end = np.maximum(end, start + 1)  # what took no time would lie in and beside its neighbours at once
+    if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
+        return np.zeros(start.size, np.int64)
+    row: Ints = np.arange(start.size) - np.searchsorted(np.sort(end), start, side="right")
+    for begin, stop in _clusters(start, end, _crossing(start, end, row)):
+        row[begin:stop] = _first_free(start[begin:stop].tolist(), end[begin:stop].tolist())
+    return row
+
+
+def _crossing(start: Ints, end: Ints, row: Ints) -> Mask:
+    """One bool a piece: does the one before it in its row reach into it?"""
+    at = order(row)
+    found = np.zeros(start.size, dtype=bool)
+    found[at[1:]] = (row[at[1:]] == row[at[:-1]]) & (start[at[1:]] < end[at[:-1]])
+    return found
+
+
+def _clusters(start: Ints, end: Ints, crossing: Mask) -> Iterator[tuple[int, int]]:
+    """First and last (exclusive) of the pieces that hang together by overlapping, where some of them cross."""
+    begins = np.flatnonzero(start[1:] >= np.maximum.accumulate(end)[:-1]) + 1
+    edges = np.concatenate(([0], begins, [start.size]))
+    of_crossing = np.unique(np.searchsorted(edges, np.flatnonzero(crossing), side="right"))
+    return zip(edges[of_crossing - 1].tolist(), edges[of_crossing].tolist(), strict=True)
+
+
+def _first_free(starts: list[int], ends: list[int]) -> list[int]:
+    """One piece after the other: below the lowest open row that contains it, else wherever there is room."""
+    reach: list[int] = []
+    rows = []
+    for start, end in zip(starts, ends, strict=True):
+        lowest = 1 + max((row for row, until in enumerate(reach) if until >= end), default=-1)
+        row = next((row for row in range(lowest, len(reach)) if reach[row] <= start), len(reach))
+        if row == len(reach):
+            reach.append(end)
+        reach[row] = end
+        rows.append(row)
+    return rows
+
+
+def order(small: Ints) -> Ints:
+    """A stable order of whole numbers from 0 on."""
+    most = int(small.max(initial=0))
+    if not most:
+        return np.arange(small.size)
+    short: npt.NDArray[np.generic] = small.astype(np.uint16) if most <= _MOST_SHORT else small
+    return np.argsort(short, kind="stable")
+
+
+def apart(columns: list[Ints]) -> tuple[list[tuple[int, ...]], Ints]:
+    """The different combinations of these columns, and which of them each row is."""
+    code = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        values = np.unique(column)
+        if values.size > 1:
+            code = code * values.size + np.searchsorted(values, column)
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return [tuple(int(column[row]) for column in columns) for row in first.tolist()], which
+
+
+def split(frame: Frame, rows: Ints, *columns: str) -> Iterator[tuple[tuple[int, ...], Ints]]:
+    """The rows by the values of these columns: the values, and the rows that have them, ascending."""
+    if not rows.size:
+        return
+    keys, which = apart([frame[column][rows] for column in columns])
+    ends = np.cumsum(np.bincount(which, minlength=len(keys)))
+    yield from zip(keys, np.split(rows[order(which)], ends[:-1]), strict=True)

@@ -1,0 +1,127 @@
+"""Which tracks follow from the accounting and from samples: steps, idle by cause, memory, clocks and power?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.model.columns import Ints, Text
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.records.views import Floats, Unit
+from perfdoctor.views.timeline.lanes import Lane, Window, split
+
+#: A GPU that computed for half of the time between two samples was at work: its samples tell whose they are.
+_AT_WORK = 0.5
+_HERTZ_IN_MHZ = 1e6
+#: Columns of the samples of a GPU, what they are called, their units, and how many of those make one as recorded.
+_SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
+    ("sm_clock_mhz", "SM clock", "hertz", _HERTZ_IN_MHZ),
+    ("power_w", "power", "watt", 1.0),
+    ("temperature_c", "temperature", "celsius", 1.0),
+    ("utilization_share", "utilisation", "share", 1.0),
+    ("memory_used_bytes", "memory used", "bytes", 1.0),
+)
+
+
+def step_lane(place: Place, window: Window) -> Lane | None:
+    """The steps that were found, or the executions of a range; steady ones are numbered from 1 on, as in findings."""
+    starts, ends = _edges(place)
+    touch = np.flatnonzero((ends > window.start_ns) & (starts < window.end_ns) & (ends > starts))
+    if not touch.size:
+        return None
+    steps = place.steps
+    first, last = steps.steady if steps.steady and steps.lengths_ns is None else (steps.first, steps.last)
+    what = "step" if steps.lengths_ns is None else "execution"
+    labels = [f"{what} {at - first + 1}" if first <= at < last else f"{what} left out" for at in touch.tolist()]
+    start, duration = window.inside(starts[touch], ends[touch])
+    return Lane("step", f"{what}s", start, duration, Text.of(labels), np.zeros(touch.size, np.int64))
+
+
+def _edges(place: Place) -> tuple[Ints, Ints]:
+    """When the steps begin and end; an execution of a range ends with its own time, and not where the next begins."""
+    starts, ends = place.steps.bounds[:-1], place.steps.bounds[1:]
+    if place.steps.lengths_ns is None or not starts.size:
+        return starts, ends
+    last = np.maximum(np.searchsorted(place.window.starts, ends, side="left") - 1, 0)
+    return starts, np.maximum(np.minimum(place.window.ends[last], ends), starts)
+
+
+def idle_lane(place: Place, window: Window) -> Lane | None:
+    """A piece for each stretch of one cause; the name is the cause."""
+    causes = {cause: pieces for cause, pieces in place.idle_causes.items() if pieces}
+    if not causes:
+        return None
+    start, duration = window.inside(
+        np.concatenate([pieces.starts for pieces in causes.values()]),
+        np.concatenate([pieces.ends for pieces in causes.values()]),
+    )
+    codes = np.repeat(np.arange(len(causes), dtype=np.int32), [len(pieces) for pieces in causes.values()])
+    at = np.argsort(start, kind="stable")
+    names = Text(codes[at], list(causes))
+    return Lane("idle", "idle by cause", start[at], duration[at], names, np.zeros(at.size, np.int64))
+
+
+def typical_step(run: Run, window: Window) -> tuple[int, int]:
+    """The used step of median length on the place whose steps are longest; everything where no steps were found."""
+    stepping = [place for place in run.places if place.steps.used]
+    if not stepping:
+        return 0, window.length_ns
+    place = max(stepping, key=lambda each: each.window_ns / each.units)
+    durations = place.steps.durations_ns
+    number = place.steps.first + int(np.argmin(np.abs(durations - np.median(durations))))
+    start, end = (int(edges[number]) for edges in _edges(place))
+    return start - window.start_ns, end - window.start_ns
+
+
+# --- numbers over time ---
+
+
+def memory_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+    """What torch's allocator, or the process, held: by rank and device; device -1 is the host."""
+    found: dict[tuple[int, int], list[Lane]] = {}
+    for signal in ("memory_totals", "memory"):
+        frame = timeline[signal]
+        for (rank, device), rows in split(frame, np.arange(len(frame)), "rank", "device"):
+            if (rank, device) not in found:  # totals tell each change, samples only the ends of steps
+                lanes = list(_held(frame, rows, window))
+                if lanes:
+                    found[rank, device] = lanes
+    return found
+
+
+def _held(frame: Frame, rows: Ints, window: Window) -> Iterator[Lane]:
+    for column, what in (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved")):
+        values = frame.floats(column)[rows]
+        known = values >= 0
+        yield from _counter(f"memory {what}", frame.start_ns[rows][known], values[known], "bytes", window)
+
+
+def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+    """Clocks, power and the like of each place's GPU, where it is known whose they are and when they were taken."""
+    found: dict[tuple[int, int], list[Lane]] = {}
+    for place, gpu in of_places(run, _AT_WORK).items() if len(run.timeline["device_samples"]) else ():
+        samples = gpu.samples.take(gpu.samples["is_on_clock"])
+        found[place] = [
+            lane
+            for column, what, unit, factor in _SAMPLED
+            for lane in _counter(what, samples.start_ns, samples.floats(column) * factor, unit, window)
+        ]
+    return found
+
+
+def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: Window) -> Iterator[Lane]:
+    """Each value holds until the next; the last one before the window is that at its beginning."""
+    known = ~np.isnan(values)
+    at_ns, values = at_ns[known], values[known]
+    until = np.append(at_ns[1:], window.end_ns)[: at_ns.size]
+    holds = np.flatnonzero((until > window.start_ns) & (at_ns < window.end_ns) & (until > at_ns))
+    if holds.size:
+        start, duration = window.inside(at_ns[holds], until[holds])
+        name = Text.constant(title, holds.size)
+        yield Lane(
+            "counter", title, start, duration, name, np.zeros(holds.size, np.int64), values=values[holds], unit=unit
+        )

@@ -1,0 +1,104 @@
+"""Which tracks do the recorded signals make, by device and stream, and by host thread?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.model.columns import Ints, Text
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.views.timeline.lanes import Kind, Lane, Window, lane_of, split
+
+#: Tracks of host threads for all ranks together that have a track of their own; a screen shows some forty.
+_MOST_THREADS = 32
+#: In every rank the thread that trains and autograd's have one.
+_FEWEST_THREADS = 2
+
+_ON_DEVICE: tuple[Kind, ...] = ("kernels", "collectives", "copies")
+_ON_HOST: tuple[Kind, ...] = ("ranges", "ops", "functions", "calls", "os_calls")
+_WORDS = {"ranges": "ranges", "ops": "ops", "functions": "Python", "calls": "CUDA calls", "os_calls": "system calls"}
+
+Thread = tuple[int, int]
+#: Of one rank: what a thread did, by signal, as rows of the signal's frame.
+Threads = dict[Thread, dict[Kind, Ints]]
+
+
+def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
+    """The tracks of each (rank, device): a kind behind the other, in each the stream with most pieces first."""
+    found: dict[tuple[int, int], list[Lane]] = {}
+    for kind in _ON_DEVICE:
+        frame = timeline[kind]
+        streams = sorted(split(frame, window.rows(frame), "rank", "device", "stream"), key=lambda each: -each[1].size)
+        for (rank, device, stream), rows in streams:
+            found.setdefault((rank, device), []).append(lane_of(kind, f"stream {stream} · {kind}", frame, rows, window))
+    return found
+
+
+def collective_lanes(place: HostPlace, window: Window) -> Iterator[Lane]:
+    """On a run without a GPU: the messages of the library's threads."""
+    frame = place.recorded_collectives
+    for (thread,), rows in split(frame, window.rows(frame), "stream"):
+        yield lane_of("collectives", f"thread {thread} · collectives", frame, rows, window)
+
+
+def host_lanes(timeline: Timeline, window: Window) -> Mapping[int, list[Lane]]:
+    """The tracks of each rank's host threads, those that are at work longest first; the quietest share one a signal."""
+    ranks: dict[int, Threads] = {}
+    for kind in _ON_HOST:
+        frame = timeline[kind]
+        for (rank, process, thread), rows in split(frame, window.rows(frame), "rank", "process", "thread"):
+            ranks.setdefault(rank, {}).setdefault((process, thread), {})[kind] = rows
+    most = max(_MOST_THREADS // max(len(ranks), 1), _FEWEST_THREADS)
+    return {rank: list(_of_rank(timeline, threads, most, window)) for rank, threads in ranks.items()}
+
+
+def _of_rank(timeline: Timeline, threads: Threads, most: int, window: Window) -> Iterator[Lane]:
+    busiest = sorted(threads, key=lambda thread: (*_weight(timeline, threads[thread]), thread))
+    own, others = busiest[:most], busiest[most:]
+    if len(others) == 1:  # "1 other thread" takes as much room as its name
+        own, others = busiest, []
+    several = len({process for process, _ in threads}) > 1
+    for thread in own:
+        who = _called(timeline, thread, several=several)
+        for kind, rows in threads[thread].items():
+            yield lane_of(kind, f"{who} · {_WORDS[kind]}", timeline[kind], rows, window)
+    for kind in _ON_HOST:
+        quiet = [threads[thread][kind] for thread in others if kind in threads[thread]]
+        if quiet:
+            yield _together(kind, f"{len(quiet)} other threads · {_WORDS[kind]}", timeline[kind], quiet, window)
+
+
+def _weight(timeline: Timeline, signals: Mapping[Kind, Ints]) -> tuple[int, int]:
+    """First who is longest in ranges, ops and calls: the thread that trains, then autograd's; others wait or sleep."""
+    at_work = Intervals.empty()
+    for kind in ("ranges", "ops", "calls"):
+        if kind in signals:
+            frame, rows = timeline[kind], signals[kind]
+            at_work = at_work | Intervals.of(frame.start_ns[rows], frame.end_ns[rows])
+    return -at_work.total_ns, -sum(rows.size for rows in signals.values())
+
+
+def _called(timeline: Timeline, thread: Thread, *, several: bool) -> str:
+    name = timeline.thread_names.get(thread, "")
+    number = f"thread {thread[1]}"
+    told = name if str(thread[1]) in name else f"{name} ({number})" if name else number
+    return f"process {thread[0]}, {told}" if several else told
+
+
+def _together(kind: Kind, title: str, frame: Frame, threads: list[Ints], window: Window) -> Lane:
+    """Several threads in one track, the rows of one below those of the other."""
+    lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
+    below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])
+    start = np.concatenate([lane.start_ns for lane in lanes])
+    at = np.argsort(start, kind="stable")
+    return Lane(
+        kind, title, start[at],
+        np.concatenate([lane.duration_ns for lane in lanes])[at],
+        Text.join([lane.name for lane in lanes]).take(at),
+        np.concatenate([lane.row + base for lane, base in zip(lanes, below[:-1].tolist(), strict=True)])[at],
+        frame,
+        np.concatenate([lane.rows for lane in lanes])[at],
+    )  # fmt: skip

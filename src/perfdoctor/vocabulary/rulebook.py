@@ -1,0 +1,172 @@
+"""What is each rule? Its words, thresholds and fixes, read from `rules/*.toml`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A number a detector compares with, and why it is that number."""
+
+    value: float
+    unit: str
+    why: str
+
+
+@dataclass(frozen=True)
+class RuleFix:
+    """One way to cure it. `situations`: the evidence it fits, () for all (see Rule.summaries)."""
+
+    title: str
+    how: str
+    effort: str
+    changes_numerics: bool
+    situations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
+
+    `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
+    names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
+    which gains nothing while a loader beside the training is the limit; `hidden_by_host`: it takes next to no work off
+    the host, and gains no more than the host has to spare. `needs_without_gpu` takes the place of `needs` on a run
+    without a GPU, for a rule that sees the same sickness there in other signals. `lever` is what its cure makes shorter
+    when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be replayed. `doubt` says, as half a
+    sentence, why the detector is not sure where it is not.
+    """
+
+    id: str
+    title: str
+    category: str
+    since: str
+    status: str
+    needs: tuple[str, ...]
+    summary: str
+    why: str
+    not_a_problem_when: str
+    references: tuple[str, ...]
+    thresholds: Mapping[str, Threshold]
+    fixes: tuple[RuleFix, ...]
+    summaries: Mapping[str, str]
+    symptom_of: tuple[str, ...] = ()
+    hidden_by_loader: bool = False
+    hidden_by_host: bool = False
+    lever: str = ""
+    needs_without_gpu: tuple[str, ...] = ()
+    doubt: str = ""
+
+    @property
+    def at(self) -> Mapping[str, float]:
+        """The thresholds' values, as a detector gets them."""
+        return {name: threshold.value for name, threshold in self.thresholds.items()}
+
+
+def rules_folder() -> Path:
+    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout, editable or not."""
+    inside = Path(str(files("perfdoctor") / "rules"))
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "rules"
+
+
+def rule_files() -> list[Path]:
+    """One file a rule, in alphabetical order of their ids; the folder is the category."""
+    return sorted(rules_folder().rglob("*.toml"), key=lambda path: path.stem)
+
+
+@lru_cache(maxsize=1)
+def load_rules() -> dict[str, Rule]:
+    """Every rule by id, in alphabetical order."""
+    return {path.stem: _rule(tomllib.loads(path.read_text("utf-8"))) for path in rule_files()}
+
+
+def _rule(document: Mapping[str, Any]) -> Rule:
+    return Rule(
+        id=document["id"],
+        title=document["title"],
+        category=document["category"],
+        since=document["since"],
+        status=document["status"],
+        needs=tuple(document["needs"]),
+        summary=document["summary"],
+        why=document["why"].strip(),
+        not_a_problem_when=document["not_a_problem_when"].strip(),
+        references=tuple(document["references"]),
+        thresholds={name: Threshold(**entry) for name, entry in document["thresholds"].items()},
+        fixes=tuple(_fix(entry) for entry in document["fix"]),
+        summaries=dict(document.get("summaries", {})),
+        symptom_of=tuple(document.get("symptom_of", ())),
+        hidden_by_loader=document.get("hidden_by_loader", False),
+        hidden_by_host=document.get("hidden_by_host", False),
+        lever=document.get("lever", ""),
+        needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
+        doubt=document.get("doubt", ""),
+    )
+
+
+def _fix(entry: Mapping[str, Any]) -> RuleFix:
+    situations = tuple(entry.get("situations", ()))
+    return RuleFix(entry["title"], entry["how"].strip("\n"), entry["effort"], entry["changes_numerics"], situations)
+
+
+def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
+    """The rules with the thresholds that `[tool.perfdoctor.thresholds.<rule>]` in folder's pyproject.toml sets.
+
+    Raises PerfdoctorError for an unknown rule or threshold, naming the known ones.
+    """
+    changed = dict(rules)
+    for rule_id, entries in _override_table(folder / "pyproject.toml").items():
+        rule = changed[known(rule_id, changed, "rule")]
+        thresholds = dict(rule.thresholds)
+        for name, value in entries.items():
+            known(name, thresholds, f"threshold of {rule_id}")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise PerfdoctorError(
+                    f"the threshold {rule_id}.{name} in pyproject.toml is {value!r}", do="Give it a number."
+                )
+            thresholds[name] = replace(thresholds[name], value=float(value), why="set in pyproject.toml")
+        changed[rule_id] = replace(rule, thresholds=thresholds)
+    return changed
+
+
+def _override_table(pyproject: Path) -> Mapping[str, Mapping[str, object]]:
+    if not pyproject.is_file():
+        return {}
+    try:
+        document = tomllib.loads(pyproject.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise PerfdoctorError(
+            f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere."
+        ) from error
+    table: object = document
+    for key in ("tool", "perfdoctor", "thresholds"):
+        table = table.get(key, {}) if isinstance(table, dict) else table
+    if not isinstance(table, dict) or not all(isinstance(entries, dict) for entries in table.values()):
+        raise PerfdoctorError(
+            "the thresholds in pyproject.toml are no table of tables",
+            do="Write [tool.perfdoctor.thresholds.<rule>] and under it threshold = number.",
+        )
+    return table
+
+
+def known(name: str, names: Mapping[str, object], what: str) -> str:
+    """The name, if it is one of `names`; else a PerfdoctorError that lists the nearest."""
+    if name in names:
+        return name
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or sorted(names)
+    raise PerfdoctorError(f"there is no {what} named {name!r}", do=f"Did you mean {', '.join(near)}?")

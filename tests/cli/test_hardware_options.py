@@ -1,0 +1,88 @@
+"""What the user tells beside the recording: read before anything else, and refused with the right ones named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import draw
+from typer.testing import CliRunner
+
+from perfdoctor.cli.hardware_options import number, stated
+from perfdoctor.cli.main import app
+from perfdoctor.errors import AskedWronglyError
+from perfdoctor.model.timeline import Stated
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("16384", 16384), ("989e12", 989e12), ("989T", 989e12), ("3.35 T", 3.35e12), ("70B", 70e9), ("7.5G", 7.5e9),
+        ("16k", 16e3), ("2P", 2e15), ("1e+3", 1e3), ("5M", 5e6), ("3.", 3),
+        ("", None), ("T", None), ("-5", None), ("1e999", None), ("nan", None), ("inf", None), ("0x10", None),
+        ("3.35TB/s", None), ("1_000", None), ("1,5", None),
+    ],
+)  # fmt: skip
+def test_numbers_have_decimal_suffixes(text, value):
+    assert number(text) == (None if value is None else pytest.approx(value))
+
+
+def test_nothing_told_is_nothing():
+    assert stated(None, [], None, None) is None
+
+
+def test_all_of_it_together():
+    told = stated("h100 sxm", ["bf16=900T", "memory=3T"], "16k", "70B")
+    assert told == Stated("NVIDIA H100 SXM", {"bf16": 900e12, "memory": 3e12}, 16e3, 70e9)
+    assert stated("NVIDIA H100 80GB HBM3", [], None, None).gpu == "NVIDIA H100 SXM"
+    assert stated(None, [], "4096", None) == Stated(tokens_per_step=4096)
+
+
+@pytest.mark.parametrize(
+    ("asked", "what", "do"),
+    [
+        ({"gpu": "H100"}, "--gpu 'H100' names no single GPU", "NVIDIA H100 NVL, NVIDIA H100 PCIe, NVIDIA H100 SXM"),
+        ({"gpu": ""}, "--gpu '' names no single GPU", "and"),
+        ({"peaks": ["fp17=3T"]}, "there is no peak 'fp17'", "fp64, fp32, tf32, fp16, bf16, fp8, int8, fp4, memory"),
+        ({"peaks": ["bf16"]}, "'' is no rate in FLOP/s", "--peak bf16="),
+        ({"peaks": ["bf16=989"]}, "'989' is no rate in FLOP/s", "989T"),
+        ({"peaks": ["memory=fast"]}, "'fast' is no rate in bytes/s", "--peak memory="),
+        ({"tokens_per_step": "0"}, "--tokens-per-step 0", "16384"),
+        ({"tokens_per_step": "many"}, "--tokens-per-step many", "16384"),
+        ({"parameters": "7B"}, "--parameters without --tokens-per-step", "Give both"),
+        ({"parameters": "-7B", "tokens_per_step": "5"}, "--parameters -7B", "7B"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(asked, what, do):
+    told = {"gpu": None, "peaks": [], "tokens_per_step": None, "parameters": None, **asked}
+    with pytest.raises(AskedWronglyError) as raised:
+        stated(**told)
+    assert what in raised.value.what
+    assert do in raised.value.do
+
+
+def test_a_wrong_peak_ends_with_2_before_the_file_is_looked_for():
+    result = CliRunner().invoke(app, ["analyze", "there-is-no-such-file", "--peak", "x=1T"])
+    assert result.exit_code == 2
+    assert "there is no peak 'x'" in result.output
+
+
+def test_what_was_told_reaches_the_diagnosis(monkeypatch, tmp_path):
+    """A step of 1 ms without any shape: 6 · 1e6 · 1000 FLOP, of the 1e10 that 10 TFLOP/s give in it."""
+    run = draw(kernels="GGGGGGGGG ", host=["l"], repeat=6)
+    monkeypatch.setattr("perfdoctor.readers.open.read", lambda paths, say: run)
+    options = ["--peak", "bf16=10T", "--tokens-per-step", "1k", "--parameters", "1M", "--no-html", "--json", "-"]
+    result = CliRunner().invoke(app, ["analyze", str(tmp_path), *options])
+    assert result.exit_code == 0, result.output
+    efficiency = json.loads(result.stdout)["efficiency"]
+    assert efficiency["mfu"] == pytest.approx(6e9 / (10e12 * 1e-3))
+    assert (efficiency["items"], efficiency["items_per_second"]) == ("tokens", pytest.approx(1e6))
+    assert efficiency["peak_source"] == "--peak bf16"
+
+
+def test_run_refuses_a_wrong_peak_before_it_starts_the_program(tmp_path):
+    started = tmp_path / "started"
+    result = CliRunner().invoke(app, ["run", "-o", str(tmp_path / "run"), "--gpu", "H100", "--", "touch", str(started)])
+    assert result.exit_code == 2
+    assert "NVIDIA H100 SXM" in result.output
+    assert not started.exists()

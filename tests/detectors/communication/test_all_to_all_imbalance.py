@@ -1,0 +1,65 @@
+"""all-to-all-imbalance: some ranks carry more bytes through the all-to-alls than others."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding
+from collective_builders import MIB, MS, told, under
+
+from perfdoctor.model.timeline import merge
+
+
+def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
+    """30 ms of compute, and an all-to-all of 10 ms with so many MiB on each rank."""
+    return merge(
+        [
+            told(
+                draw(
+                    kernels="#" * (40 - exposed) + " " * exposed,
+                    nccl=" " * (40 - exposed) + "=" * exposed,
+                    launched_us_before=50,
+                    repeat=6,
+                    unit_us=1000,
+                    rank=rank,
+                    device=rank,
+                ),
+                kind=kind,
+                bytes=size,
+            )
+            for rank, size in enumerate(sizes)
+        ]
+    )
+
+
+def test_it_fires_where_one_rank_carries_twice_the_mean():
+    finding = only_finding("all-to-all-imbalance", job(*(2 * MIB, 2 * MIB, 8 * MIB, 4 * MIB)))
+    assert finding.values["loaded_rank"] == 2
+    assert finding.values["excess_percent"] == pytest.approx(100)  # 8 of a mean of 4
+    # even loads would take half of the 10 ms
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 5 * MS)
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("all-to-all-imbalance", job(100 * MIB, 100 * MIB, 129 * MIB)) == []  # 129 of 109.7: 18 %
+    assert len(findings("all-to-all-imbalance", job(100 * MIB, 100 * MIB, 140 * MIB))) == 1  # 140 of 113.3: 24 %
+
+
+def test_it_stays_silent_for_even_loads():
+    assert findings("all-to-all-imbalance", job(4 * MIB, 4 * MIB)) == []
+
+
+def test_it_stays_silent_where_bytes_are_not_told():
+    assert findings("all-to-all-imbalance", job(-1, -1)) == []
+
+
+def test_it_stays_silent_where_the_uneven_ones_are_short():
+    assert findings("all-to-all-imbalance", job(2 * MIB, 8 * MIB, exposed=1)) == []
+
+
+def test_it_stays_silent_for_other_collectives():
+    assert findings("all-to-all-imbalance", job(2 * MIB, 8 * MIB, kind="all_reduce")) == []
+
+
+def test_it_hangs_under_exposed_communication():
+    assert "all-to-all-imbalance" in under(job(2 * MIB, 8 * MIB), "exposed-communication")

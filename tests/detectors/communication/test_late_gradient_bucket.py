@@ -1,0 +1,115 @@
+"""late-gradient-bucket: gradients are sent when no backward pass is left to hide them."""
+
+from __future__ import annotations
+
+from builders import draw, findings, only_finding, summary
+from collective_builders import MIB, MS, told, under
+
+from perfdoctor.model.timeline import merge
+
+LEGEND = {
+    "A": ("ops", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"),
+    "B": ("ops", "autograd::engine::evaluate_function: MmBackward0"),
+}
+
+
+def step(
+    hidden: int = 0, exposed: int = 10, *, of: int = 40, launched_in: str = "A", rank: int = 0, sizes: bool = True
+):
+    """Compute, and a bucket that begins `hidden` units before its end and lasts `exposed` units longer."""
+    busy = of - exposed
+    drawn = draw(
+        kernels="#" * busy + " " * exposed,
+        nccl=" " * (busy - hidden) + "=" * (hidden + exposed),
+        host=[launched_in * busy + " " * exposed],
+        legend=LEGEND,
+        rank=rank,
+        launched_us_before=50,
+        repeat=6,
+        unit_us=1000,
+    )
+    return told(drawn, bytes=25 * MIB if sizes else -1)
+
+
+def test_it_fires_where_one_bucket_is_sent_at_the_end():
+    finding = only_finding("late-gradient-bucket", step())
+    assert (finding.situation, finding.values["buckets_per_step"], finding.values["hidden_percent"]) == (
+        "one-bucket", 1, 0,
+    )  # fmt: skip
+    assert finding.values["exposed_ms"] == 10
+    assert finding.values["largest_percent"] == 100
+    saving = finding.saving_ns_per_step
+    # half of the 10 ms; two thirds of 30 ms of compute could hide all of it
+    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
+    assert "The gradients are sent in 1 bucket a step" in summary(finding)
+
+
+def test_it_fires_where_the_largest_of_several_comes_last():
+    several = draw(
+        kernels="#" * 30 + " " * 10,
+        nccl=" " * 20 + "=" * 4 + " " * 6 + "-" * 10,
+        host=["A" * 30 + " " * 10],
+        legend=LEGEND,
+        launched_us_before=50,
+        repeat=6,
+        unit_us=1000,
+    )
+    finding = only_finding("late-gradient-bucket", told(several, bytes=[2 * MIB, 6 * MIB] * 6))
+    assert (finding.situation, finding.values["buckets_per_step"]) == ("", 2)
+    assert finding.values["largest_percent"] == 75
+    assert round(finding.values["hidden_percent"]) == 29  # 4 of 14 ms
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("late-gradient-bucket", step(11, 10)) == []  # 52 % hidden
+    assert len(findings("late-gradient-bucket", step(9, 10))) == 1
+    assert findings("late-gradient-bucket", step(0, 1)) == []  # 2.5 % of the step
+
+
+def test_it_stays_silent_for_sums_that_no_gradient_hook_launched():
+    """Tensor parallelism sums in the backward pass, too: inside the layers' own nodes."""
+    assert findings("late-gradient-bucket", step(launched_in="B")) == []
+    assert findings("late-gradient-bucket", step(launched_in=" ")) == []
+
+
+def test_it_stays_silent_where_the_host_is_what_compute_waits_for():
+    """The bucket is exposed, but compute goes on while it still travels: nothing waited for it."""
+    host_bound = draw(
+        kernels="#" * 10 + " " * 20 + "#" * 10,
+        nccl=" " * 10 + "=" * 25 + " " * 5,
+        host=["A" * 40],
+        legend=LEGEND,
+        launched_us_before=50,
+        repeat=6,
+        unit_us=1000,
+    )
+    assert findings("late-gradient-bucket", host_bound) == []
+
+
+def test_it_stays_silent_where_the_backward_pass_hides_what_it_can():
+    """24 ms of gradients, 0.67 * 24 ms of backward pass: 9 ms beside it are more than its half, and of them not a half."""
+    assert findings("late-gradient-bucket", step(9, 16)) == []
+    assert len(findings("late-gradient-bucket", step(7, 16))) == 1
+
+
+def test_of_gradients_longer_than_the_backward_pass_only_that_is_promised():
+    saving = only_finding("late-gradient-bucket", step(0, 24)).saving_ns_per_step
+    # half of 24 ms, but no more than 0.67 * 16 ms of compute
+    assert saving.likely == saving.high == round(0.67 * 16 * MS)
+
+
+def test_with_several_ranks_it_is_sure():
+    both = merge([step(rank=0), step(rank=1)])
+    finding = only_finding("late-gradient-bucket", both)
+    assert (finding.confidence, finding.saving_ns_per_step.low) == ("high", 2.5 * MS)
+
+
+def test_it_stays_silent_where_one_rank_alone_may_have_waited():
+    """Neither sizes nor other ranks: a long all-reduce may be a short one that waits."""
+    assert findings("late-gradient-bucket", step(sizes=False)) == []
+    both = merge([step(rank=0, sizes=False), step(rank=1, sizes=False)])
+    assert len(findings("late-gradient-bucket", both)) == 1
+
+
+def test_it_hangs_under_exposed_communication():
+    assert "late-gradient-bucket" in under(step(), "exposed-communication")

@@ -1,0 +1,153 @@
+"""rank-skew: ranks stand in collectives and wait for one that comes late."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+from perfdoctor.model.timeline import merge
+
+MS = 1_000_000
+
+
+def rank(number: int, arrives: int, *, of: int = 40, compute: str = "#"):
+    """Computes until it arrives at the step's collective, which ends for all at the end of the step."""
+    return draw(
+        kernels=compute * arrives + " " * (of - arrives),
+        nccl=" " * arrives + "=" * (of - arrives),
+        rank=number,
+        repeat=6,
+        launched_us_before=50,
+        unit_us=1000,
+    )
+
+
+def test_it_fires_and_names_the_rank_that_waits_least():
+    finding = only_finding("rank-skew", merge([rank(0, 20), rank(1, 20), rank(2, 20), rank(3, 36)]))
+    assert finding.values["late_rank"] == 3
+    # ranks 0 to 2 wait 16 ms each
+    assert finding.values["waiting_ms"] == pytest.approx(16.0)
+    assert finding.values["waiting_percent"] == pytest.approx(40.0)
+    assert finding.values["caused_percent"] == 100.0
+    assert finding.values["step_ms"] == 40.0
+    assert finding.confidence == "high"
+    # the middle rank comes 16 ms before the last one
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (8 * MS, 16 * MS, 16 * MS)
+    assert "Rank 3 is the straggler, with 100 % of all lateness." in summary(finding)
+
+
+def test_a_rank_that_changes_from_step_to_step_is_uneven_work():
+    def rank_of_three(number: int):
+        arrives = [30 if step % 3 == number else 10 for step in range(9)]
+        return draw(
+            kernels="".join("#" * at + " " * (40 - at) for at in arrives),
+            nccl="".join(" " * at + "=" * (40 - at) for at in arrives),
+            rank=number,
+            unit_us=1000,
+        )
+
+    finding = only_finding("rank-skew", merge([rank_of_three(number) for number in range(3)]))
+    assert finding.values["caused_percent"] == pytest.approx(100 / 3)
+    assert finding.confidence == "medium"
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    # one of two ranks waits 2 units: 2 of 80 are 2.5 %, 2 of 33 are 6 %
+    assert findings("rank-skew", merge([rank(0, 20, of=80), rank(1, 22, of=80)])) == []
+    assert len(findings("rank-skew", merge([rank(0, 20, of=33), rank(1, 22, of=33)]))) == 1
+
+
+def test_it_stays_silent_where_all_ranks_arrive_together():
+    """A long collective on every rank is a slow transfer, not a late rank."""
+    assert findings("rank-skew", merge([rank(0, 10), rank(1, 10)])) == []
+
+
+def test_it_stays_silent_where_compute_hides_the_waiting():
+    def busy(number: int, arrives: int):
+        nccl = " " * arrives + "=" * (40 - arrives)
+        return draw(kernels="#" * 40, nccl=nccl, rank=number, repeat=6, launched_us_before=50)
+
+    assert findings("rank-skew", merge([busy(0, 10), busy(1, 36)])) == []
+
+
+def test_it_stays_silent_where_collectives_do_not_match():
+    one, two = (
+        rank(0, 20),
+        draw(kernels="#" * 8 + " " * 4, nccl=" " * 8 + "aaaa", rank=1, repeat=6, launched_us_before=50),
+    )
+    assert findings("rank-skew", merge([one, two])) == []
+
+
+def test_pipeline_stages_that_send_to_each_other_are_not_late():
+    """A send ends for one rank alone: the first stage waits in it because it has less to compute."""
+
+    def stage(number: int, arrives: int):
+        nccl = " " * arrives + "s" * (40 - arrives)
+        return draw(kernels="#" * arrives, nccl=nccl, rank=number, repeat=6, launched_us_before=50, unit_us=1000)
+
+    assert findings("rank-skew", merge([stage(0, 10), stage(1, 36)])) == []
+
+
+def test_its_table_lists_the_rank_that_waits_least_first():
+    table = only_finding("rank-skew", merge([rank(0, 20), rank(1, 36)])).evidence[2]
+    # a collective reaches from step to step only with its full length, five of six steps are used
+    assert [row[0] for row in table.rows] == [1, 0]
+    assert [row[2] for row in table.rows] == [0, 16 * MS]
+    assert [row[3] for row in table.rows] == [8 * MS, 0]
+
+
+def test_waiting_in_two_collectives_at_once_is_waited_once():
+    def both(number: int, arrives: int):
+        nccl = [" " * arrives + char * (40 - arrives) for char in "=-"]
+        kernels = "#" * arrives + " " * (40 - arrives)
+        return draw(kernels=kernels, nccl=nccl, rank=number, repeat=6, launched_us_before=50, unit_us=1000)
+
+    finding = only_finding("rank-skew", merge([both(0, 4), both(1, 38)]))
+    # rank 0 waits from 4 to 38, once
+    assert finding.values["waiting_ms"] == pytest.approx(34.0)
+    assert finding.saving_ns_per_step.high == pytest.approx(34 * MS)
+
+
+def late(before: str, *, host: str = ""):
+    """Three ranks of which the last comes 16 ms late; `before` is what its device does in these 16 ms."""
+    return merge(
+        [
+            rank(0, 20),
+            rank(1, 20),
+            draw(
+                kernels="#" * 20 + before + " " * 4,
+                nccl=" " * 36 + "=" * 4,
+                host=[host] if host else (),
+                rank=2,
+                repeat=6,
+                launched_us_before=50,
+                unit_us=1000,
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "host", "situation", "share"),
+    [
+        ("#" * 16, "", "compute", 100),
+        ("#" * 12 + " " * 4, " " * 32 + "i" * 4 + " " * 4, "compute", 75),
+        (" " * 16, " " * 20 + "i" * 16 + " " * 4, "input", 100),
+        (" " * 16, " " * 20 + "g" * 16 + " " * 4, "host", 100),
+    ],
+)
+def test_it_tells_what_the_late_rank_did_instead(before, host, situation, share):
+    finding = only_finding("rank-skew", late(before, host=host))
+    assert finding.values["late_rank"] == 2
+    assert finding.situation == situation
+    assert finding.values["instead_percent"] == pytest.approx(share, abs=1)
+    doing = finding.evidence[3]
+    # the window begins with the late rank's first collective: four of five stretches of 16 ms lie in it
+    assert sum(row[1] for row in doing.rows) == pytest.approx(16 * MS * 4 / 5)
+
+
+def test_without_one_main_thing_it_says_nothing_of_it():
+    finding = only_finding("rank-skew", late("#" * 8 + " " * 8, host=" " * 28 + "g" * 8 + " " * 4))
+    assert finding.situation == ""
+    assert summary(finding).endswith("of all lateness.")

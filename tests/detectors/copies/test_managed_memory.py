@@ -1,0 +1,72 @@
+"""managed-memory: managed memory moves between host and GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.model.timeline import Text, Timeline
+from perfdoctor.vocabulary.rulebook import load_rules
+
+MS = 1_000_000
+
+
+def step(exposed: int, memory: str = "managed", direction: str = "h2d", *, of: int = 40, **more) -> Timeline:
+    """A copy of such memory of `exposed` ms in front of each step's compute."""
+    picture = {
+        "copies": "h" * exposed + " " * (of - exposed),
+        "kernels": " " * exposed + "#" * (of - exposed),
+        "launched_us_before": 50,
+        "repeat": 6,
+        "unit_us": 1000,
+    }
+    drawn = draw(**{**picture, **more})
+    rows = len(drawn.copies)
+    copies = drawn.copies.with_columns(
+        host_memory=Text.constant(memory, rows), direction=Text.constant(direction, rows)
+    )
+    return replace(drawn, frames={**drawn.frames, "copies": copies})
+
+
+@pytest.mark.parametrize("direction", ["h2d", "d2h", "unknown"])
+def test_it_fires_where_managed_memory_moves(direction):
+    finding = only_finding("managed-memory", step(10, direction=direction), avoidable_share_likely=0.5)
+    assert finding.values == {
+        "copies_per_step": 1.0,
+        "megabytes": pytest.approx(250.0),
+        "exposed_ms": 10.0,
+        "step_ms": 40.0,
+        "exposed_percent": 25.0,
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
+    assert "250.0 MB of managed memory" in summary(finding)
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("managed-memory", step(1)) == []
+    assert len(findings("managed-memory", step(1, of=33))) == 1
+
+
+@pytest.mark.parametrize("memory", ["pinned", "pageable", "unknown", "none"])
+def test_it_stays_silent_on_other_memory(memory):
+    assert findings("managed-memory", step(10, memory)) == []
+
+
+def test_it_stays_silent_where_kernels_run_beside():
+    assert findings("managed-memory", step(10, kernels="#" * 40)) == []
+
+
+def test_it_hangs_under_exposed_copies():
+    found = diagnose(step(10), list(load_rules().values())).findings
+    above = next(each for each in found if each.rule == "exposed-copies")
+    assert "managed-memory" in [each.rule for each in above.symptoms]
+
+
+def test_pages_that_move_are_no_copies_that_the_program_asked_for():
+    drawn = step(10, direction="d2h")
+    assert findings("results-copied-back", drawn) == []
+    assert len(findings("managed-memory", drawn)) == 1

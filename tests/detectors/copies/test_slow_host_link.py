@@ -1,0 +1,95 @@
+"""slow-host-link: large copies far below what the GPU's host link gives."""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding, summary
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.vocabulary.rulebook import load_rules
+
+MS = 1_000_000
+H100 = "NVIDIA H100 80GB HBM3"  # 63 GB/s
+
+
+def step(rate: float, char: str = "h", *, copied: int = 10, of: int = 40, **more):
+    return draw(
+        **{
+            "copies": char * copied + " " * (of - copied),
+            "kernels": " " * copied + "#" * (of - copied),
+            "launched_us_before": 50,
+            "repeat": 6,
+            "unit_us": 1000,
+            "gigabytes_per_second": rate,
+            "gpu": H100,
+            **more,
+        }
+    )
+
+
+def test_it_fires_where_the_link_is_slow():
+    finding = only_finding("slow-host-link", step(12.6), reachable_share_of_peak=0.8)
+    assert finding.values == {
+        "gigabytes_per_second": pytest.approx(12.6),
+        "peak_gigabytes_per_second": pytest.approx(63),
+        "rate_percent": pytest.approx(20),
+        "exposed_ms": 10.0,
+        "exposed_percent": 25.0,
+    }
+    # a slot one generation older gives 25.2 GB/s (half of the time), the best one 50.4 (a quarter of it)
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 7.5 * MS)
+    assert finding.situation == ""
+    assert "12.6 GB/s, 20 % of the 63 GB/s" in summary(finding)
+
+
+def test_what_an_older_slot_gives_is_told_as_such_and_nothing_is_promised():
+    finding = only_finding("slow-host-link", step(27.7))
+    assert finding.situation == "older-slot"
+    assert finding.saving_ns_per_step.likely == 0
+    assert "one generation older" in summary(finding)
+
+
+def test_it_stays_silent_just_below_either_threshold():
+    assert findings("slow-host-link", step(31.6)) == []  # 50.2 % of the peak
+    assert len(findings("slow-host-link", step(31.4))) == 1
+    assert findings("slow-host-link", step(12.6, copied=1)) == []  # 2.5 % of the step
+    assert len(findings("slow-host-link", step(12.6, copied=1, of=33))) == 1
+
+
+def test_it_stays_silent_where_the_gpu_is_not_known():
+    assert findings("slow-host-link", step(12.6, gpu="")) == []
+
+
+def test_it_stays_silent_where_memory_is_pageable():
+    assert findings("slow-host-link", step(12.6, "H")) == []
+
+
+def test_it_stays_silent_where_two_copies_share_the_link():
+    both = {"copies": ["h" * 10 + " " * 30, "d" * 10 + " " * 30]}
+    assert findings("slow-host-link", step(12.6, **both)) == []
+
+
+def test_it_stays_silent_where_copies_are_small():
+    assert findings("slow-host-link", step(0.1)) == []  # 1 MB each
+
+
+def test_it_hangs_under_exposed_copies():
+    found = diagnose(step(12.6), list(load_rules().values())).findings
+    above = next(each for each in found if each.rule == "exposed-copies")
+    assert "slow-host-link" in [each.rule for each in above.symptoms]
+
+
+def test_a_short_copy_beside_a_long_one_does_not_make_it_slow():
+    """A batch that another stream brings meanwhile: for 1 of 10 ms both share the link, for 2 it is too long."""
+    assert len(findings("slow-host-link", step(12.6, copies=["h" * 10 + " " * 30, "  h" + " " * 37]))) == 1
+    assert findings("slow-host-link", step(12.6, copies=["h" * 10 + " " * 30, "  hh" + " " * 36])) == []
+
+
+def test_what_only_latency_makes_slow_is_too_small_to_tell():
+    """Over a link of 50 GB/s, with 10 µs of latency each: 2 MiB come at 40 GB/s, and 256 KiB at 17, a third of the peak."""
+    for size, rate in ((2 << 20, 40.4), (256 << 10, 17.2)):
+        unit_us = size / rate / 1000
+        assert findings("slow-host-link", step(rate, copied=1, of=4, unit_us=unit_us)) == []
+    unit_us = (2 << 20) / 12.6 / 1000 + 0.001
+    assert len(findings("slow-host-link", step(12.6, copied=1, of=4, unit_us=unit_us, launched_us_before=5))) == 1

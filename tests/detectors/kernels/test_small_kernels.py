@@ -1,0 +1,191 @@
+"""small-kernels: many kernels that are too small to fill the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import ELEMENTWISE, draw, findings, only_finding, summary
+
+CHAIN = {"e": ELEMENTWISE, "f": ELEMENTWISE}
+
+
+def step(small: int, *, of: int = 100, **more):
+    """A step of `of` units of 5 µs: kernels of 5 µs first, then one matmul."""
+    chain = "".join("ef"[n % 2] for n in range(small))
+    return draw(
+        **{
+            "kernels": chain + "G" * (of - small),
+            "kernel_names": CHAIN,
+            "launched_us_before": 3,
+            "repeat": 6,
+            "unit_us": 5,
+            **more,
+        }
+    )
+
+
+def test_it_fires_where_many_kernels_are_short():
+    finding = only_finding("small-kernels", step(40), fusable_share=0.5)
+    # 40 kernels of 5 µs in a step of 500 µs
+    assert finding.values == {
+        "small_per_step": 40.0,
+        "small_ms": pytest.approx(0.2),
+        "step_ms": pytest.approx(0.5),
+        "small_percent": pytest.approx(40.0),
+        "mean_us": pytest.approx(5.0),
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (50_000, 100_000, 180_000)
+    assert "40 kernels a step take 5.0 µs each" in summary(finding)
+
+
+def test_it_is_surer_where_the_size_of_the_device_is_known():
+    assert only_finding("small-kernels", step(40)).confidence == "low"
+    assert only_finding("small-kernels", step(40, sm_count=108, blocks=10)).confidence == "medium"
+
+
+def test_it_stays_silent_just_below_the_threshold():
+    assert findings("small-kernels", step(15, of=400)) == []  # 3.75 %
+    assert len(findings("small-kernels", step(16, of=400))) == 1  # 4 %
+
+
+def test_it_stays_silent_where_there_are_few():
+    assert findings("small-kernels", step(9, of=60)) == []  # 15 %, but nine kernels
+    assert len(findings("small-kernels", step(10, of=60))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["triton_poi_fused_add_{}", "CudaCodeGen::kernel{}(CudaCodeGen::Tensor<float, (int)5>)"]
+)
+def test_it_stays_silent_where_a_compiler_has_fused_them(name):
+    assert findings("small-kernels", step(40, kernel_names={"e": name.format(1), "f": name.format(2)})) == []
+
+
+def test_it_stays_silent_where_short_kernels_fill_the_device():
+    assert findings("small-kernels", step(40, sm_count=108, blocks=108)) == []
+    assert len(findings("small-kernels", step(40, sm_count=108, blocks=107))) == 1
+
+
+def test_kernels_of_unknown_size_count_by_their_length():
+    assert len(findings("small-kernels", step(40, sm_count=108, blocks=-1))) == 1
+
+
+def test_it_stays_silent_where_kernels_are_just_as_long_as_the_limit():
+    assert findings("small-kernels", step(40, unit_us=10)) == []
+    assert len(findings("small-kernels", step(40, unit_us=9.9))) == 1
+
+
+def test_it_stays_silent_where_short_kernels_are_matmuls():
+    """A matmul is not fused away."""
+    assert (
+        findings("small-kernels", step(40, kernel_names={"e": "ampere_sgemm_32x32_tn", "f": "ampere_sgemm_32x32_tn"}))
+        == []
+    )
+
+
+def test_it_stays_silent_where_convolutions_convert_their_layout():
+    """No compiler fuses those: they are layout-transposes'."""
+    names = {"e": "batched_transpose_32x16_half", "f": "void cudnn::ops::nchwToNhwcKernel<__half, __half>(P)"}
+    assert findings("small-kernels", step(40, kernel_names=names)) == []
+
+
+def test_it_stays_silent_where_the_optimizer_runs_them():
+    """An update tensor by tensor is unfused-optimizer's."""
+    chain = "".join("ef"[n % 2] for n in range(40))
+    picture = draw(
+        kernels=" " + chain + "G" * 59,
+        kernel_names=CHAIN,
+        host=["l" * 41 + " " * 59, "u" * 40],
+        repeat=6,
+        unit_us=5,
+    )
+    assert findings("small-kernels", picture) == []
+
+
+def test_it_stays_silent_where_a_graph_is_short():
+    assert (
+        findings("small-kernels", step(40, kernel_names={"e": "graph", "f": "graph"}, kernels="@" * 1 + "G" * 99)) == []
+    )
+
+
+def test_small_kernels_beside_each_other_save_no_more_than_the_time_they_fill():
+    """Three streams run the same chain at once: 120 % "of the step" cannot be saved in part."""
+    chain = "".join("ef"[n % 2] for n in range(40))
+    picture = draw(kernels=[chain] * 3, kernel_names=CHAIN, launched_us_before=3, repeat=6, unit_us=5)
+    (finding,) = findings("small-kernels", picture)
+    assert finding.values["small_percent"] <= 100
+    assert finding.saving_ns_per_step.high <= finding.values["step_ms"] * 1e6
+
+
+# --- on a run without a GPU ---
+
+
+def host_step(ops: int, *, rest: int = 1_000, unit_us: float = 10, **more):
+    """A step of the training's thread: `ops` of one unit, one unit apart, and one long op."""
+    return draw(**{"host": "o " * ops + "o" * rest, "repeat": 4, "unit_us": unit_us, **more})
+
+
+def test_it_fires_where_the_host_runs_thousands_of_short_ops():
+    finding = only_finding("small-kernels", host_step(3_000))
+    # 3,000 ops of 10 µs, 10 µs apart, in a step of 70 ms; behind the last one comes the long op
+    assert finding.values == {
+        "small_per_step": 3_000.0,
+        "small_ms": pytest.approx(59.99),
+        "step_ms": pytest.approx(70.0),
+        "small_percent": pytest.approx(85.7, abs=0.1),
+        "mean_us": pytest.approx(10.0),
+    }
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (23_996_000, 53_991_000, 59_990_000)
+    assert (finding.confidence, finding.situation) == ("medium", "host")
+    assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
+
+
+def test_on_the_host_it_stays_silent_just_below_either_threshold():
+    assert findings("small-kernels", host_step(1_999)) == []
+    assert len(findings("small-kernels", host_step(2_000))) == 1
+    assert findings("small-kernels", host_step(2_000, rest=9_400)) == []  # 3,999 of 13,400 units
+    assert len(findings("small-kernels", host_step(2_000, rest=9_300))) == 1
+
+
+def test_on_the_host_it_stays_silent_where_the_ops_are_as_long_as_the_limit():
+    assert findings("small-kernels", host_step(3_000, unit_us=100)) == []
+    assert len(findings("small-kernels", host_step(3_000, unit_us=99))) == 1
+
+
+def preempted(lengths_us: list[int]):
+    """Four steps of 3,000 ops, of which each step's tenth takes so long: the machine took the processor away."""
+    drawn = host_step(3_000)
+    ops = drawn.ops
+    rows = np.flatnonzero(ops.duration_ns == 10_000)[9::3_000]
+    end = ops.end_ns.copy()
+    end[rows] = ops.start_ns[rows] + 1_000 * np.array(lengths_us)
+    return replace(drawn, frames={**drawn.frames, "ops": ops.with_columns(end_ns=end)})
+
+
+def test_an_op_that_the_machine_interrupted_is_as_short_as_it_is_in_other_steps():
+    (once,) = findings("small-kernels", preempted([10, 18, 10, 10]), short_host_op_ns=15_000)
+    assert once.values["small_per_step"] == 3_000
+    (mostly,) = findings("small-kernels", preempted([18, 18, 18, 10]), short_host_op_ns=15_000)
+    assert mostly.values["small_per_step"] == 2_999
+
+
+def test_a_long_pause_between_two_nodes_of_a_backward_pass_is_theirs_as_well():
+    node = {"n": ("ops", "autograd::engine::evaluate_function: MulBackward0"), "b": ("ranges", "backward")}
+    passes = ["b" * 6_200 + " " * 800, "n " * 3_000 + " " * 198 + "n" + "o" * 801]
+    (finding,) = findings("small-kernels", draw(host=passes, legend=node, repeat=4, unit_us=10))
+    # 6,199 units from the first node to the end of the last, with a pause of 1.99 ms before that
+    assert finding.values["small_ms"] == pytest.approx(61.99)
+
+
+def test_on_the_host_it_stays_silent_where_the_optimizer_has_the_short_ops():
+    """They have a rule of their own."""
+    updates = ["o " * 3_000 + "o" * 1_000, "u" * 6_000]
+    assert findings("small-kernels", draw(host=updates, repeat=4, unit_us=10)) == []
+
+
+def test_on_the_host_it_stays_silent_where_the_loader_has_the_short_ops():
+    samples = ["o " * 3_000 + "o" * 1_000, "I" * 6_000]
+    assert findings("small-kernels", draw(host=samples, repeat=4, unit_us=10)) == []

@@ -1,0 +1,89 @@
+"""What makes a rank late, and could the others go faster without it?"""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, findings, only_finding
+
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.communication.lateness import between_collectives, excess_ns, made_late_by
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, spare_ns
+from perfdoctor.model.timeline import merge
+
+UNIT = 10_000  # 10 µs: pauses between calls are short enough to be issuing
+
+
+def rank(number: int, kernels: str, nccl: str, *, host: list[str] | None = None, repeat: int = 6, unit_us: int = 10):
+    host = host or ["l" + " " * 18 + "l" + " " * 20, "o" * 40]
+    return draw(kernels=kernels, nccl=nccl, host=host, rank=number, repeat=repeat, unit_us=unit_us)
+
+
+def late_for_lack_of_work(others_host: list[str], *, repeat: int = 6):
+    """Rank 2's device is idle for 12 of 40 units before it comes; ranks 0 and 1 wait in the collective for 12."""
+    waiting = [rank(n, "#" * 20 + " " * 20, " " * 20 + "=" * 20, host=others_host, repeat=repeat) for n in (0, 1)]
+    late = rank(2, "#" * 10 + " " * 12 + "#" * 10 + " " * 8, " " * 32 + "=" * 8, host=["l" + " " * 20 + "l" + " " * 9 + "l" + " " * 8, "o" * 40], repeat=repeat)  # fmt: skip
+    return prepare(merge([*waiting, late]))
+
+
+BUSY = ["l" + " " * 18 + "l" + " " * 20, "o" * 40]
+WAITS_FOR_THE_DEVICE = ["l" + " " * 18 + "l" + "s" * 20, "o" * 40]
+
+
+def test_a_late_rank_has_more_idle_than_the_others():
+    run = late_for_lack_of_work(BUSY)
+    excess = excess_ns(run.places, skew(run))
+    # five steps are used, and four lie between the ends of the first and the last collective in them
+    assert {name: ns for name, ns in excess[2].items() if ns} == {"launch_bound": 4 * 12 * UNIT}
+    assert not any(excess[0].values())
+    assert made_late_by(run.places, skew(run))["launch_bound"] == pytest.approx(1, abs=0.05)
+
+
+def test_between_the_same_collectives_the_same_time_passes_on_all_ranks():
+    run = late_for_lack_of_work(BUSY)
+    found = skew(run)
+    assert {between_collectives(place, found).total_ns for place in run.places} == {4 * 40 * UNIT}
+
+
+def test_what_held_it_up_long_before_it_came_is_what_made_it_late():
+    """Idle at the beginning, then it computes as the others do, and comes late."""
+    on_time = [rank(n, "#" * 20 + " " * 20, " " * 20 + "=" * 20) for n in (0, 1)]
+    late = rank(2, " " * 12 + "#" * 20 + " " * 8, " " * 32 + "=" * 8, host=[" " * 12 + "l" + " " * 19 + "l" + " " * 7, "i" * 12 + "o" * 28])  # fmt: skip
+    run = prepare(merge([*on_time, late]))
+    assert made_late_by(run.places, skew(run))["input_wait"] == pytest.approx(1, abs=0.1)
+
+
+def test_a_host_that_issues_all_the_time_has_nothing_to_spare():
+    run = late_for_lack_of_work(BUSY)
+    place = run.places[0]
+    assert spare_ns(place) == pytest.approx(0, abs=2 * UNIT * place.units)
+    assert exposed_waiting_ns(place, skew(run)) == pytest.approx(12 * UNIT * place.units)
+
+
+def test_a_host_that_waits_for_the_device_has_that_to_spare():
+    place = late_for_lack_of_work(WAITS_FOR_THE_DEVICE).places[0]
+    assert spare_ns(place) / place.units == pytest.approx(20 * UNIT, rel=0.1)
+
+
+def test_over_one_step_nothing_is_known_of_a_pace():
+    assert spare_ns(late_for_lack_of_work(BUSY, repeat=3).places[0]) is None
+
+
+def test_where_all_hosts_are_the_limit_waiting_counts_as_what_holds_them_up():
+    run = late_for_lack_of_work(BUSY)
+    # two of three ranks wait 12 units of each step; their hosts have next to nothing to spare
+    assert paced_waiting_ns(run, "launch_bound") == pytest.approx(12 * UNIT * 2 / 3, rel=0.2)
+    assert paced_waiting_ns(run, "input_wait") == 0
+    assert paced_waiting_ns(late_for_lack_of_work(WAITS_FOR_THE_DEVICE), "launch_bound") == 0
+
+
+def test_a_late_rank_is_only_blamed_for_what_the_others_could_win():
+    assert findings("rank-skew", late_for_lack_of_work(BUSY).timeline) == []
+    found = only_finding("launch-bound", late_for_lack_of_work(BUSY).timeline)
+    # 12 units on each rank: as idle on one, as waiting for it on the others
+    assert found.values["idle_percent"] == pytest.approx(30, abs=4)
+    assert only_finding("rank-skew", late_for_lack_of_work(WAITS_FOR_THE_DEVICE).timeline).values["late_rank"] == 2
+
+
+def test_one_rank_waits_for_nobody():
+    assert paced_waiting_ns(prepare(rank(0, "#" * 20, " " * 20 + "=" * 20)), "launch_bound") == 0

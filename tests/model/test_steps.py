@@ -1,0 +1,315 @@
+"""Where does a step end? Marks of every kind, and what must not be taken for one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import BASE_NS, GEMM, draw, frame, timeline
+
+from perfdoctor.metrics.accounting.prepare import prepare, step_stats
+from perfdoctor.model.launches import device_work
+from perfdoctor.model.steps import Steps, device_steps, host_marks, host_steps
+from perfdoctor.model.timeline import Timeline, merge
+
+UNIT_NS = 100_000
+
+
+def steps_of(drawn: Timeline) -> Steps:
+    work = device_work(drawn, 0, 0)
+    return device_steps(drawn, work, host_marks(drawn, 0), drawn.kernels)
+
+
+def bounds_in_units(steps: Steps) -> list[float]:
+    return ((steps.bounds - BASE_NS) / UNIT_NS).tolist()
+
+
+def ranges(*rows: tuple[str, int, int], signal: str = "ranges") -> Timeline:
+    """Ranges by name, start and end in µs, on the main thread."""
+    found = [{"name": name, "start_ns": start * 1000, "end_ns": end * 1000} for name, start, end in rows]
+    return timeline(**{signal: found})
+
+
+def numbered(stem: str, numbers: list[int] | range, length: int = 10, pause: int = 2) -> list[tuple[str, int, int]]:
+    """One range after the other: "stem 1", "stem 2", ..."""
+    period = length + pause
+    return [(stem.format(n), i * period, i * period + length) for i, n in enumerate(numbers)]
+
+
+# Marks on the host
+
+
+def test_profiler_steps_are_the_best_marks():
+    marks = host_marks(ranges(*numbered("ProfilerStep#{}", range(5)), *numbered("step {}", range(5), 4, 8)), 0)
+    assert (marks.found_by, marks.confidence, marks.starts.size) == ("profiler-step", "high", 5)
+
+
+@pytest.mark.parametrize(
+    "stem", ["step {}", "Step_{}", "Batch {}", "iteration-{}", "iter {}", "train_step {}", "training step {}"]
+)
+def test_a_family_of_numbered_step_ranges_marks_steps(stem):
+    marks = host_marks(ranges(*numbered(stem, range(3, 9))), 0)
+    assert (marks.found_by, marks.confidence, marks.starts.size) == ("user-range", "high", 6)
+    assert (marks.ends - marks.starts).tolist() == [10_000] * 6
+
+
+@pytest.mark.parametrize("name", ["iteration", "train_step", "step"])
+def test_ranges_of_one_name_mark_steps_if_the_name_says_so(name):
+    marks = host_marks(ranges(*numbered(name, range(4))), 0)
+    assert (marks.found_by, marks.starts.size) == ("user-range", 4)
+
+
+def test_numbers_may_count_up_in_any_constant_stride():
+    assert host_marks(ranges(*numbered("step {}", range(0, 60, 10))), 0).starts.size == 6
+
+
+@pytest.mark.parametrize("numbers", [[5, 4, 3, 2], [1, 7, 2, 9, 4], [3, 3, 3, 3]])
+def test_numbers_that_do_not_count_up_evenly_are_no_steps(numbers):
+    assert host_marks(ranges(*numbered("step {}", numbers)), 0) is None
+
+
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "optimizer step {}", "validation step {}", "eval_step {}", "epoch {}", "load batch {}", "copy batch {}",
+        "lr_scheduler step {}", "zero_grad step {}", "aten::step{}", "nccl step {}", "stepwise {}x{}",
+    ],
+)  # fmt: skip
+def test_names_of_other_things_mark_no_step(stem):
+    rows = [(stem.replace("{}", str(n)), start, end) for n, (_, start, end) in enumerate(numbered("", range(5)))]
+    assert host_marks(ranges(*rows), 0) is None
+
+
+def test_a_numbered_family_without_a_word_needs_to_fill_the_run():
+    whole = host_marks(ranges(*numbered("gpt {}", range(6))), 0)
+    assert (whole.found_by, whole.confidence) == ("user-range", "medium")
+    detail = numbered("gpt {}", range(6), length=2, pause=10)
+    assert host_marks(ranges(("everything", 0, 72), *detail), 0) is None
+
+
+def test_two_repetitions_are_no_rhythm():
+    assert host_marks(ranges(*numbered("step {}", range(2))), 0) is None
+
+
+def test_ranges_that_overlap_are_no_steps():
+    assert host_marks(ranges(("step 1", 0, 10), ("step 2", 5, 15), ("step 3", 10, 20)), 0) is None
+
+
+def test_ranges_on_several_threads_are_no_steps():
+    rows = [{"name": f"step {n}", "start_ns": n * 10, "end_ns": n * 10 + 5, "thread": n % 2} for n in range(6)]
+    assert host_marks(timeline(ranges=rows), 0) is None
+
+
+def test_of_two_families_the_one_with_a_steps_name_wins():
+    both = ranges(*numbered("step {}", range(5), 10, 2), *numbered("part {}", range(5), 10, 2))
+    assert host_marks(both, 0).found_by == "user-range"
+    assert host_marks(both, 0).confidence == "high"
+
+
+def test_a_step_begins_where_the_optimizer_of_the_one_before_ended():
+    marks = host_marks(ranges(*numbered("Optimizer.step#AdamW.step", range(5), 3, 7)), 0)
+    assert marks.found_by == "optimizer-hook"
+    assert (marks.starts // 1000).tolist() == [3, 13, 23, 33, 43]
+
+
+def test_optimizer_ops_mark_steps_where_ranges_do_not():
+    marks = host_marks(ranges(*numbered("Optimizer.step#SGD.step", range(5), 3, 7), signal="ops"), 0)
+    assert marks.found_by == "optimizer-hook"
+
+
+def test_of_the_two_optimizers_of_a_gan_the_regular_one_marks_the_steps():
+    discriminator = numbered("Optimizer.step#Adam.step", range(8), 2, 10)
+    generator = [("Optimizer.step#RMSprop.step", at, at + 2) for at in (5, 17, 31, 53, 77)]
+    marks = host_marks(ranges(*discriminator, *generator), 0)
+    assert marks.starts.size == 8
+    assert (np.diff(marks.starts) == 12_000).all()
+
+
+def test_of_two_equally_regular_optimizers_the_more_frequent_one_marks_the_steps():
+    often = numbered("Optimizer.step#Adam.step", range(10), 2, 8)
+    seldom = [("Optimizer.step#SGD.step", at, at + 2) for at in (5, 25, 45, 65, 85)]
+    assert host_marks(ranges(*seldom, *often), 0).starts.size == 10
+
+
+def test_marks_of_another_rank_are_not_used():
+    assert host_marks(ranges(*numbered("step {}", range(5))), 1) is None
+
+
+def test_without_marks_there_are_none():
+    assert host_marks(timeline(ranges=[]), 0) is None
+
+
+# Steps on the device
+
+
+def test_a_step_runs_from_its_first_work_to_that_of_the_next():
+    steps = steps_of(draw(kernels="  #####   ", host="l         ", repeat=4))
+    assert bounds_in_units(steps) == [2, 12, 22, 32]
+    assert (steps.count, steps.used, steps.partial) == (4, 3, 1)
+
+
+def test_the_host_may_be_several_steps_ahead_of_the_device():
+    drawn = draw(kernels="####  ++  ", host="ll        ", repeat=5, host_ahead=25)
+    steps = steps_of(drawn)
+    assert bounds_in_units(steps) == [0, 10, 20, 30, 40]
+    assert steps.found_by == "profiler-step"
+
+
+def test_work_that_another_thread_launched_does_not_begin_a_step():
+    """A copy of the next batch, issued early by a thread of the loader."""
+    drawn = draw(
+        kernels="  ####    ",
+        copies="       hh ",
+        host={1: "l         ", 2: "     c    "},
+        repeat=4,
+    )
+    assert bounds_in_units(steps_of(drawn)) == [2, 12, 22, 32]
+
+
+def test_work_after_the_last_marked_range_belongs_to_no_step():
+    trained = draw(kernels="######    ", host="l         ", repeat=4)
+    after = draw(kernels=" " * 60 + "####", host=" " * 60 + "l")
+    later = after.calls.with_columns(correlation=after.calls["correlation"] + 500)
+    kernels = after.kernels.with_columns(correlation=after.kernels["correlation"] + 500)
+    both = merge([trained, Timeline.build({"calls": later, "kernels": kernels}, ["calls", "kernels"])])
+    assert bounds_in_units(steps_of(both)) == [0, 10, 20, 30]
+
+
+def test_two_steps_are_too_few_to_spare_the_last():
+    steps = steps_of(draw(kernels="  ####    ", host="l         ", repeat=2))
+    assert bounds_in_units(steps) == [2, 12, 16]
+    assert steps.partial == 0
+
+
+def test_a_single_step_keeps_work_that_has_no_launch_event():
+    drawn = draw(kernels="##  ++  ##", host=" l l", recorded=None)
+    marked = Timeline.build(
+        {
+            **drawn.frames,
+            "ranges": frame(
+                "ranges", [{"name": "ProfilerStep#3", "start_ns": BASE_NS, "end_ns": BASE_NS + 10 * UNIT_NS}]
+            ),
+        },
+        drawn.recorded | {"ranges"},
+    )
+    steps = steps_of(marked)
+    assert bounds_in_units(steps) == [0, 10]
+    assert (steps.used, steps.count) == (1, 1)
+
+
+def test_steps_are_compared_from_where_their_main_stream_begins():
+    """Batches are copied ahead on another stream, whenever the host comes to it: that makes no step longer."""
+    calls, kernels, copies = [], [], []
+    ahead = [3, 8, 1, 6, 4, 5]  # units before its step begins on the device
+    for step, units in enumerate(ahead):
+        begin = 100 + 20 * step
+        for at, row, frame_of in ((begin - units, "copy", copies), (begin, "a", kernels), (begin + 10, "b", kernels)):
+            correlation = 1 + len(calls)
+            asked = 10 * step + len(calls) % 3
+            calls.append({"name": "cudaLaunchKernel", "start_ns": asked, "end_ns": asked + 1, "thread": 1, "correlation": correlation})  # fmt: skip
+            frame_of.append({"name": row, "start_ns": at, "end_ns": at + 1, "stream": 7 + (row == "copy"), "correlation": correlation})  # fmt: skip
+    marks = [{"name": f"step {n}", "start_ns": 10 * n, "end_ns": 10 * n + 9, "thread": 1} for n in range(6)]  # fmt: skip
+    steps = steps_of(timeline(calls=calls, kernels=kernels, copies=copies, ranges=marks))
+    assert np.diff(steps.bounds).tolist() == [15, 27, 15, 22, 19]
+    assert np.diff(steps.even_bounds).tolist() == [20] * 5
+
+
+def test_long_steps_at_the_front_are_left_out_as_warm_up():
+    slow, fast = "#" * 30, "#" * 10
+    lane = "".join((slow if n < 2 else fast).replace("#", "#+"[n % 2]) for n in range(10))
+    marks = [(f"ProfilerStep#{n}", at, at + 1) for n, at in enumerate([0, 30, 60, 70, 80, 90, 100, 110, 120, 130])]
+    host = "".join("l" + " " * (29 if n < 2 else 9) for n in range(10))
+    drawn = draw(kernels=lane, host=host)
+    rows = [{"name": name, "start_ns": BASE_NS + a * UNIT_NS, "end_ns": BASE_NS + b * UNIT_NS} for name, a, b in marks]
+    steps = steps_of(Timeline.build({**drawn.frames, "ranges": frame("ranges", rows)}, drawn.recorded | {"ranges"}))
+    assert (steps.first, steps.last) == (2, 9)
+    assert (steps.durations_ns == 10 * UNIT_NS).all()
+
+
+def test_a_first_step_just_below_the_warm_up_factor_is_used():
+    marks = host_marks(ranges(("step 1", 0, 14), *[(f"step {n}", 4 + n * 10, 14 + n * 10) for n in range(2, 9)]), 0)
+    assert host_steps(marks).first == 1  # 24 µs against 10 µs
+    marks = host_marks(ranges(("step 1", 0, 14), *[(f"step {n}", n * 10 - 6, n * 10 + 4) for n in range(2, 9)]), 0)
+    assert host_steps(marks).first == 0  # 14 µs against 10 µs
+
+
+def test_a_long_step_in_the_middle_stays():
+    starts = [0, 10, 20, 60, 70, 80]
+    marks = host_marks(ranges(*[(f"step {n}", at, at + 9) for n, at in enumerate(starts)]), 0)
+    assert host_steps(marks).first == 0
+
+
+def test_on_the_host_a_step_lasts_until_the_next_mark_begins():
+    marks = host_marks(ranges(*numbered("step {}", range(4))), 0)
+    assert (host_steps(marks).bounds // 1000).tolist() == [0, 12, 24, 36, 46]
+
+
+# Steps from the device alone
+
+
+FORWARD = "".join("#+"[n % 2] for n in range(20))
+
+
+def test_runs_of_optimizer_kernels_end_steps():
+    steps = steps_of(draw(kernels=FORWARD + "MM", repeat=6, mark=None))
+    assert (steps.found_by, steps.confidence) == ("optimizer-kernels", "medium")
+    assert (steps.durations_ns == 22 * UNIT_NS).all()
+    assert (steps.count, steps.used, steps.partial) == (6, 4, 2)  # no update tells where the first and the last one lie
+
+
+def test_a_kernel_between_two_updates_does_not_end_the_step():
+    steps = steps_of(draw(kernels=FORWARD + "Me M", repeat=6, mark=None))
+    assert (steps.found_by, set(steps.durations_ns.tolist())) == ("optimizer-kernels", {24 * UNIT_NS})
+
+
+def test_optimizer_kernels_that_come_unevenly_mark_nothing():
+    lane = "".join(FORWARD * times + "M" for times in (1, 4, 1, 6, 2, 9))
+    assert steps_of(draw(kernels=lane)).found_by == "none"
+
+
+def distinct(count: int) -> dict[str, str]:
+    """A kernel's name for each of `count` characters."""
+    return {chr(0x4E00 + n): f"kernel_of_layer_{n}" for n in range(count)}
+
+
+def test_a_sequence_that_repeats_with_a_copy_each_time_is_a_step():
+    layer = distinct(18)
+    steps = steps_of(draw(kernels="".join(layer), copies="h" + " " * 17, repeat=6, mark=None, kernel_names=layer))
+    assert (steps.found_by, steps.confidence) == ("periodicity", "low")
+    assert (steps.durations_ns == 18 * UNIT_NS).all()
+
+
+def test_layers_repeat_as_well_but_are_no_steps():
+    layer = distinct(18)
+    assert steps_of(draw(kernels="".join(layer), repeat=6, mark=None, kernel_names=layer)).found_by == "none"
+    once = draw(kernels="".join(layer) * 6, copies="h", kernel_names=layer)
+    assert steps_of(once).found_by == "none"
+
+
+def test_a_short_sequence_that_repeats_is_a_loop_inside_a_step():
+    loop = distinct(8)
+    drawn = draw(kernels="".join(loop), copies="h" + " " * 7, repeat=12, mark=None, kernel_names=loop)
+    assert steps_of(drawn).found_by == "none"
+
+
+def test_work_without_any_rhythm_has_no_steps():
+    steps = steps_of(draw(kernels="##  +++ #  ++"))
+    assert (steps.found_by, steps.used, steps.count) == ("none", 0, 0)
+
+
+def test_marks_that_launched_nothing_on_this_device_are_not_used():
+    drawn = draw(kernels=FORWARD + "MM", repeat=6)  # ProfilerStep ranges, but no calls
+    assert steps_of(drawn).found_by == "optimizer-kernels"
+
+
+# What a report says of them
+
+
+def test_step_stats_are_quantiles_over_all_places():
+    drawn = draw(kernels="  #####   ", host="l         ", repeat=12)
+    stats = step_stats(prepare(drawn))
+    assert (stats.count, stats.used, stats.found_by, stats.confidence) == (12, 11, "profiler-step", "high")
+    assert (stats.p10_ns, stats.median_ns, stats.p90_ns) == (10 * UNIT_NS,) * 3
+
+
+def test_no_steps_have_no_stats():
+    assert step_stats(prepare(draw(kernels="## ##", kernel_names={"#": GEMM}))).used == 0

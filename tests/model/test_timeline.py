@@ -1,0 +1,178 @@
+"""Does a Timeline hold what was recorded, and refuse what breaks its declaration?"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from builders import draw, frame, timeline
+
+from perfdoctor.model.timeline import SIGNALS, Device, Frame, Source, Text, Timeline, merge
+
+
+def row(start: int, end: int, **columns: object) -> dict[str, object]:
+    return {"start_ns": start, "end_ns": end, **columns}
+
+
+def test_a_text_holds_each_different_value_once():
+    text = Text.of(["a", "b", "a"])
+    assert (list(text), text.values, len(text), text[2]) == (["a", "b", "a"], ["a", "b"], 3, "a")
+    assert text.codes.dtype == np.int32
+
+
+def test_questions_about_a_text_are_answered_row_by_row():
+    text = Text.of(["gemm", "copy", "sgemm"])
+    assert text.equals("copy").tolist() == [False, True, False]
+    assert text.matches(re.compile("gemm")).tolist() == [True, False, True]
+    assert list(text.take(np.array([False, True, True]))) == ["copy", "sgemm"]
+
+
+def test_a_test_is_asked_once_for_each_different_value_and_only_for_those_in_use():
+    asked = []
+    text = Text.of(["a", "b", "a", "c", "d"]).take(np.array([0, 2]))
+    assert text.where(lambda value: asked.append(value) or value == "a").tolist() == [True, True]
+    assert asked == ["a"]
+
+
+def test_an_empty_text_answers_every_question():
+    empty = Text.of([])
+    assert list(empty.where(bool)) == list(empty.mapped(str.upper)) == list(Text.join([])) == []
+
+
+def test_a_text_without_rows_but_with_values_answers_every_question():
+    nothing = Text.of(["a", "b"]).take(np.zeros(2, dtype=bool))
+    assert nothing.equals("a").tolist() == []
+    assert list(nothing.mapped(str.upper)) == []
+
+
+def test_joined_and_mapped_texts_share_a_code_for_equal_values():
+    joined = Text.join([Text.of(["a", "b"]), Text.of(["b", "c"])])
+    assert (list(joined), joined.values) == (["a", "b", "b", "c"], ["a", "b", "c"])
+    assert Text.of(["k1", "k2"]).mapped(lambda value: value[0]).values == ["k"]
+    assert list(Text.constant("x", 3)) == ["x", "x", "x"]
+
+
+def test_a_frame_knows_numbers_from_text():
+    kernels = frame("kernels", [row(1, 4, name="k")])
+    assert kernels["end_ns"].tolist() == [4]
+    assert kernels.duration_ns.tolist() == [3]
+    assert list(kernels.name) == ["k"]
+    with pytest.raises(AssertionError, match=r"use \.text\('name'\)"):
+        kernels["name"]
+    with pytest.raises(AssertionError, match="start_ns is not text"):
+        kernels.text("start_ns")
+
+
+def test_rows_are_chosen_by_equal_columns():
+    kernels = frame("kernels", [row(0, 1, name="a", device=0), row(1, 2, name="b", device=1)])
+    assert list(kernels.of(device=1).name) == ["b"]
+    assert kernels.of(rank=0) is kernels
+    assert len(kernels.of(rank=3)) == 0
+
+
+def test_a_column_can_be_replaced():
+    kernels = frame("kernels", [row(5, 6, name="a")])
+    assert kernels.with_columns(start_ns=np.array([2])).start_ns.tolist() == [2]
+
+
+def test_frames_joined_are_sorted_again():
+    late, early = frame("ops", [row(5, 6, name="late")]), frame("ops", [row(1, 2, name="early")])
+    assert list(Frame.join([late, early]).name) == ["early", "late"]
+
+
+def test_a_frame_becomes_a_pandas_table():
+    table = frame("kernels", [row(0, 1, name="a"), row(1, 2, name="b"), row(2, 3, name="a")]).to_pandas()
+    assert table["name"].tolist() == ["a", "b", "a"]
+    assert table["end_ns"].sum() == 6
+
+
+def test_build_sorts_rows_and_fills_what_is_absent():
+    built = timeline(kernels=[row(9, 10, name="b"), row(1, 2, name="a")])
+    assert list(built.kernels.name) == ["a", "b"]
+    assert set(built.frames) == set(SIGNALS)
+    assert len(built["os_calls"]) == 0
+
+
+def test_recorded_and_empty_is_not_the_same_as_not_recorded():
+    built = timeline(["kernels", "collectives"], kernels=[row(0, 1, name="k")])
+    assert "collectives" in built.recorded
+    assert "copies" not in built.recorded
+    assert len(built.collectives) == len(built.copies) == 0
+
+
+@pytest.mark.parametrize(
+    ("signal", "change", "message"),
+    [
+        ("kernels", {"end_ns": np.array([-1])}, "ends before it starts"),
+        ("kernels", {"stream": np.array([1.0])}, r"kernels\.stream: float64"),
+        ("kernels", {"name": np.array([1])}, r"kernels\.name is not text"),
+        ("kernels", {"stream": Text.of(["7"])}, r"kernels\.stream is text"),
+        ("kernels", {"stream": np.array([1, 2])}, r"kernels\.stream: 2 rows of 1"),
+        ("kernels", {"unheard_of": np.array([1])}, "kernels: columns {'unheard_of'}"),
+    ],
+)
+def test_a_frame_that_breaks_its_declaration_is_refused(signal, change, message):
+    broken = frame(signal, [row(0, 1, name="k")]).with_columns(**change)
+    with pytest.raises(AssertionError, match=message):
+        Timeline.build({signal: broken}, [signal])
+
+
+def test_an_unknown_signal_is_refused():
+    with pytest.raises(AssertionError, match="unknown signals"):
+        Timeline.build({}, ["kernel"])
+
+
+def test_self_check_refuses_unsorted_rows_and_missing_frames():
+    kernels = frame("kernels", [row(9, 10, name="b"), row(1, 2, name="a")])
+    full = {signal: Frame.empty(signal) for signal in SIGNALS}
+    with pytest.raises(AssertionError, match="not sorted"):
+        Timeline({**full, "kernels": kernels}, frozenset()).self_check()
+    with pytest.raises(AssertionError, match="signals {'kernels'}"):
+        Timeline({signal: full[signal] for signal in SIGNALS if signal != "kernels"}, frozenset()).self_check()
+
+
+def test_ranks_come_from_rows_and_from_devices():
+    built = timeline(kernels=[row(0, 1, name="k", rank=2)], ops=[row(0, 1, name="o", rank=0)], devices=[Device(5, 0)])
+    assert built.ranks == (0, 2, 5)
+
+
+def test_places_are_where_work_ran():
+    built = timeline(
+        kernels=[row(0, 1, name="k", rank=1, device=3)],
+        copies=[row(0, 1, name="c", rank=1, device=0)],
+        ops=[row(0, 1, name="o", rank=7)],
+    )
+    assert built.places == ((1, 0), (1, 3))
+
+
+def test_a_device_that_nothing_is_known_of_has_no_name():
+    built = timeline(devices=[Device(0, 1, "H100")], kernels=[])
+    assert built.device_of(0, 1).name == "H100"
+    assert built.device_of(0, 0) == Device(0, 0)
+
+
+def test_notes_are_added_and_never_lost():
+    assert timeline(kernels=[]).with_notes("one").with_notes("two").notes == ("one", "two")
+
+
+def test_merged_recordings_keep_every_row_source_and_note():
+    one = Timeline.build(
+        {"kernels": frame("kernels", [row(5, 6, name="k", rank=0)])}, ["kernels"],
+        sources=[Source("kineto", "a", "2")], world_size=2, notes=["same", "one"], thread_names={(1, 1): "main"},
+    )  # fmt: skip
+    two = Timeline.build(
+        {"kernels": frame("kernels", [row(1, 2, name="k", rank=1)]), "ops": frame("ops", [row(0, 1, name="o", rank=1)])},
+        ["kernels", "ops"],
+        sources=[Source("kineto", "b", "2")], world_size=4, notes=["same", "two"], thread_names={(2, 1): "main"},
+    )  # fmt: skip
+    both = merge([one, two])
+    assert both.kernels["rank"].tolist() == [1, 0]
+    assert both.recorded == {"kernels", "ops"}
+    assert [source.file for source in both.sources] == ["a", "b"]
+    assert (both.world_size, both.notes, len(both.thread_names)) == (4, ("same", "one", "two"), 2)
+
+
+def test_one_recording_is_merged_into_itself():
+    one = draw(kernels="##")
+    assert merge([one]) is one

@@ -1,0 +1,82 @@
+"""Is the right reader found, and do several files become one job?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+from folders import FIXTURES
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.open import read
+
+HEALTHY = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
+EXPORT = FIXTURES / "healthy" / "nsys" / "profile.sqlite"
+
+
+def test_a_trace_is_known_by_its_content_whatever_its_name(tmp_path):
+    plain = gzip.decompress(HEALTHY.read_bytes())
+    for name, data in (
+        ("a.sqlite", HEALTHY.read_bytes()),
+        ("b.nsys-rep", plain),
+        ("c", plain),
+        ("d.txt", HEALTHY.read_bytes()),
+    ):
+        (tmp_path / name).write_bytes(data)
+        assert [source.kind for source in read([tmp_path / name]).sources] == ["kineto"]
+
+
+def test_an_export_is_known_by_its_content_whatever_its_name(tmp_path):
+    shutil.copy(EXPORT, tmp_path / "trace.json.gz")
+    assert [source.kind for source in read([tmp_path / "trace.json.gz"]).sources] == ["nsys"]
+
+
+def test_a_folder_of_ranks_is_one_timeline_with_all_ranks():
+    timeline = read([FIXTURES / "straggler" / "torch"])
+    assert timeline.ranks == (0, 1, 2, 3)
+    assert timeline.world_size == 4
+    assert len(timeline.sources) == 4
+
+
+def test_files_given_one_by_one_are_the_same_job_as_their_folder():
+    folder = FIXTURES / "straggler" / "torch"
+    assert read(sorted(folder.iterdir())).places == read([folder]).places
+
+
+def test_two_recordings_of_the_same_rank_are_renumbered_and_it_is_said(tmp_path):
+    for name in ("first.json.gz", "second.json.gz"):
+        shutil.copy(HEALTHY, tmp_path / name)
+    timeline = read([tmp_path])
+    assert timeline.ranks == (0, 1)
+    assert timeline.places == ((0, 0), (1, 0))
+    assert any("same rank" in note for note in timeline.notes)
+
+
+def test_other_files_in_a_folder_are_passed_over(tmp_path):
+    shutil.copy(HEALTHY, tmp_path / "trace.json.gz")
+    (tmp_path / "config.json").write_text(json.dumps({"lr": 0.1, "layers": [1, 2]}))
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "passes": []}))
+    (tmp_path / "loss.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "empty.json").write_bytes(b"")
+    assert len(read([tmp_path]).sources) == 1
+
+
+def test_a_report_beside_its_own_export_counts_once(tmp_path):
+    shutil.copy(EXPORT, tmp_path / "profile.sqlite")
+    (tmp_path / "profile.nsys-rep").write_bytes(b"NVIDIA Tegra Profiler Report 2026@2@1@210-262137639646v0.\n")
+    assert [source.file for source in read([tmp_path]).sources] == ["profile.sqlite"]
+
+
+def test_what_is_being_read_is_told(tmp_path):
+    told: list[str] = []
+    read([HEALTHY], told.append)
+    assert told == [f"Reading {HEALTHY.name}"]
+
+
+@pytest.mark.parametrize("name", ["", "missing.json"])
+def test_a_path_without_a_recording_says_what_to_do(tmp_path, name):
+    with pytest.raises(PerfdoctorError) as error:
+        read([tmp_path / name])
+    assert error.value.do

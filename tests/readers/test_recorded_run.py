@@ -1,0 +1,260 @@
+"""How the passes of a run become one Timeline: drawn recordings, and run folders made of fixtures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from builders import timeline
+from folders import FIXTURES
+from ncu_files import block, launch, report
+from ncu_tables import wide
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers import recorded_run
+from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.readers.open import read
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
+
+EPOCH_NS = 1_790_000_000_000_000_000
+
+
+def rows(*items: tuple[str, int, int], rank: int = 0) -> list[dict[str, object]]:
+    return [
+        {"rank": rank, "process": 7, "thread": 7, "name": name, "start_ns": start, "end_ns": end}
+        for name, start, end in items
+    ]
+
+
+def system(*ranges: tuple[str, int, int]) -> Timeline:
+    return timeline(recorded=["ranges", "os_calls"], ranges=rows(*ranges), os_calls=rows(("read", 5, 9)))
+
+
+def profiled(*ranges: tuple[str, int, int], ops: tuple[tuple[str, int, int], ...] = ()) -> Timeline:
+    return timeline(recorded=["ranges", "ops"], ranges=rows(*ranges), ops=rows(*ops))
+
+
+def test_ops_are_put_on_the_clock_of_nsys_by_the_median_of_the_steps() -> None:
+    late = 170_000  # the first marker of a process costs that much
+    starts = [1_000_000, 2_000_000, 3_000_000]
+    here = [(f"ProfilerStep#{n}", at, at + 9) for n, at in enumerate(starts)]
+    there = [
+        (f"ProfilerStep#{n}", EPOCH_NS + at - (late if n == 0 else 0), EPOCH_NS + at + 9) for n, at in enumerate(starts)
+    ]
+    found = recorded_run.joined(
+        system(*here), profiled(*there, ops=(("aten::mm", EPOCH_NS + 2_000_005, EPOCH_NS + 2_000_008),)), None
+    )
+    assert found.ops.start_ns.tolist() == [2_000_005]
+    assert found.ops.end_ns.tolist() == [2_000_008]
+
+
+def test_a_range_that_both_recorded_counts_once_and_one_that_only_torch_has_is_kept() -> None:
+    here = [("ProfilerStep#1", 100, 200), ("backward", 120, 150)]
+    there = [("ProfilerStep#1", 1_100, 1_200), ("backward", 1_121, 1_149), ("mine", 1_160, 1_170)]
+    found = recorded_run.joined(system(*here), profiled(*there), None)
+    assert sorted(zip(found.ranges.name, found.ranges.start_ns.tolist(), strict=True)) == [
+        ("ProfilerStep#1", 100), ("backward", 120), ("mine", 160),
+    ]  # fmt: skip
+    assert found.recorded == {"ranges", "os_calls", "ops"}
+    assert found["os_calls"].start_ns.tolist() == [5]
+
+
+def test_without_a_common_step_the_wall_clocks_must_do_and_it_is_said() -> None:
+    there = profiled(("mine", EPOCH_NS + 160, EPOCH_NS + 170))
+    found = recorded_run.joined(system(("user", 1, 2)), there, EPOCH_NS)
+    assert found.ranges.start_ns.tolist() == [1, 160]
+    assert any("machine's clock" in note for note in found.notes)
+
+
+def test_without_any_clock_the_ops_are_left_out_and_it_is_said() -> None:
+    there = profiled(("mine", EPOCH_NS, EPOCH_NS + 1), ops=(("aten::mm", EPOCH_NS, EPOCH_NS + 1),))
+    found = recorded_run.joined(system(("user", 1, 2)), there, None)
+    assert len(found.ops) == 0
+    assert any("left out" in note for note in found.notes)
+
+
+# --- folders ---
+
+
+def run_folder(path: Path, **files: Path) -> RunFolder:
+    folder = RunFolder.create(path, Manifest(perfdoctor="0"))
+    for name, source in files.items():
+        target = folder.make(name.split("_")[0]) / source.name
+        shutil.copy(source, target)
+    return folder
+
+
+TORCH = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
+NSYS = FIXTURES / "cpu-slow-input-nsys" / "nsys" / "profile.sqlite"
+
+
+def test_a_run_of_two_passes_shows_nsys_and_holds_torch_against_it(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
+    found = read([tmp_path / "run"])
+    assert [source.kind for source in found.sources] == ["nsys"]
+    (compared,) = [note for note in found.notes if "apart" in note]
+    assert "which is shown" in compared
+
+
+def test_where_nsys_left_nothing_readable_the_torch_pass_stands_in(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
+    (tmp_path / "run" / "nsys" / "profile.sqlite").write_bytes(b"SQLite format 3\0 and no more")
+    found = read([tmp_path / "run"])
+    assert [source.kind for source in found.sources] == ["kineto"]
+    assert any("nsys pass cannot be read" in note for note in found.notes)
+
+
+def test_the_rank_is_what_the_process_told_not_what_the_trace_says(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told = {"pass": "torch", "pid": 5, "rank": 3, "world_size": 4, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    assert read([folder.path]).ranks == (3,)
+
+
+def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tmp_path: Path) -> None:
+    folders = []
+    for rank in (0, 8):
+        folder = run_folder(tmp_path / f"machine{rank}", torch=TORCH)
+        told = {
+            "pass": "torch",
+            "pid": 5,
+            "rank": rank,
+            "world_size": 16,
+            "steps_seen": 9,
+            "trace": "rank0.pt.trace.json",
+        }
+        (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+        folders.append(folder.path)
+    one, both = read([folders[0]]), read(folders)
+    assert both.ranks == (0, 8)
+    assert len(both.ops) == 2 * len(one.ops)
+    assert both.world_size == 16
+
+
+def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", nsys=NSYS)
+    ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")
+    told = {"pass": "nsys", "pid": pid, "rank": 1, "world_size": 2, "steps_seen": 9, "nvtx_ranges": 10_000}
+    (folder.path / "agents" / f"nsys-{pid}.json").write_text(json.dumps(told))
+    found = read([folder.path])
+    assert found.ranks == (1,)
+    assert any("of 10,000 ranges arrived" in note for note in found.notes)
+
+
+def test_the_step_in_which_the_program_ended_is_left_out(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "steps_recorded": 4, "state": "written"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    names = [name for name in read([folder.path]).ranges.name if name.startswith("ProfilerStep")]
+    whole = [name for name in read([TORCH]).ranges.name if name.startswith("ProfilerStep")]
+    assert names == whole[:4]
+    assert len(whole) > 4
+
+
+def told_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:
+    samples = [[start_ns + 1000 * number, 500 + number, 900] for number in range(count)]
+    told = {
+        "pass": name, "pid": 5, "rank": rank, "steps_seen": 9, "trace": "rank0.pt.trace.json",
+        "memory": {"kind": "heap", "device": -1, "samples": samples},
+    }  # fmt: skip
+    (folder.path / "agents" / f"{name}-5.json").write_text(json.dumps(told))
+
+
+def test_the_memory_at_the_ends_of_steps_is_on_the_clock_of_the_trace(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    told_memory(folder, "torch", EPOCH_NS)
+    found = read([folder.path])
+    memory = found["memory"]
+    assert "memory" in found.recorded
+    assert memory.start_ns.tolist() == memory.end_ns.tolist() == [EPOCH_NS + 1000 * number for number in range(6)]
+    assert memory["allocated_bytes"].tolist() == [500, 501, 502, 503, 504, 505]
+    assert set(memory.name) == {"heap"}
+    assert found.ranks == (0,)
+
+
+def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", nsys=NSYS)
+    epoch_ns = nsys.session_start_unix_ns(NSYS)
+    rank = read([NSYS]).ranks[0]
+    told_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
+    found = read([folder.path])
+    if epoch_ns is None:  # without it, nobody can tell
+        assert "memory" not in found.recorded
+    else:
+        assert found["memory"].start_ns.tolist()[0] == 7
+
+
+def test_too_few_moments_or_those_of_another_rank_are_no_recording_of_memory(tmp_path: Path) -> None:
+    for number, how in enumerate(({"count": 5}, {"count": 0})):
+        folder = run_folder(tmp_path / f"run{number}", torch=TORCH)
+        told_memory(folder, "torch", EPOCH_NS, **how)
+        assert "memory" not in read([folder.path]).recorded
+    folder = run_folder(tmp_path / "other", torch=TORCH)
+    told = {"pass": "torch", "pid": 6, "rank": 9, "memory": {"kind": "heap", "device": -1, "samples": [[1, 1, 1]] * 9}}
+    (folder.path / "agents" / "torch-6.json").write_text(json.dumps(told))
+    found = read([folder.path])
+    assert "memory" not in found.recorded
+    assert found.ranks == (0,)
+
+
+def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    folder.manifest.passes = [
+        PassRecord("torch", state="running"),
+        PassRecord("nsys", state="done", notes=["its importer failed"]),
+    ]
+    folder.manifest.notes = ["python -I keeps us out."]
+    folder.write()
+    notes = " ".join(read([folder.path]).notes)
+    assert "torch pass was broken off" in notes
+    assert "its importer failed" in notes
+    assert "keeps us out" in notes
+
+
+def test_a_run_without_a_recording_says_why(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    folder.manifest.passes = [PassRecord("torch", state="done", notes=["nothing imported torch"])]
+    folder.write()
+    with pytest.raises(PerfdoctorError, match="nothing imported torch"):
+        read([folder.path])
+
+
+def test_what_nsight_compute_measured_in_its_own_pass_joins_the_first(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text(wide(launches=2))
+    found = read([folder.path])
+    assert [source.kind for source in found.sources] == ["kineto", "ncu"]
+    assert len(found["kernel_profiles"]) == 2
+    assert found.ranks == read([TORCH]).ranks
+
+
+def test_an_ncu_pass_that_cannot_be_read_costs_a_note(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text("==ERROR== no table\n")
+    found = read([folder.path])
+    assert "kernel_profiles" not in found.recorded
+    assert any("The ncu pass cannot be read: train.csv holds no table" in note for note in found.notes)
+
+
+def test_a_run_of_which_only_the_ncu_pass_is_left_is_read(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    (folder.make("ncu") / "train.csv").write_text(wide())
+    found = read([folder.path])
+    assert [source.kind for source in found.sources] == ["ncu"]
+    assert any("there is no timeline beside them" in note for note in found.notes)
+
+
+def test_the_table_stands_in_for_a_report_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    (folder.make("ncu") / "train.csv").write_text(wide(launches=2))
+    written = folder.path / "ncu" / "train.ncu-rep"
+    written.write_bytes(report(block(["gpu__time_duration.sum"], [launch({0: 5.0})])))
+    assert [source.file for source in read([folder.path]).sources][1:] == ["train.ncu-rep"]
+    written.write_bytes(b"NVR\0")
+    found = read([folder.path])
+    assert [source.file for source in found.sources][1:] == ["train.csv"]
+    assert not any("cannot be read" in note for note in found.notes)

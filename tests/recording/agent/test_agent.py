@@ -1,0 +1,467 @@
+"""The agent in real programs: what it records, and that they do not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_python import torch_python
+
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.torch_profiler import Recording, Window
+
+pytestmark = pytest.mark.torch
+
+MODEL = """
+import sys, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step(optimizer=optimizer):
+    loss = model(torch.ones(8, 32)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+@dataclass
+class Recorded:
+    """What a program printed and how it ended, what its processes told, and what was traced."""
+
+    code: int
+    output: str
+    errors: str
+    reports: list[dict[str, Any]]
+    folder: Path
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The report of the only process that trained."""
+        (only,) = [report for report in self.reports if report["steps_seen"]]
+        return only
+
+    def trace(self, name: str = "rank0") -> Timeline:
+        return kineto.read(self.folder / "torch" / f"{name}.pt.trace.json")
+
+    def steps(self, name: str = "rank0") -> int:
+        return sum(text.startswith("ProfilerStep#") for text in self.trace(name).ranges.name)
+
+
+Runner = Callable[..., Recorded]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Runner:
+    def start(
+        script: str,
+        *,
+        window: Window | None = None,
+        environment: Mapping[str, str] | None = None,
+        options: tuple[str, ...] = (),
+        activities: Any = "cpu",
+        send: int = 0,
+    ) -> Recorded:
+        python = torch_python()
+        for name in ("agents", "torch", "nccl"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        program = tmp_path / "program.py"
+        program.write_text(textwrap.dedent(script), "utf-8")
+        recording = Recording("torch", tmp_path / "torch", activities)
+        base = {**os.environ, **(environment or {})}
+        full = torch_profiler.environment(
+            base, recording, window or Window(steps=4, skip=3), reports=tmp_path / "agents", nccl=tmp_path / "nccl"
+        )
+        process = subprocess.Popen(
+            [python, *options, program],
+            env=full,
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        if send:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(send)
+        output, errors = process.communicate(timeout=120)
+        reports = [json.loads(file.read_text()) for file in sorted((tmp_path / "agents").glob("*.json"))]
+        return Recorded(process.returncode, output, errors, reports, tmp_path)
+
+    return start
+
+
+# --- what is recorded ---
+
+
+def test_the_asked_steps_are_recorded_after_those_that_are_skipped(run: Runner) -> None:
+    found = run(MODEL + "for number in range(12): step()\nprint('done')")
+    assert (found.code, found.output, found.errors) == (0, "done\n", "")
+    assert found.told["state"] == "written"
+    assert (found.told["steps_recorded"], found.told["step_found_by"]) == (4, "optimizer")
+    assert found.steps() == 4
+    names = set(found.trace().ranges.name)
+    assert {"forward", "backward", "Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad"} <= names
+
+
+def test_each_step_holds_one_forward_one_backward_and_one_update(run: Runner) -> None:
+    ranges = run(MODEL + "for number in range(12): step()").trace().ranges
+    steps = ranges.take(ranges.name.where(lambda name: name.startswith("ProfilerStep")))
+    for name in ("forward", "backward"):
+        rows = ranges.take(ranges.name.equals(name))
+        inside = np.searchsorted(steps.start_ns, rows.start_ns, side="right")
+        assert inside.tolist() == [1, 2, 3, 4]
+        assert (rows.end_ns <= steps.end_ns).all()
+
+
+def test_a_program_that_ends_inside_the_window_keeps_what_was_recorded(run: Runner) -> None:
+    found = run(MODEL + "for number in range(6): step()", window=Window(steps=100, skip=3))
+    assert found.told["steps_recorded"] == 3
+    assert found.steps() >= 3
+
+
+def test_a_program_that_raises_in_the_window_keeps_its_error_and_the_recording(run: Runner) -> None:
+    found = run(MODEL + "for number in range(6): step()\nraise RuntimeError('mine')", window=Window(steps=100, skip=3))
+    assert found.code == 1
+    assert found.errors.endswith("RuntimeError: mine\n")
+    assert "perfdoctor" not in found.errors
+    assert found.steps() >= 2
+
+
+def test_a_program_that_dies_in_step_3_is_told_so(run: Runner) -> None:
+    found = run(MODEL + "for number in range(3): step()\nsys.exit(9)", window=Window(steps=4, skip=5))
+    assert found.code == 9
+    assert (found.told["state"], found.told["steps_seen"], found.told["ended"]) == ("watching", 3, True)
+    assert not list((found.folder / "torch").iterdir())
+
+
+def test_sigterm_in_the_window_writes_the_trace_and_ends_the_program_by_that_signal(run: Runner) -> None:
+    script = MODEL + "import time\nfor number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
+    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGTERM)
+    assert found.code == -signal.SIGTERM
+    assert found.steps() >= 2
+
+
+def test_a_program_that_handles_sigterm_itself_does(run: Runner) -> None:
+    script = MODEL + (
+        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "for number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
+    )
+    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGTERM)
+    assert found.code == 5
+    assert found.steps() >= 2
+
+
+def test_ctrl_c_in_the_window_is_the_programs_and_the_trace_is_written(run: Runner) -> None:
+    script = MODEL + "import time\nfor number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
+    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGINT)
+    assert found.code == -signal.SIGINT
+    assert found.errors.endswith("KeyboardInterrupt\n")
+    assert found.steps() >= 2
+
+
+def test_it_ends_the_program_after_the_window_if_asked_to_and_finally_blocks_run(run: Runner) -> None:
+    script = MODEL + "try:\n    while True: step()\nfinally:\n    print('cleaned up')"
+    found = run(script, window=Window(steps=4, skip=3, stop=True))
+    assert (found.code, found.output) == (0, "cleaned up\n")
+    assert found.told["stopped"]
+    assert found.steps() == 4
+
+
+# --- which event is the step ---
+
+
+def test_of_two_optimizers_the_even_one_counts(run: Runner) -> None:
+    script = (
+        MODEL
+        + """
+critic = torch.optim.Adam(model.parameters())
+for number in range(14):
+    for _ in range(5): step(critic)
+    step()
+"""
+    )
+    found = run(script, window=Window(steps=3, skip=3))
+    assert found.steps() == 3
+    ranges = found.trace().ranges
+    assert ranges.name.equals("Optimizer.step#Adam.step").sum() == pytest.approx(15, abs=1)
+
+
+def test_inference_steps_by_the_outermost_forward(run: Runner) -> None:
+    script = MODEL.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "optimizer = None") + (
+        "with torch.inference_mode():\n    for number in range(12): model(torch.ones(8, 32))"
+    )
+    found = run(script)
+    assert (found.told["step_found_by"], found.told["steps_recorded"]) == ("forward", 4)
+    assert found.steps() == 4
+
+
+def test_validation_before_the_training_is_no_step(run: Runner) -> None:
+    script = MODEL.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "").replace(
+        "optimizer=optimizer", "optimizer"
+    )
+    script += """
+with torch.no_grad():
+    for number in range(6): model(torch.ones(8, 32))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(12): step(optimizer)
+"""
+    found = run(script, window=Window(steps=4, skip=5))
+    assert (found.told["step_found_by"], found.told["steps_recorded"]) == ("optimizer", 4)
+    assert found.trace().ranges.name.equals("backward").sum() == 4
+
+
+# --- the program does not notice ---
+
+
+def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None:
+    script = """
+    import builtins, gc, signal, sys
+    before = list(sys.meta_path), list(sys.path)
+    import torch
+    import torch.utils.data
+    def state():
+        profiler = torch.autograd.profiler
+        return [
+            torch.nn.Module.__call__, torch.autograd._engine_run_backward, torch.save, list(gc.callbacks),
+            profiler.record_function.__enter__, profiler.record_function.__exit__, profiler._prepare_profiler,
+            profiler._enable_profiler, profiler._disable_profiler, signal.getsignal(signal.SIGTERM),
+            dict(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks), torch.optim.Optimizer.__init__,
+        ]
+    """
+    clean = "print([getattr(each, '__module__', each) for each in state()], type(sys.meta_path[0]), len(sys.path))"
+    body = "model = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    body += "for number in range(12):\n    model(torch.ones(4)).sum().backward(); optimizer.step()\n"
+    script = textwrap.dedent(script) + body + clean
+    found = run(script)
+    assert found.told["state"] == "written"
+    alone = subprocess.run([torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True)
+    assert found.output == alone.stdout
+
+
+def test_the_numbers_of_the_training_do_not_change(run: Runner) -> None:
+    found = run(MODEL + "for number in range(12): print(step().item())")
+    alone = subprocess.run([torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True)
+    assert found.output == alone.stdout
+
+
+def test_a_warning_that_python_shows_once_is_shown_once(run: Runner) -> None:
+    warning = "import warnings\nfor number in range(12):\n    step()\n    warnings.warn('only once')\n"
+    assert run(MODEL + warning).errors.count("UserWarning: only once") == 1
+
+
+def test_its_own_sitecustomize_runs_and_is_the_one_that_is_imported(run: Runner, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 'was here'\n")
+    script = MODEL + "for number in range(12): step()\nimport sitecustomize\nprint(mine, sitecustomize.__file__)"
+    found = run(script, environment={"PYTHONPATH": str(own)})
+    assert found.output == f"was here {own / 'sitecustomize.py'}\n"
+    assert found.steps() == 4
+
+
+def test_an_error_in_its_own_sitecustomize_is_reported_as_ever(run: Runner, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("raise ValueError('mine')\n")
+    found = run("print('runs')", environment={"PYTHONPATH": str(own)})
+    alone = subprocess.run(
+        [torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(own)},
+    )  # fmt: skip
+    assert (found.output, found.errors) == (alone.stdout, alone.stderr)
+
+
+def test_a_program_without_torch_leaves_no_trace_of_us(run: Runner) -> None:
+    found = run("import sys, os\nprint([m for m in sys.modules if 'perfdoctor' in m], sys.path[1:2])")
+    assert found.reports == []
+    assert "agent" not in found.output.split("]")[-2]
+
+
+def test_asking_for_torch_without_importing_it_does_not_disarm_us(run: Runner) -> None:
+    script = (
+        "import importlib.util\nassert importlib.util.find_spec('torch')\n" + MODEL + "for number in range(12): step()"
+    )
+    assert run(script).steps() == 4
+
+
+def test_a_defect_of_ours_is_told_and_never_raised(run: Runner) -> None:
+    script = "import torch\ntorch.profiler.profile = None\n" + MODEL + "for number in range(12): step()\nprint('done')"
+    found = run(script)
+    assert (found.code, found.output, found.errors) == (0, "done\n", "")
+    assert found.told["state"] == "failed"
+    assert "gave up" in found.told["notes"][0]
+
+
+def test_a_full_disk_or_a_folder_that_is_gone_does_not_hurt(run: Runner) -> None:
+    script = (
+        MODEL
+        + "import shutil, pathlib\nfor number in range(5): step()\nshutil.rmtree('torch')\nshutil.rmtree('agents')\n"
+    )
+    found = run(script + "for number in range(12): step()\nprint('done')")
+    assert (found.code, found.output, found.errors) == (0, "done\n", "")
+
+
+# --- profilers of its own ---
+
+OWN = """
+def own(steps):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for number in range(steps): step()
+    return sum(event.key.startswith('Optimizer.step') * event.count for event in profile.key_averages())
+"""
+
+
+def test_ours_steps_aside_while_the_programs_own_profiler_runs(run: Runner) -> None:
+    found = run(MODEL + OWN + "print(own(20))")
+    assert (found.code, found.output, found.errors) == (0, "20\n", "")
+    assert any("stepped aside" in note for note in found.told["notes"])
+    assert not found.told["trace"]
+
+
+def test_ours_waits_for_the_programs_own_to_end(run: Runner) -> None:
+    found = run(MODEL + OWN + "print(own(6))\nfor number in range(12): step()")
+    assert found.output == "6\n"
+    assert found.steps() == 4
+
+
+def test_ours_makes_room_when_the_programs_own_starts(run: Runner) -> None:
+    found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=Window(steps=100, skip=3))
+    assert (found.code, found.output, found.errors) == (0, "5\n", "")
+    assert any("stepped aside" in note for note in found.told["notes"])
+    assert found.steps() >= 3
+
+
+# --- processes ---
+
+
+def test_workers_of_a_loader_are_not_recorded(run: Runner) -> None:
+    script = (
+        MODEL
+        + """
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 96
+    def __getitem__(self, index): return model(torch.ones(32)).detach()
+if __name__ == "__main__":
+    for batch in torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=1): step()
+"""
+    )
+    found = run(script)
+    assert found.steps() == 4
+    assert len(list((found.folder / "torch").glob("*"))) == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ranks_started_by_multiprocessing_are_recorded_each(run: Runner, method: str) -> None:
+    script = (
+        MODEL
+        + f"""
+def rank(number):
+    import os
+    os.environ.update(RANK=str(number), WORLD_SIZE="2")
+    for _ in range(12): step()
+if __name__ == "__main__":
+    torch.multiprocessing.start_processes(rank, nprocs=2, start_method="{method}")
+"""
+    )
+    found = run(script)
+    assert found.code == 0, found.errors
+    assert sorted(r["rank"] for r in found.reports if r["steps_seen"]) == [0, 1]
+    assert [found.steps("rank0"), found.steps("rank1")] == [4, 4]
+
+
+def test_a_fork_in_the_window_goes_its_own_way(run: Runner) -> None:
+    script = (
+        MODEL
+        + """
+import os
+for number in range(12):
+    step()
+    if number == 5:
+        child = os.fork()
+        if child == 0:
+            step(); os._exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    found = run(script)
+    assert (found.code, found.output) == (0, "3\n")
+    assert found.steps() == 4
+
+
+def test_two_processes_of_one_rank_get_a_trace_each(run: Runner) -> None:
+    script = (
+        MODEL
+        + """
+import subprocess, os
+if "CHILD" not in os.environ:
+    subprocess.run([sys.executable, __file__], env={**os.environ, "CHILD": "1"}, check=True)
+for number in range(12): step()
+"""
+    )
+    found = run(script)
+    assert len(list((found.folder / "torch").glob("rank0*.pt.trace.json"))) == 2
+
+
+def test_python_that_shuts_us_out_runs_as_ever(run: Runner) -> None:
+    for options in (("-I",), ("-E",), ("-S", "-c", "print('runs')")):
+        found = run("print('runs')", options=options)
+        assert (found.code, found.output, found.reports) == (0, "runs\n", [])
+
+
+# --- what else is marked ---
+
+
+def test_checkpoints_and_collections_are_marked(run: Runner) -> None:
+    script = (
+        MODEL
+        + "import gc, os, pathlib\nfor number in range(12):\n    step(); torch.save(model.state_dict(), 'model.new')\n"
+        + "    pathlib.Path('model.new').replace('model.pt'); gc.collect()"
+    )
+    names = list(run(script).trace().ranges.name)
+    assert names.count("torch.save") == names.count("os.replace") == 4
+    assert names.count("gc_gen2") >= 3
+
+
+def test_a_compiled_model_is_compiled_once_and_recorded(run: Runner) -> None:
+    script = (
+        MODEL
+        + """
+compiled = torch.compile(model, backend="eager")
+def step():
+    loss = compiled(torch.ones(8, 32)).mean(); optimizer.zero_grad(); loss.backward(); optimizer.step()
+for number in range(14): step()
+import torch._dynamo.utils as u
+print(u.counters["stats"]["unique_graphs"], dict(u.counters["graph_break"]))
+print(u.unpatched_nn_module_call is torch.nn.Module.__call__)
+"""
+    )
+    found = run(script)
+    assert (found.code, found.errors) == (0, "")
+    assert found.output == "1 {}\nTrue\n"
+    assert found.steps() == 4
+
+
+def test_nccl_is_asked_for_a_log_of_each_rank_unless_the_user_asked_himself(run: Runner) -> None:
+    script = "import torch, os\nprint({k: v for k, v in os.environ.items() if k.startswith('NCCL')})"
+    told = run(script, environment={"RANK": "1", "WORLD_SIZE": "2"})
+    assert "'NCCL_DEBUG': 'INFO'" in told.output
+    assert "rank1.log" in told.output
+    assert (
+        run(script, environment={"RANK": "1", "WORLD_SIZE": "2", "NCCL_DEBUG": "WARN"}).output
+        == "{'NCCL_DEBUG': 'WARN'}\n"
+    )
+    assert run(script).output == "{}\n"

@@ -1,0 +1,101 @@
+"""What the agent notes of a process's memory, and that it lets go where that costs too much."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torch_python import torch_python
+
+from perfdoctor.recording.tools import torch_profiler
+
+sys.path.insert(0, str(torch_profiler.AGENT))
+from perfdoctor_agent import memory
+from perfdoctor_agent.memory import MemorySamples
+
+sys.path.remove(str(Path(torch_profiler.AGENT)))
+
+
+def on_gpu(*allocated: int, device: int = 0) -> SimpleNamespace:
+    told = iter(allocated)
+    return SimpleNamespace(
+        cuda=SimpleNamespace(
+            is_initialized=lambda: True,
+            current_device=lambda: device,
+            memory_allocated=lambda: next(told),
+            memory_reserved=lambda: 9,
+        )
+    )
+
+
+def test_on_a_gpu_it_is_what_torch_allocated_and_reserved() -> None:
+    samples, torch = MemorySamples(), on_gpu(4, 5, device=3)
+    samples.sample(torch)
+    samples.sample(torch)
+    told = samples.told()
+    assert (told["kind"], told["device"]) == ("cuda", 3)
+    assert [held for _, *held in told["samples"]] == [[4, 9], [5, 9]]
+
+
+def test_moments_of_two_devices_are_not_mixed() -> None:
+    samples = MemorySamples()
+    samples.sample(on_gpu(4))
+    samples.sample(on_gpu(5, device=1))
+    assert [held for _, *held in samples.told()["samples"]] == [[5, 9]]
+
+
+def test_where_memory_cannot_be_told_nothing_is_and_nothing_is_raised() -> None:
+    samples = MemorySamples()
+    samples.sample(on_gpu(4))
+    samples.sample(SimpleNamespace())
+    samples.sample(on_gpu(5))
+    assert samples.told()["samples"] == []
+
+
+def test_it_ends_where_looking_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_LONGEST_NS", -1)
+    samples = MemorySamples()
+    samples.sample(on_gpu(4))
+    assert samples.told()["samples"] == []
+    assert samples.is_off
+
+
+def test_it_ends_where_looking_takes_much_of_a_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_held", lambda _: ("heap", -1, (1, 2)))
+    monkeypatch.setattr(memory, "_LONGEST_SHARE_OF_STEP", -1)
+    samples = MemorySamples()
+    samples.sample(SimpleNamespace())
+    assert not samples.is_off
+    samples.sample(SimpleNamespace())
+    assert samples.is_off
+
+
+KEEPING = """
+import json, sys, time, torch
+sys.path.insert(0, sys.argv[1])
+from perfdoctor_agent.memory import MemorySamples
+samples, kept = MemorySamples(), []
+for number in range(8):
+    time.sleep(0.1)  # a step beside which looking weighs little
+    torch.randn(1_000_000)
+    if sys.argv[2] == "keeps":
+        kept.append(torch.randn(1_000_000))
+    samples.sample(torch)
+print(json.dumps(samples.told()))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("what", "bytes_a_step"), [("keeps", 4_000_000), ("keeps nothing", 0)])
+def test_without_a_gpu_tensors_that_are_kept_count_and_those_given_back_do_not(what: str, bytes_a_step: int) -> None:
+    command = [torch_python(), "-c", KEEPING, str(torch_profiler.AGENT), what]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    held = [allocated for _, allocated, _ in told["samples"]]
+    assert told["kind"] == "heap"
+    rises = [after - before for before, after in pairwise(held[2:])]
+    assert rises == pytest.approx([bytes_a_step] * 5, abs=50_000)

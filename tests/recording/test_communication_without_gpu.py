@@ -1,0 +1,58 @@
+"""exposed-communication without a GPU: threads of the host send, each message at its price, and ranks wait by turns."""
+
+from __future__ import annotations
+
+import pytest
+from builders import findings, only_finding
+from talking import ASKING_NS, DISPATCH_NS, UNIT_NS, talking
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.vocabulary.rulebook import load_rules
+
+
+def test_as_much_as_compute_could_hide_and_the_messages_price_is_promised():
+    """31 short messages and a long one, 10 units of compute: it hides 10 of what is carried, and one message is left."""
+    drawn, step = talking([[10] + [0] * 31] * 2, [2] * 31 + [40], parts=32, steps=4)
+    saving = only_finding("exposed-communication", drawn).saving_ns_per_step
+    assert step == 10 + 62 + 40
+    assert saving.high == pytest.approx(102 * UNIT_NS, rel=0.001)  # all that is not compute
+    price = 2 * UNIT_NS - DISPATCH_NS
+    asking = 31 / 32 * 32 * DISPATCH_NS
+    assert saving.likely == pytest.approx(31 * price + 10 * UNIT_NS + asking, rel=0.001)
+
+
+def test_a_few_long_messages_are_worth_what_compute_hides():
+    drawn, _ = talking([10, 10], 30, steps=5)
+    saving = only_finding("exposed-communication", drawn).saving_ns_per_step
+    # half of its bytes, or the 10 units of compute: one message merges with nothing
+    assert saving.low == pytest.approx(10 * UNIT_NS, rel=0.001)
+    assert saving.likely == pytest.approx((30 * UNIT_NS - DISPATCH_NS) / 2, rel=0.001)
+    assert saving.high == pytest.approx(30 * UNIT_NS, rel=0.001)
+
+
+def test_waiting_by_turns_is_its_own_and_not_rank_skews():
+    drawn, step = talking([[5, 8], [8, 5]], 3, parts=2)
+    assert findings("rank-skew", drawn) == []
+    finding = only_finding("exposed-communication", drawn)
+    assert step == 22
+    assert finding.saving_ns_per_step.high == pytest.approx((22 - 13) * UNIT_NS, abs=4 * ASKING_NS)
+    by_turns = 3 * UNIT_NS
+    # two messages of 3, of which the compute of 13 hides all; to ask for one of them; and the waiting
+    likely = 2 * (3 * UNIT_NS - DISPATCH_NS) + DISPATCH_NS + by_turns
+    assert finding.saving_ns_per_step.likely == pytest.approx(likely, abs=5_000)
+
+
+def test_waiting_for_a_rank_that_is_always_late_stays_rank_skews():
+    drawn, _ = talking([5, 12], 1, parts=2)
+    finding = only_finding("rank-skew", drawn)
+    assert finding.values["late_rank"] == 1
+    assert finding.saving_ns_per_step.high == pytest.approx(2 * 7 * UNIT_NS, rel=0.01)
+
+
+def test_it_is_played_and_no_step_gets_shorter_than_its_compute():
+    drawn, step = talking([[5, 8], [8, 5]], 3, parts=2)
+    diagnosis = diagnose(drawn, list(load_rules().values()))
+    found = {each.rule: each for each in diagnosis.findings}["exposed-communication"]
+    assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.01)
+    assert found.saving_ns_per_step.high <= (step - 13) * UNIT_NS
+    assert found.saving_ns_per_step.likely > 0.5 * (step - 13) * UNIT_NS

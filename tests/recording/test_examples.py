@@ -1,0 +1,87 @@
+"""Does every sick example run, beside a cured twin that trains the same?
+
+They need torch, which perfdoctor does not (torch_python.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+
+import pytest
+from folders import EXAMPLES
+from torch_python import torch_python
+
+pytestmark = pytest.mark.torch
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "training")
+SICK = [name for name in SCRIPTS if not name.endswith("_cured")]
+CURED_BY_OTHER_SIZES = {"misaligned_matmuls"}
+
+every_script = pytest.mark.parametrize("name", SCRIPTS)
+MEDIAN = re.compile(r"^median step \d+\.\d\d ms$", re.MULTILINE)
+LOSS = re.compile(r"^step +0  loss ([\d.]+)$", re.MULTILINE)
+
+
+def run(name: str, *launcher: str, steps: int = 8) -> str:
+    command = [torch_python(), *launcher, str(EXAMPLES / f"{name}.py"), "--steps", str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def first_loss(output: str) -> float:
+    (loss,) = LOSS.findall(output)
+    return float(loss)
+
+
+def docstring(name: str) -> str:
+    return ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text("utf-8"))) or ""
+
+
+def test_every_sick_example_has_a_cured_twin_and_every_cured_one_a_sick():
+    assert {f"{name}_cured" for name in SICK} == set(SCRIPTS) - set(SICK)
+
+
+@every_script
+def test_an_example_says_how_to_run_it(name):
+    assert re.search(rf"^ *(python|torchrun --nproc-per-node 2) examples/{name}\.py", docstring(name), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_the_twins_point_to_each_other(name):
+    assert f"{name}_cured.py" in docstring(name)
+    assert docstring(f"{name}_cured").startswith(f"{name}.py, cured: ")
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_the_twins_run_and_train_the_same(name):
+    sick, cured = run(name), run(f"{name}_cured")
+    assert len(MEDIAN.findall(sick)) == len(MEDIAN.findall(cured)) == 1
+    if name not in CURED_BY_OTHER_SIZES:
+        assert first_loss(sick) == pytest.approx(first_loss(cured), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_cured"])
+def test_two_ranks_run_and_one_of_them_speaks(name):
+    output = run(name, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    assert len(MEDIAN.findall(output)) == 1
+    assert "nothing to communicate" not in output
+
+
+def test_one_rank_says_that_there_is_nothing_to_communicate():
+    assert "nothing to communicate" in run("exposed_communication", steps=1)
+
+
+def test_a_run_shorter_than_the_warm_up_is_timed_all_the_same():
+    assert len(MEDIAN.findall(run("blocking_checkpoints", steps=1))) == 1
+
+
+def test_an_example_records_itself(tmp_path):
+    trace = tmp_path / "trace.json.gz"
+    done = subprocess.run(
+        [torch_python(), str(EXAMPLES / "slow_input.py"), "--steps", "14", "--trace", str(trace)],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert trace.stat().st_size > 0

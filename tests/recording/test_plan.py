@@ -1,0 +1,101 @@
+"""Which passes are planned on which machine, and what is said of those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.recording import plan
+from perfdoctor.recording.launch.program import Program
+from perfdoctor.recording.tools.nsys import Nsys
+from perfdoctor.recording.tools.nvml import Devices, Gpu
+
+NSYS = Nsys("/n/nsys", "2025.1.1", frozenset({"trace", "output", "discard-environment"}))
+GPU = Devices((Gpu(0, "NVIDIA H100 80GB HBM3", "0", 80 << 30),), "570.1", "")
+NO_GPU = Devices((), "", "no NVIDIA driver here")
+PYTHON = Program(("python", "t.py"), "/bin/python", python="3.11.1", torch="2.13", was_looked_at=True)
+
+
+def machine(**changes) -> plan.Machine:
+    known = {"program": PYTHON, "nsys": NSYS, "ncu": "/n/ncu", "devices": GPU, "ncu_trouble": ""}
+    return plan.Machine(**{**known, **changes})
+
+
+def test_with_a_gpu_and_nsys_it_is_one_nsys_pass(tmp_path: Path) -> None:
+    made = plan.make(machine(), None, tmp_path)
+    assert made.passes == ("nsys",)
+    assert set(made.left_out) == {"torch", "ncu"}
+    assert "CUPTI" in made.left_out["torch"]
+
+
+def test_without_nsys_it_is_one_torch_pass(tmp_path: Path) -> None:
+    made = plan.make(machine(nsys=None), None, tmp_path)
+    assert made.passes == ("torch",)
+    assert "not installed" in made.left_out["nsys"]
+
+
+def test_without_a_gpu_it_is_one_torch_pass_and_says_how_to_have_nsys(tmp_path: Path) -> None:
+    made = plan.make(machine(devices=NO_GPU), None, tmp_path)
+    assert made.passes == ("torch",)
+    assert "--passes nsys" in made.left_out["nsys"]
+    assert "no NVIDIA driver" in made.left_out["ncu"]
+
+
+def test_asked_passes_run_in_the_order_that_each_needs(tmp_path: Path) -> None:
+    assert plan.make(machine(), ("ncu", "torch", "nsys"), tmp_path).passes == ("nsys", "torch", "ncu")
+
+
+def test_ncu_alone_has_nothing_to_measure(tmp_path: Path) -> None:
+    made = plan.make(machine(), ("ncu",), tmp_path)
+    assert made.passes == ()
+    assert "nsys,ncu" in made.left_out["ncu"]
+
+
+def test_ncu_without_permission_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    made = plan.make(machine(ncu_trouble="only an administrator"), ("nsys", "ncu"), tmp_path)
+    assert made.passes == ("nsys",)
+    assert made.left_out["ncu"] == "only an administrator"
+
+
+def test_a_full_disk_leaves_every_pass_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "LEAST_FREE_BYTES", 1 << 60)
+    made = plan.make(machine(), None, tmp_path / "not" / "there")
+    assert made.passes == ()
+    assert all("are free" in why for why in made.left_out.values())
+
+
+def test_a_profiler_as_the_command_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PerfdoctorError, match="starts nsys itself"):
+        plan.make(machine(program=Program(("nsys",), profiler="nsys")), None, tmp_path)
+
+
+def test_what_will_be_missed_is_said_before(tmp_path: Path) -> None:
+    def warned(**changes) -> str:
+        return " ".join(plan.make(machine(**changes), None, tmp_path).warnings)
+
+    assert "-I keeps" in warned(program=Program(("python",), "/bin/python", shut_out="-I"))
+    assert "no torch" in warned(program=Program(("python",), "/bin/python", was_looked_at=True))
+    assert "is no Python" in warned(program=Program(("sh",)))
+    assert "environment" in warned(nsys=Nsys("/n", "2023.4", frozenset({"trace", "output"})))
+    assert warned() == ""
+
+
+def test_each_pass_is_one_line(tmp_path: Path) -> None:
+    made = plan.make(machine(), None, tmp_path)
+    lines = made.lines(10, 5)
+    assert len(lines) == 3
+    assert lines[0].startswith("nsys  kernels")
+    assert all("left out:" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("text", ["", "nsight", "auto,torch", "torch,,x"])
+def test_a_wrong_pass_gets_the_list_of_right_ones(text: str) -> None:
+    with pytest.raises(ValueError, match="nsys, torch, ncu"):
+        plan.asked_for(text)
+
+
+def test_right_passes_are_taken_once() -> None:
+    assert plan.asked_for("torch, nsys,torch") == ("torch", "nsys")
+    assert plan.asked_for("auto") is None

@@ -1,0 +1,229 @@
+"""`perfdoctor run` whole: real trainings, real tools, and what the run folder says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import ROOT
+from torch_python import torch_python
+
+from perfdoctor.metrics.accounting.prepare import prepare, step_stats
+from perfdoctor.readers.open import read
+
+EXAMPLES = ROOT / "examples"
+TRAINING = """
+import sys, time, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+optimizer = torch.optim.AdamW(model.parameters())
+for number in range(int(sys.argv[1])):
+    model(torch.ones(64, 256)).mean().backward(); optimizer.step(); optimizer.zero_grad()
+    time.sleep(0.005)
+    print("step", number, flush=True)
+"""
+
+
+@dataclass
+class Ran:
+    code: int
+    output: str
+    errors: str
+    folder: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.folder / "run.json").read_text("utf-8"))
+
+    @property
+    def diagnosis(self) -> dict[str, Any]:
+        return json.loads((self.folder / "diagnosis.json").read_text("utf-8"))
+
+    @property
+    def first(self) -> str:
+        return self.diagnosis["findings"][0]["rule"]
+
+
+def nsys() -> str:
+    found = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys")
+    if not found:
+        if os.environ.get("PERFDOCTOR_REQUIRE_NSYS"):
+            pytest.fail("no nsys: run scripts/install-nsys")
+        pytest.skip("no nsys: run scripts/install-nsys")
+    return found
+
+
+def perfdoctor(folder: Path, *words: str | Path, environment: dict[str, str] | None = None) -> Ran:
+    done = subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", "run", "-o", folder, *words],
+        capture_output=True, text=True, timeout=280, cwd=folder.parent, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})},
+    )  # fmt: skip
+    return Ran(done.returncode, done.stdout, done.stderr, folder)
+
+
+def training(folder: Path, steps: int = 20) -> list[str]:
+    file = folder / "train.py"
+    file.write_text(TRAINING, "utf-8")
+    return ["--", torch_python(), str(file), str(steps)]
+
+
+@pytest.mark.torch
+def test_a_torch_pass_names_the_sickness_and_leaves_a_folder_that_any_machine_reads(tmp_path: Path) -> None:
+    ran = perfdoctor(tmp_path / "run", "--passes", "torch", "--", torch_python(), EXAMPLES / "slow_input.py")
+    assert ran.code == 0, ran.errors
+    assert ran.first == "input-wait"
+    assert (ran.folder / "report.html").is_file()
+    (told,) = ran.manifest["passes"]
+    assert (told["name"], told["state"], told["exit_code"]) == ("torch", "done", 0)
+    assert told["files"] == ["torch/rank0.pt.trace.json.gz"]
+    assert "perfdoctor" not in ran.output
+    timeline = read([ran.folder])
+    assert step_stats(prepare(timeline)).count == 10
+
+
+@pytest.mark.torch
+@pytest.mark.nsys
+def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) -> None:
+    nsys()
+    ran = perfdoctor(tmp_path / "run", "--passes", "nsys", "--", torch_python(), EXAMPLES / "slow_input.py")
+    assert ran.code == 0, ran.errors
+    assert ran.first == "input-wait"
+    timeline = read([ran.folder])
+    assert {"ranges", "ops", "os_calls"} <= timeline.recorded
+    assert [source.kind for source in timeline.sources] == ["nsys", "kineto"]
+    assert step_stats(prepare(timeline)).count == 10
+    # A range that both recorded counts once, and ops lie inside the ranges of nsys that hold them.
+    names = list(timeline.ranges.name)
+    assert names.count("backward") == 10
+    backward = timeline.ranges.take(timeline.ranges.name.equals("backward"))
+    ops = timeline.ops.take(timeline.ops.name.where(lambda name: name.endswith("AddmmBackward0")))
+    inside = [((backward.start_ns <= at) & (at < backward.end_ns)).any() for at in ops.start_ns]
+    assert all(inside)
+    assert not any("arrived" in note for note in ran.diagnosis["notes"])
+    # What lies there is enough: the export is beside the report.
+    assert list((ran.folder / "nsys").glob("*.sqlite"))
+    assert "nsys-report" not in ran.output
+    assert "Generating" not in ran.output
+
+
+@pytest.mark.torch
+@pytest.mark.nsys
+def test_two_passes_agree_on_the_step_and_end_the_program_each(tmp_path: Path) -> None:
+    nsys()
+    ran = perfdoctor(tmp_path / "run", "--passes", "torch,nsys", *training(tmp_path, 400))
+    assert ran.code == 0, ran.errors
+    assert [told["name"] for told in ran.manifest["passes"]] == ["nsys", "torch"]
+    assert ran.output.count("step") < 200
+    (compared,) = [note for note in ran.diagnosis["notes"] if "apart" in note]
+    assert "A step took" in compared
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("passes", ["torch", pytest.param("nsys", marks=pytest.mark.nsys)])
+def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str) -> None:
+    if passes == "nsys":
+        nsys()
+    torchrun = [torch_python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    ran = perfdoctor(
+        tmp_path / "run", "--passes", passes, "--", *torchrun, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
+        EXAMPLES / "exposed_communication.py",
+    )  # fmt: skip
+    assert ran.code == 0, ran.errors
+    assert [row["rank"] for row in ran.diagnosis["time"]] == [0, 1]
+    assert ran.first == "exposed-communication"
+    by_pid = {told["pid"]: told["rank"] for told in ran.manifest["ranks"]}
+    timeline = read([ran.folder])
+    for pid, rank in by_pid.items():
+        assert set(timeline.ops.of(rank=rank)["process"].tolist()) == {pid}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ("import sys; sys.exit(7)", 7, "imported torch"),
+        ("import torch, os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, "killed"),
+        (TRAINING.replace("sys.argv[1]", "3") + "\nsys.exit(9)", 9, "after 3 steps"),
+        (TRAINING.replace("sys.argv[1]", "9") + "\nimport os; os.kill(os.getpid(), 9)", 137, "killed while it was recorded"),
+        (TRAINING.replace("sys.argv[1]", "9") + "\nimport ctypes; ctypes.string_at(0)", 139, "killed while it was recorded"),
+        (TRAINING.replace("sys.argv[1]", "9"), 0, "ended after 4 of 10 recorded steps"),
+    ],
+)  # fmt: skip
+def test_however_it_ends_the_code_is_its_own_and_the_folder_says_what_is_missing(
+    tmp_path: Path, body: str, code: int, said: str
+) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(body, "utf-8")
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), program)
+    assert ran.code == code
+    assert said in ran.errors
+    assert said in " ".join(ran.manifest["passes"][0]["notes"])
+    again = subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", "analyze", ran.folder, "--no-html"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=False,
+    )  # fmt: skip
+    assert said in " ".join((again.stdout + again.stderr).split())
+    assert "Traceback" not in again.stderr
+
+
+@pytest.mark.torch
+@pytest.mark.nsys
+def test_a_report_that_could_not_be_imported_is_explained_and_the_ops_are_diagnosed(tmp_path: Path) -> None:
+    real = nsys()
+    stand_in = tmp_path / "nsys"
+    # The real one records; only its importer's last step is taken back, as it is without libssh.
+    stand_in.write_text(
+        f"""#!/bin/sh
+case "$1 $2" in
+"profile --help"|"--version "*) exec {real} "$@" ;;
+esac
+{real} "$@"; code=$?
+for report in {tmp_path}/run/nsys/*.nsys-rep; do mv "$report" "${{report%.nsys-rep}}.qdstrm"; done
+echo "Importer error status: An unknown error occurred."
+exit $code
+"""
+    )
+    stand_in.chmod(0o755)
+    ran = perfdoctor(
+        tmp_path / "run",
+        "--no-html",
+        "--passes",
+        "nsys",
+        *training(tmp_path),
+        environment={"PERFDOCTOR_NSYS": str(stand_in)},
+    )
+    assert ran.code == 0
+    assert "its importer failed" in ran.errors
+    assert "train.qdstrm" in ran.errors
+    assert ran.diagnosis["run"]["steps"]["used"] == 10
+
+
+@pytest.mark.torch
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    ran = perfdoctor(folder, *training(tmp_path))
+    assert ran.code == 1
+    assert "not empty" in ran.errors
+    assert [file.name for file in folder.iterdir()] == ["mine.txt"]
+    assert ran.output == ""
+
+
+@pytest.mark.torch
+def test_secrets_in_the_command_do_not_reach_the_folder(tmp_path: Path) -> None:
+    words = [*training(tmp_path, 8), "--api-key", "hunter2hunter2", "--url=https://me:hunter2@host/x"]
+    ran = perfdoctor(tmp_path / "run", "--steps", "2", *words, environment={"MY_TOKEN": "hunter2hunter2"})
+    assert ran.code == 0, ran.errors
+    for file in ran.folder.rglob("*"):
+        if file.suffix in (".json", ".html"):
+            assert "hunter2" not in file.read_text("utf-8"), file
+    assert ran.manifest["command"][-3:] == ["--api-key", "***", "--url=https://***@host/x"]

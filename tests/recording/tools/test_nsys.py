@@ -1,0 +1,96 @@
+"""The command line for nsys, and what is made of what it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.recording.tools import nsys
+
+OPTIONS = "trace output sample cpuctxsw wait kill stop-on-exit show-output export stats capture-range capture-range-end"
+OLD = nsys.Nsys("/n/nsys", "2022.1", frozenset(OPTIONS.split()))
+
+
+def stand_in(folder: Path, body: str) -> str:
+    file = folder / "nsys"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_the_defaults_that_end_the_training_are_never_left(tmp_path: Path) -> None:
+    command = nsys.command(OLD, tmp_path / "x", ["python", "t.py"], has_gpu=True, has_range=True)
+    assert {"--kill=none", "--capture-range-end=stop", "--capture-range=cudaProfilerApi", "--wait=primary"} <= set(
+        command
+    )
+    assert {"--sample=none", "--cpuctxsw=none", "--trace=cuda,nvtx,osrt"} <= set(command)
+    assert command[-2:] == ["python", "t.py"]
+
+
+def test_without_a_gpu_cuda_is_not_traced_and_nothing_waits_for_its_range(tmp_path: Path) -> None:
+    command = nsys.command(OLD, tmp_path / "x", ["python"], has_gpu=False, has_range=False)
+    assert "--trace=nvtx,osrt" in command
+    assert not any("capture-range" in word for word in command)
+
+
+def test_only_options_that_exist_are_used(tmp_path: Path) -> None:
+    bare = nsys.Nsys("/n/nsys", "x", frozenset({"trace", "output"}))
+    assert len(nsys.command(bare, tmp_path / "x", ["p"], has_gpu=True, has_range=True)) == 2 + 2 + 1
+    new = nsys.Nsys("/n/nsys", "x", frozenset({"trace", "output", "discard-environment"}))
+    assert "--discard-environment=true" in nsys.command(new, tmp_path / "x", ["p"], has_gpu=False, has_range=False)
+    assert nsys.keeps_environment(bare)
+    assert not nsys.keeps_environment(new)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [("Possible values are:\\n  0: H100\\n  all: Select all", True), ("Insufficient privilege", False)],
+)
+def test_gpu_metrics_are_asked_for_where_nsys_says_it_may(tmp_path: Path, said: str, asked: bool) -> None:
+    tool = nsys.Nsys(stand_in(tmp_path, f"printf '{said}'"), "x", frozenset({"trace", "output", "gpu-metrics-devices"}))
+    command = nsys.command(tool, tmp_path / "x", ["p"], has_gpu=True, has_range=False)
+    assert ("--gpu-metrics-devices=all" in command) is asked
+
+
+def test_what_cannot_be_started_or_has_no_options_is_trouble_and_not_an_error(tmp_path: Path) -> None:
+    assert "does not start" in nsys._probed(str(tmp_path / "none")).trouble
+    assert "lists no --trace" in nsys._probed(stand_in(tmp_path, "echo hello")).trouble
+
+
+@pytest.mark.nsys
+def test_the_real_one_lists_what_we_use() -> None:
+    found = nsys.find()
+    if found is None:
+        pytest.skip("no nsys: run scripts/install-nsys")
+    assert found.trouble == ""
+    assert found.version.startswith("20")
+    assert {
+        "trace",
+        "output",
+        "sample",
+        "cpuctxsw",
+        "wait",
+        "kill",
+        "capture-range",
+        "capture-range-end",
+    } <= found.options
+
+
+def test_a_report_is_found_and_a_raw_stream_is_explained(tmp_path: Path) -> None:
+    log = tmp_path / "nsys.log"
+    log.write_text(
+        "Generating '/tmp/x.qdstrm'\nImporter error status: An unknown error occurred.\nGenerated:\n    /x\n"
+    )
+    assert nsys.report_of(tmp_path / "p") is None
+    assert "made no report: Importer error" in nsys.explain(log, None)
+    (tmp_path / "p.qdstrm").write_text("x")
+    made = nsys.report_of(tmp_path / "p")
+    assert made is not None
+    assert "its importer failed" in nsys.explain(log, made)
+    (tmp_path / "p.nsys-rep").write_text("x")
+    assert nsys.explain(log, nsys.report_of(tmp_path / "p")) == ""
+
+
+def test_without_a_log_it_still_says_something(tmp_path: Path) -> None:
+    assert "said nothing" in nsys.explain(tmp_path / "none.log", None)

@@ -1,0 +1,222 @@
+"""On public recordings: is the diagnosis right, and are the numbers those that plain SQL and plain Python find?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import ROOT
+from labels import cases, recordings, wrong
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.readers.nsys import export as nsys_export
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.vocabulary.rulebook import load_rules
+
+FOLDER = recordings()
+CASES = cases() if FOLDER else []
+REPORTS = (".qdrep", ".nsys-rep")
+
+pytestmark = [
+    pytest.mark.recordings,
+    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
+]
+each_case = pytest.mark.parametrize("case", CASES, ids=[case["path"] for case in CASES])
+
+Piece = tuple[int, int]
+
+
+def nsys_here() -> bool:
+    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
+    if local.exists() and not os.environ.get("PERFDOCTOR_NSYS"):
+        os.environ["PERFDOCTOR_NSYS"] = str(local)
+    return bool(os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys"))
+
+
+def path_of(case: dict[str, Any]) -> Path:
+    assert FOLDER is not None
+    path = FOLDER / case["path"]
+    if path.suffix in REPORTS and not nsys_here():
+        if os.environ.get("PERFDOCTOR_REQUIRE_NSYS"):
+            pytest.fail("Nsight Systems is needed here")
+        pytest.skip("no Nsight Systems to export the report with: scripts/install-nsys")
+    return path
+
+
+def diagnosis_of(path: Path) -> Diagnosis:
+    return diagnose(read([path]), list(load_rules().values()))
+
+
+@each_case
+def test_every_label_holds(case: dict[str, Any]) -> None:
+    path = path_of(case)
+    if "fails" in case:
+        with pytest.raises(PerfdoctorError, match=case["fails"]):
+            read([path])
+        return
+    assert list(wrong(case, diagnosis_of(path))) == []
+
+
+# ---- the same numbers by other means: plain loops over plain rows ---------------------------------------------------
+
+
+def union(pieces: Iterable[Piece]) -> list[Piece]:
+    result: list[list[int]] = []
+    for start, end in sorted(pieces):
+        if result and start <= result[-1][1]:
+            result[-1][1] = max(result[-1][1], end)
+        elif end > start:
+            result.append([start, end])
+    return [(start, end) for start, end in result]
+
+
+def length(pieces: Iterable[Piece]) -> int:
+    return sum(end - start for start, end in union(pieces))
+
+
+class Counted:
+    """One device's rows as plain tuples, and what follows from them."""
+
+    def __init__(self) -> None:
+        self.compute: list[Piece] = []
+        self.nccl: list[Piece] = []
+        self.copies: list[Piece] = []
+
+    def add(self, name: str | None, start: int, end: int) -> None:
+        if name is None:
+            self.copies.append((start, end))
+        else:
+            talks = "nccl" in name.lower() or "multimem_all" in name
+            (self.nccl if talks else self.compute).append((start, end))
+
+    def numbers(self) -> dict[str, int]:
+        rows = self.compute + self.nccl + self.copies
+        window = max(end for _, end in rows) - min(start for start, _ in rows)
+        compute, with_nccl = length(self.compute), length(self.compute + self.nccl)
+        busy = length(rows)
+        return {
+            "window_ns": window,
+            "compute_ns": compute,
+            "communication_ns": length(self.nccl),
+            "exposed_communication_ns": with_nccl - compute,
+            "copy_ns": length(self.copies),
+            "exposed_copy_ns": busy - with_nccl,
+            "idle_ns": window - busy,
+            "kernel_count": len(self.compute) + len(self.nccl),
+        }
+
+
+def count_sqlite(path: Path) -> dict[object, Counted]:
+    database = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    found: dict[object, Counted] = defaultdict(Counted)
+    tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+
+    def rows(table: str, name: str) -> None:
+        if table not in tables:
+            return
+        columns = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
+        process = "globalPid" if "globalPid" in columns else "0"
+        for device, owner, start, end, text in database.execute(
+            f"SELECT deviceId, {process}, start, end, {name} FROM {table}"
+        ):
+            found[owner, device].add(text, start, end)
+
+    rows("CUPTI_ACTIVITY_KIND_KERNEL", "(SELECT value FROM StringIds WHERE id = coalesce(demangledName, shortName))")
+    rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "'graph'")
+    rows("CUPTI_ACTIVITY_KIND_MEMCPY", "NULL")
+    rows("CUPTI_ACTIVITY_KIND_MEMSET", "NULL")
+    database.close()
+    return found
+
+
+def count_kineto(path: Path) -> dict[object, Counted]:
+    data = path.read_bytes()
+    document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_float=Decimal)
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    found: dict[object, Counted] = defaultdict(Counted)
+    for event in events:
+        category = str(event.get("cat", "")).lower()
+        if event.get("ph") != "X" or category not in ("kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"):
+            continue
+        start, duration = int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000)
+        name = event["name"] if category == "kernel" else None
+        found[path, event.get("args", {}).get("device", event["pid"])].add(name, start, start + duration)
+    return found
+
+
+def count(path: Path) -> list[dict[str, int]]:
+    if path.is_dir():
+        return [numbers for file in sorted(path.iterdir()) for numbers in count(file)]
+    if path.suffix in REPORTS:
+        path = nsys_export.export(path)
+    found = count_sqlite(path) if path.suffix == ".sqlite" else count_kineto(path)
+    return [counted.numbers() for counted in found.values()]
+
+
+@each_case
+def test_times_are_those_that_plain_code_finds_in_the_raw_file(case: dict[str, Any]) -> None:
+    if "fails" in case:
+        pytest.skip("is refused")
+    if case.get("timeless"):
+        pytest.skip("tells of no time")
+    path = path_of(case)
+    diagnosis = diagnosis_of(path)
+    ours = sorted(
+        [{key: getattr(row, key) for key in count(path)[0]} for row in diagnosis.recording if row.device is not None],
+        key=str,
+    )
+    assert ours == sorted(count(path), key=str)
+
+
+@each_case
+def test_the_partition_is_exact(case: dict[str, Any]) -> None:
+    if "fails" in case:
+        pytest.skip("is refused")
+    diagnosis = diagnosis_of(path_of(case))
+    for row in (*diagnosis.time, *diagnosis.recording):
+        assert row.compute_ns + row.exposed_communication_ns + row.exposed_copy_ns + row.idle_ns == row.window_ns
+        assert sum(row.idle_causes_ns.values()) == row.idle_ns
+        assert row.communication_ns == row.exposed_communication_ns + row.hidden_communication_ns
+
+
+EDGES = sorted((FOLDER / "kineto" / "edge").iterdir()) if FOLDER else []
+
+
+@pytest.mark.parametrize("path", EDGES, ids=[path.name for path in EDGES])
+def test_every_odd_trace_is_diagnosed_or_refused_in_words(path: Path) -> None:
+    try:
+        diagnosis = diagnosis_of(path)
+    except PerfdoctorError as error:
+        assert error.what
+        assert error.do
+        return
+    assert [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"] == []
+    assert diagnosis.time or diagnosis.notes
+
+
+def test_no_kernel_named_nvjet_counts_as_off_tensor_cores() -> None:
+    for name in ("before", "after"):
+        diagnosis = diagnosis_of(path_of({"path": f"nsys/mfu_2gpu_{name}.sqlite"}))
+        paths = {row.math_path for row in diagnosis.kernels if row.name.startswith("nvjet")}
+        assert paths == {"tensor_core"}
+
+
+def test_secrets_of_a_recording_are_in_no_report() -> None:
+    from perfdoctor.report import html, json_report  # noqa: PLC0415
+
+    diagnosis = diagnosis_of(path_of({"path": "kineto/ddp-world1-v100-ns.pt.trace.json.gz"}))
+    for text in (json_report.render(diagnosis), html.render(diagnosis)):
+        for secret in ("twshared", "sraikund", "tsp_pnb", "mast_hpc"):
+            assert secret not in text

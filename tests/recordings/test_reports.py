@@ -1,0 +1,233 @@
+"""Is each recording's report whole, small and free of slips, and has a quantity the same value wherever it stands?"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from labels import cases, fixture_cases, recordings
+from view_tables import rows_of
+
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.run import Run
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.views import Heat, Table, Views
+from perfdoctor.report import html
+from perfdoctor.views.build import views
+from perfdoctor.views.places import in_short, in_words
+from perfdoctor.vocabulary.rulebook import load_rules
+
+FOLDER = recordings()
+MOST_BYTES = 1_500_000
+#: What Python calls a number or a thing that is not there, and a page must not.
+SLIPS = re.compile(r"\b(?:None|nan|NaN|inf|Infinity|null)\b")
+#: Sums of numbers that were each rounded to a whole ns.
+ROUNDED = 1e-4
+PARTS = {
+    "compute_ns": "compute",
+    "exposed_communication_ns": "exposed_communication",
+    "exposed_copy_ns": "exposed_copy",
+}
+
+pytestmark = pytest.mark.recordings
+
+
+def paths() -> Iterator[Path]:
+    """All fixtures; of the public recordings those that need no other program to be read."""
+    for case in fixture_cases():
+        yield case["folder"] / case["path"]
+    if FOLDER is None:
+        return
+    for case in cases():
+        if "fails" not in case and Path(case["path"]).suffix not in (".qdrep", ".nsys-rep"):
+            yield FOLDER / case["path"]
+    for kind in ("kineto/edge", "memory", "ncu", "nccl", "topology", "device"):
+        yield from sorted((FOLDER / kind).glob("*"))
+
+
+PATHS = list(dict.fromkeys(paths()))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=["/".join(path.parts[-2:]) for path in PATHS])
+def test_a_report_is_whole_and_agrees_with_itself(path: Path) -> None:
+    try:
+        run = prepare(read([path]))
+    except PerfdoctorError as error:
+        assert error.what
+        assert error.do
+        return
+    diagnosis = examine(run, list(load_rules().values()))
+    shown = views(run, diagnosis)
+    assert shown.failed == ()
+    _page(html.render(diagnosis, shown))
+    for table in shown.tables:
+        _table(table)
+    tables = {table.id: table for table in shown.tables}
+    _times_of_device_work(run, tables)
+    _exposed(run, diagnosis, tables)
+    _ranks(diagnosis, shown, tables)
+    _steps(run, diagnosis, shown, tables)
+    _timeline(diagnosis, shown)
+    _memory(diagnosis, shown, tables)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def _page(page: str) -> None:
+    assert len(page.encode()) <= MOST_BYTES
+    ids = Counter(re.findall(r'<[a-z0-9]+ [^<>]*?\bid="([^"]+)"', page))
+    assert [each for each, count in ids.items() if count > 1] == []
+    for target in re.findall(r'href="#([^":]+)', page):
+        assert target in ids
+    said = re.sub(r"(?s)<(script|style|pre|code)\b.*?</\1>", " ", page)
+    assert SLIPS.findall(re.sub(r"<[^>]*>", " ", said)) == []
+
+
+def _table(table: Table) -> None:
+    lengths = {len(column.values) for column in table.columns}
+    assert len(lengths) == 1
+    assert 0 < min(lengths) <= table.rows_in_all
+    names = [column.name for column in table.columns]
+    assert len(set(names)) == len(names)
+    for column in table.columns:
+        assert any(value not in (None, "") and not _is_nan(value) for value in column.values), (
+            f"nothing is known of {column.name} in {table.id}"
+        )
+
+
+def _is_nan(value: float | str | None) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+# --- one quantity, one value ------------------------------------------------------------------------------------------
+
+
+def _column(table: Table, begins: str) -> np.ndarray:
+    """The first column whose name begins so, as numbers."""
+    column = next(each for each in table.columns if each.name == begins or each.name.startswith(f"{begins} a step"))
+    return np.array([np.nan if value is None else value for value in column.values], np.float64)
+
+
+def _is_whole(table: Table) -> bool:
+    return len(table.columns[0].values) == table.rows_in_all
+
+
+def _inside_ns(run: Run, *signals: str) -> float:
+    """How long all of it ran in the windows, for one step of one place: each row by itself, however many at once."""
+    means = []
+    for place in run.places:
+        begin, end = int(place.window.starts[0]), int(place.window.ends[-1])
+        total = 0
+        for signal in signals:
+            rows = run.timeline[signal].of(rank=place.rank, device=place.device)
+            total += int(np.clip(np.minimum(rows.end_ns, end) - np.maximum(rows.start_ns, begin), 0, None).sum())
+        means.append(total / place.units)
+    return float(np.mean(means))
+
+
+def _times_of_device_work(run: Run, tables: dict[str, Table]) -> None:
+    if run.look.range_name or any(place.device is None for place in run.places):
+        return
+    for id_, signals in {
+        "kernels": ("kernels", "collectives"),
+        "kernel-families": ("kernels", "collectives"),
+        "collectives": ("collectives",),
+        "copies": ("copies",),
+    }.items():
+        if id_ in tables and _is_whole(tables[id_]):
+            found, expected = _column(tables[id_], "time").sum(), _inside_ns(run, *signals)
+            assert found == pytest.approx(expected, rel=ROUNDED), id_
+
+
+def _exposed(run: Run, diagnosis: Diagnosis, tables: dict[str, Table]) -> None:
+    """What is exposed is told by row; of rows side by side it counts for each."""
+    for id_, quantity in {"collectives": "exposed_communication_ns", "copies": "exposed_copy_ns"}.items():
+        if (
+            id_ not in tables
+            or not _is_whole(tables[id_])
+            or not any(c.name.startswith("exposed") for c in tables[id_].columns)
+        ):
+            continue
+        told = np.mean([
+            getattr(split, quantity) / place.units for split, place in zip(diagnosis.time, run.places, strict=True)
+        ])  # fmt: skip
+        rows = _column(tables[id_], "exposed")
+        assert np.nansum(rows) >= told * (1 - ROUNDED) - 1, id_
+        assert (rows <= _column(tables[id_], "time") * (1 + ROUNDED) + 1).all(), id_
+
+
+def _ranks(diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> None:
+    if "ranks" not in tables:
+        return
+    table, (heat,) = tables["ranks"], [each for each in shown.heats if each.id == "ranks-parts"]
+    length = next(column for column in table.columns if column.name in ("step", "window"))
+    bases = sorted((split.step_ns or split.window_ns for split in diagnosis.time), reverse=True)
+    assert length.values == pytest.approx(bases, rel=ROUNDED)
+    shares = {
+        in_short(part): sorted(getattr(split, key) / split.window_ns for split in diagnosis.time)
+        for key, part in PARTS.items()
+    }
+    for column in table.columns:
+        if column.name in shares:
+            told = np.array(column.values) / np.array(length.values)
+            assert sorted(told) == pytest.approx(shares[column.name], abs=ROUNDED)
+    _heat(diagnosis, heat)
+
+
+def _heat(diagnosis: Diagnosis, heat: Heat) -> None:
+    assert heat.values.sum(axis=1) == pytest.approx(np.ones(len(heat.rows)))
+    for key, part in PARTS.items():
+        if in_words(part) in heat.columns:
+            told = heat.values[:, heat.columns.index(in_words(part))]
+            assert told == pytest.approx([getattr(split, key) / split.window_ns for split in diagnosis.time], abs=1e-9)
+
+
+def _steps(run: Run, diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> None:
+    if "steps" not in tables:
+        return
+    rows = [row for row in rows_of(tables["steps"]) if row["step"] is not None]
+    length = "duration" if "duration" in rows[0] else "mean of all ranks"
+    told = {in_short(part) for split in diagnosis.time for part in (*PARTS.values(), *split.idle_causes_ns)}
+    for row in rows:
+        parts = [value for name, value in row.items() if name in told]
+        assert sum(parts) == pytest.approx(row[length], abs=len(parts))
+    (place, *others) = run.places
+    if not others and place.steps.on_main_stream is None and len(rows) == diagnosis.steps.used:
+        assert np.mean([row[length] for row in rows]) == pytest.approx(diagnosis.base_ns, rel=ROUNDED)
+    for chart in shown.charts:
+        if chart.id == "steps":
+            bars = np.sum([series.y for series in chart.series if series.kind == "bars"], axis=0)
+            assert chart.numbers["median"][0] == pytest.approx(np.median([row[length] for row in rows]), abs=1)
+            if len(bars) == len(rows):
+                assert bars == pytest.approx([row[length] for row in rows], abs=1)
+
+
+def _timeline(diagnosis: Diagnosis, shown: Views) -> None:
+    """The idle that is drawn is the idle that is told."""
+    view = shown.timeline
+    if view is None:
+        return
+    begin, end = view.typical
+    assert 0 <= begin < end <= view.length_ns
+    for track in (each for each in view.tracks if each.kind == "idle"):
+        group = view.groups[track.group]
+        drawn = [split for split in diagnosis.time if (split.rank, split.device) == (group.rank, group.device)]
+        assert [int(track.busy_ns.sum())] == [split.idle_ns for split in drawn]
+
+
+def _memory(diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> None:
+    peaks = {f"memory-{use.rank}-{use.device}": use.peak_bytes for use in diagnosis.memory}
+    for chart in shown.charts:
+        if chart.id in peaks:
+            assert chart.numbers["peak"][0] == peaks[chart.id]
+    if diagnosis.memory:
+        assert list(_column(tables["memory-devices"], "most in use")) == sorted(peaks.values(), reverse=True)

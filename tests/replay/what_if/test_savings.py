@@ -1,0 +1,122 @@
+"""Does taking a whole fault out of the replay win what the fault costs? And is the unchanged replay true to recordings?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import plant
+import pytest
+from builders import only_finding
+from labels import cases, recordings
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.host.loader import loader
+from perfdoctor.model.run import Run
+from perfdoctor.readers.open import read
+from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.replay.edits import shorter
+from perfdoctor.replay.edits.actions import Edit, edit_of, pulled_ns, shares
+from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.ranks import graphs_of
+from perfdoctor.replay.graph.simulate import play
+
+#: Of these the lever moves the fault and little else; of the others only a part of what it moves is the fault.
+WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")
+#: fp32 matmuls are planted with four times the time that they take on tensor cores.
+FP32_SHARE = 0.75
+LEVERS = {
+    "input-wait": "input_wait",
+    "host-work": "host_work",
+    "garbage-collection": "garbage_collection",
+    "host-syncs": "waits",
+    "exposed-copies": "copies",
+    "exposed-communication": "collectives",
+    "fp32-matmuls": "kernels",
+    "launch-bound": "host_pace",
+}
+
+
+@cache
+def played(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...], plant.Sick]:
+    sick = plant.sick({rule: share} if rule else {}, ranks, 5)
+    with tempfile.TemporaryDirectory() as scratch:
+        run = prepare(read([plant.write_nsys(sick.machines, Path(scratch) / "nsys")]))
+    return run, graphs_of(run, paced=loader(run) != "single-process"), sick
+
+
+def error(graphs: tuple[Graph, ...]) -> float:
+    recorded = sum(graph.step_ns for graph in graphs) / len(graphs)
+    return play(graphs).step_ns / recorded - 1
+
+
+def planted() -> Iterator[tuple[str, float, int]]:
+    for rule in LEVERS:
+        for share in (0.1, 0.4):
+            for ranks in (1, 4):
+                if ranks >= plant.FAULTS[rule].fewest_ranks:
+                    yield rule, share, ranks
+
+
+@pytest.mark.parametrize(("rule", "share", "ranks"), list(planted()))
+def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
+    _, graphs, _ = played(rule, share, ranks)
+    assert len(graphs) == ranks
+    assert abs(error(graphs)) < 0.01
+
+
+@pytest.mark.parametrize(("rule", "share", "ranks"), [each for each in planted() if each[0] in WHOLE])
+def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
+    _, graphs, sick = played(rule, share, ranks)
+    edit = every_wait if rule == "host-syncs" else edit_of(LEVERS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
+    assert won(graphs, edit, 1.0) == pytest.approx(sick.cost[rule], abs=0.02)
+
+
+def won(graphs: Sequence[Graph], edit: Edit, share: float) -> float:
+    return 1 - play([edit(graph, share) for graph in graphs]).step_ns / play(graphs).step_ns
+
+
+def every_wait(graph: Graph, share: float) -> Graph:
+    """Also those behind which the device sends, and waits for another rank that waited."""
+    return shorter.without_waits(graph, np.ones(len(graph.place.timeline.calls), dtype=bool), share)
+
+
+PARTLY = [each for each in planted() if each[0] not in WHOLE]
+
+
+@pytest.mark.parametrize(("rule", "share", "ranks"), PARTLY)
+def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
+    run, graphs, sick = played(rule, share, ranks)
+    found = only_finding(rule, run)
+    pulled = pulled_ns(LEVERS[rule], found, run)
+    part = FP32_SHARE if rule == "fp32-matmuls" else shares([found.saving_ns_per_step.likely], pulled)[0]
+    assert won(graphs, edit_of(LEVERS[rule], found), part) == pytest.approx(sick.cost[rule], abs=0.02)
+
+
+def test_a_healthy_training_plays_as_it_was():
+    for ranks in (1, 4):
+        assert abs(error(played("", 0.0, ranks)[1])) < 0.01
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(recordings() is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
+def test_the_replay_of_real_recordings_is_true_to_them():
+    folder = recordings()
+    errors: dict[str, float] = {}
+    for case in cases():
+        path = folder / case["path"]
+        if "fails" in case or path.suffix in (".qdrep", ".nsys-rep"):  # the latter are exported in test_recordings
+            continue
+        try:
+            run = prepare(read([path]))
+        except PerfdoctorError:
+            continue
+        graphs = graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ()
+        if graphs:
+            errors[case["path"]] = error(graphs)
+    told = "\n".join(f"{share:+8.2%}  {path}" for path, share in errors.items())
+    assert sum(map(abs, errors.values())) / len(errors) <= 0.03, told

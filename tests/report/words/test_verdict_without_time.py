@@ -1,0 +1,60 @@
+"""The one sentence about files that tell of a machine, or of single kernels, and of no time."""
+
+from __future__ import annotations
+
+import pytest
+from ncu_tables import RAW, wide
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.readers.open import read
+from perfdoctor.report.words import wording
+from perfdoctor.vocabulary.rulebook import load_rules
+
+TOPOLOGY = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-5\nGPU1\tNV4\t X \t0-5\n"
+TESTS = "NCCL version 2.27.7+cuda13.0\n"
+SAMPLES = "index, power.draw [W]\n0, 300.00 W\n1, 310.00 W\n"
+APPS = "gpu_uuid, pid, used_gpu_memory [MiB]\nGPU-a, 1, 100 MiB\n"
+
+
+def diagnosed(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return diagnose(read([tmp_path / name for name in files]), list(load_rules().values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TOPOLOGY, "2 GPUs: 1 pair over NV4"),
+        (SAMPLES, "2 samples of 2 GPUs, power 300-310 W"),
+        (APPS, "1 list of the processes on 1 GPU, at most 1 on one"),
+    ],
+)
+def test_what_a_machine_tells_is_said(tmp_path, text, told):
+    diagnosis = diagnosed(tmp_path, file=text)
+    assert wording.verdict(diagnosis) == f"{told}; nothing was found wrong, and of time nothing was recorded."
+    assert wording.recorded(diagnosis)[0] == "no time recorded"  # not "no GPU": the file is about some
+    assert diagnosis.notes[-1].startswith("Only what the machine tells was recorded")
+    assert not any("can be accounted for" in note for note in diagnosis.notes)
+
+
+def test_of_several_files_the_first_is_told(tmp_path):
+    diagnosis = diagnosed(tmp_path, topology=TOPOLOGY, samples=SAMPLES)
+    assert "2 GPUs: 1 pair over NV4 (1 more file beside); nothing" in wording.verdict(diagnosis)
+
+
+def test_a_finding_comes_before_what_is_well(tmp_path):
+    log = "host:10:15 [0] NCCL INFO init.cc:310 -> 2\nhost:10:15 [0] init.cc:30 NCCL WARN no memory\n"
+    verdict = wording.verdict(diagnosed(tmp_path, log=log))
+    assert verdict == "NCCL reported errors; of time nothing was recorded."
+
+
+def test_single_kernels_are_said_to_be_of_no_known_step(tmp_path):
+    rows = [row for row in RAW if "sectors" not in row[0]]
+    busy = wide([(name, unit, "90" if "throughput" in name else value) for name, unit, value in rows])
+    diagnosis = diagnosed(tmp_path, kernels=busy)
+    assert not diagnosis.findings
+    verdict = wording.verdict(diagnosis)
+    assert verdict.startswith("1 launch of 1 kernel")
+    assert verdict.endswith("; single kernels were measured, and what they are of a step is not known.")
+    assert len(diagnosis.notes) == 3  # the launches, the longest of them, and that there is no timeline

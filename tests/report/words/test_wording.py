@@ -1,0 +1,159 @@
+"""Are numbers and foreign text put into words as people read them?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
+
+from perfdoctor.records.findings import IDLE_CAUSES, Outcome, Saving
+from perfdoctor.report.words import skipped_rules, wording
+from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
+from perfdoctor.report.words.parts import all_parts, cells
+from perfdoctor.vocabulary.parts import PART_LABELS
+
+
+@pytest.mark.parametrize(
+    ("ns", "words"),
+    [
+        (0, "0"),
+        (7, "7 ns"),
+        (999, "999 ns"),
+        (12_400, "12.4 µs"),
+        (999_600, "1.00 ms"),
+        (231e6, "231 ms"),
+        (9.996e6, "10.0 ms"),
+        (1_271_000_000, "1.27 s"),
+        (8_412e9, "8,412 s"),
+        (-5e6, "-5.00 ms"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+    ],
+)
+def test_durations_have_three_digits_and_never_a_thousand_of_a_unit(ns, words):
+    assert wording.duration(ns) == words
+
+
+@pytest.mark.parametrize(
+    ("fraction", "words"),
+    [(0, "0"), (0.0004, "<1 %"), (0.01, "1 %"), (0.41, "41 %"), (0.996, ">99 %"), (1, "100 %"), (float("nan"), "–")],
+)
+def test_shares_are_whole_percent_and_small_is_not_nothing(fraction, words):
+    assert wording.share(fraction) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "words"),
+    [
+        (1536, "bytes", "1.50 KiB"),
+        (40, "bytes", "40 B"),
+        (87.4e9, "bytes_per_second", "87.4 GB/s"),
+        (12480, "count", "12,480"),
+        (2.5, "count", "2.50"),
+        (float("inf"), "count", "–"),
+        (0.619, "share", "62 %"),
+        ("void f(int)", "text", "f(int)"),
+        ("text in a number column", "ns", "text in a number column"),
+    ],
+)
+def test_evidence_reads_in_its_unit(value, unit, words):
+    assert wording.quantity(value, unit) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(1.0, "1.00"), (1.003, "<1.01"), (1.046, "1.05"), (2.62, "2.6"), (12.3, "12")]
+)
+def test_speedups_keep_the_digits_that_matter(number, words):
+    assert wording.factor(number) == words
+
+
+def test_every_idle_cause_has_a_label():
+    assert set(IDLE_CAUSES) < set(PART_LABELS)
+
+
+def test_the_verdict_names_the_finding_and_what_is_left():
+    assert wording.verdict(INPUT_BOUND) == (
+        "The GPU waits for the next batch: fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."
+    )
+
+
+def test_the_verdict_of_an_unsure_finding_promises_nothing():
+    assert wording.verdict(NO_STEPS) == (
+        "The training stands still while a checkpoint is written: "
+        "fixing it may take up to 23 % off the 8.40 s looked at (low confidence)."
+    )
+
+
+def test_what_is_only_good_to_know_is_not_worth_fixing():
+    remark = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
+    diagnosis = replace(INPUT_BOUND, findings=(remark,))
+    assert wording.verdict(diagnosis).startswith("No cause was proven: idle time takes 66 %")
+    assert wording.saving(diagnosis, remark) == "good to know, saves nothing by itself"
+
+
+def test_confidence_is_explained_in_one_sentence():
+    advice = replace(
+        INPUT_BOUND.findings[0], confidence="medium", confidence_because="Measured on 2 steps; 2 steps are few."
+    )
+    assert wording.certainty(advice) == "Medium confidence: measured on 2 steps; 2 steps are few."
+    assert wording.certainty(replace(advice, confidence_because="")) == ""
+
+
+def test_skipped_rules_say_what_wakes_them():
+    assert (
+        skipped_rules.waking(("calls|ops", "ranks"))
+        == f"{skipped_rules.WAKING['calls']}; {skipped_rules.WAKING['ranks']}"
+    )
+    assert skipped_rules.waking(("what nobody knows",)) == ""
+
+
+def test_the_verdict_of_a_finding_without_a_saving_says_so():
+    unknown = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 400_000_000))
+    assert wording.verdict(replace(INPUT_BOUND, findings=(unknown,))) == (
+        "The GPU waits for the next batch; how much time a fix brings is not known."
+    )
+
+
+def test_the_verdict_of_a_finding_that_costs_no_time_is_what_it_found():
+    assert wording.verdict(GROWING) == (
+        "Memory on the GPU rises by 4.2 MiB a step, to 61,200 MiB held after the recorded ones."
+    )
+    assert wording.saving(GROWING, GROWING.findings[0]) == "costs memory, no time"
+
+
+def test_healthy_names_the_limit():
+    assert wording.verdict(HEALTHY) == "Nothing worth fixing: compute fills 96 % of each 212 ms step."
+
+
+def test_not_looking_never_reads_like_health():
+    half_blind = replace(HEALTHY, outcomes=(Outcome("a", "clear"), Outcome("b", "skipped", ("ranges",))))
+    blind = replace(HEALTHY, outcomes=(Outcome("a", "failed", (), "KeyError"), Outcome("b", "skipped", ("ranges",))))
+    assert wording.verdict(half_blind).endswith("; 1 of 2 rules could not look.")
+    assert wording.verdict(blind) == "Nothing was diagnosed: none of 2 rules could look at this recording."
+    assert wording.verdict(NOTHING).startswith("Nothing to diagnose:")
+
+
+def test_ranks_that_were_not_recorded_are_counted():
+    assert wording.recorded(COMMUNICATION)[:2] == ("8 × NVIDIA A100-SXM4-80GB", "8 of 16 ranks")
+
+
+def test_escape_sequences_and_control_characters_are_gone():
+    assert clean(POISON) == "</script><img src=x onerror=alert(1)>[red]kernel[/] |`*_@all \ufffd"
+    assert clean("a\x9b31mb\x1b[2Jc\x1b]8;;http://x\x1b\\d\u202ee") == "abcde"
+    assert clean_block("a\x00\n\tb\r\n") == "a\n\tb\n"
+
+
+def test_long_names_keep_both_ends():
+    name = clean_name("void gemm_" + "x" * 5_000 + "_bf16", 40)
+    assert (len(name), name[:5], name[-5:]) == (40, "gemm_", "_bf16")
+    assert "…" in name
+    assert len(clean("word " + "y" * 5_000)) < 120
+
+
+@pytest.mark.parametrize("width", [1, 7, 40, 80, 200])
+@pytest.mark.parametrize("diagnosis", [INPUT_BOUND, COMMUNICATION, HEALTHY, POISONED])
+def test_a_bar_is_exactly_as_wide_as_asked(diagnosis, width):
+    shown = all_parts(diagnosis)
+    assert sum(cells(shown, width)) == width
+    assert sum(part.ns for part in shown) == sum(split.window_ns for split in diagnosis.time)

@@ -1,0 +1,142 @@
+"""What a run folder keeps, and what it must not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, masked_command, told_environment
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--api-key", "abc"], ["--api-key", "***"]),
+        (["--api_key=abc"], ["--api_key=***"]),
+        (["WANDB_API_KEY=abc", "python"], ["WANDB_API_KEY=***", "python"]),
+        (["--hf-token", "abc", "--lr", "1"], ["--hf-token", "***", "--lr", "1"]),
+        (["--password", "--lr", "1"], ["--password", "--lr", "1"]),
+        (["s3://user:pw@bucket/x"], ["s3://***@bucket/x"]),
+        (["--name", "hf_abcdefghijklmnopqrst"], ["--name", "***"]),
+        (["sk-abcdefghijklmnopqrstuvwx"], ["***"]),
+        (["0123456789abcdef0123456789abcdef01234567"], ["***"]),
+        (["--lr", "3e-4", "--config", "configs/llama.yaml"], ["--lr", "3e-4", "--config", "configs/llama.yaml"]),
+        (["git@github.com:org/repo"], ["git@github.com:org/repo"]),
+    ],
+)
+def test_secrets_in_a_command_are_masked_and_nothing_else_is(words: list[str], shown: list[str]) -> None:
+    assert masked_command(words) == shown
+
+
+@given(st.lists(st.text(max_size=30), max_size=6))
+def test_masking_keeps_the_number_of_words(words: list[str]) -> None:
+    assert len(masked_command(words)) == len(words)
+
+
+def test_of_the_environment_only_what_bears_on_speed_is_told() -> None:
+    told = told_environment({
+        "CUDA_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "1", "RANK": "0", "AWS_SECRET_ACCESS_KEY": "x", "HOME": "/me",
+        "USER": "me", "NCCL_AUTH_TOKEN": "x", "TORCH_LOGS": "dynamo",
+    })  # fmt: skip
+    assert told == {
+        "CUDA_VISIBLE_DEVICES": "0,1", "NCCL_AUTH_TOKEN": "***", "OMP_NUM_THREADS": "1", "RANK": "0", "TORCH_LOGS": "dynamo",
+    }  # fmt: skip
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    manifest = Manifest(perfdoctor="0", command=["a"], passes=[PassRecord("torch", seconds=1.5, notes=["x"])])
+    RunFolder.create(tmp_path / "run", manifest)
+    found = RunFolder.open(tmp_path / "run")
+    assert found is not None
+    assert found.manifest == manifest
+
+
+def test_a_folder_with_files_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(PerfdoctorError, match="not empty"):
+        RunFolder.create(tmp_path, Manifest())
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PerfdoctorError, match="cannot be written"):
+        RunFolder.create(tmp_path / "file" / "run", Manifest())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "null"])
+def test_somebody_elses_run_json_is_no_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    assert RunFolder.open(tmp_path) is None
+
+
+def test_a_run_of_a_later_format_is_refused_with_its_version(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"format": 2, "perfdoctor": "9.0"}')
+    with pytest.raises(PerfdoctorError, match=r"9\.0"):
+        RunFolder.open(tmp_path)
+
+
+def test_fields_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(
+        '{"format": 1, "perfdoctor": "1", "new": 1, "passes": [{"name": "nsys", "new": 2}, 3]}'
+    )
+    found = RunFolder.open(tmp_path)
+    assert found is not None
+    assert [record.name for record in found.manifest.passes] == ["nsys"]
+
+
+def test_process_reports_come_by_rank_and_damaged_ones_not_at_all(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    agents = folder.path / "agents"
+    for rank, pid in ((1, 11), (0, 12), (None, 13)):
+        told = {
+            "pass": "torch",
+            "pid": pid,
+            "rank": rank,
+            "steps_seen": 3,
+            "trace": "../../etc/passwd",
+            "notes": [1, "x"],
+        }
+        (agents / f"torch-{pid}.json").write_text(json.dumps(told))
+    (agents / "torch-14.json").write_text("{")
+    (agents / "nsys-15.json").write_text("{}")
+    found = folder.reports("torch")
+    assert [report.pid for report in found] == [12, 11, 13]
+    assert found[0].trace == "passwd"
+    assert found[0].notes == ("1", "x")
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        None, 7, [], {"kind": "heap"}, {"kind": "disk", "device": -1, "samples": [[1, 2, 3]]},
+        {"kind": "heap", "device": "0", "samples": [[1, 2, 3]]}, {"kind": "heap", "device": -1, "samples": [[1, 2]]},
+        {"kind": "heap", "device": -1, "samples": [[1, 2, 3], [4, 5.5, 6]]}, {"kind": ["heap"], "device": -1},
+        {"kind": "heap", "device": -1, "samples": [[1, True, 3]]}, {"kind": "heap", "device": -1, "samples": [[1, -2, 3]]},
+        {"kind": "heap", "device": -1, "samples": [[1, 1 << 70, 3]]}, {"kind": "heap", "device": -1, "samples": 5},
+    ],
+)  # fmt: skip
+def test_memory_that_is_not_what_the_agent_writes_is_none(tmp_path: Path, memory: object) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "memory": memory}))
+    (found,) = folder.reports("torch")
+    assert found.memory.samples == ()
+
+
+def test_memory_that_a_process_told_is_read(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    memory = {"kind": "cuda", "device": 2, "samples": [[1, 2, 3], [4, 5, 6]]}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "memory": memory}))
+    (found,) = folder.reports("torch")
+    assert (found.memory.kind, found.memory.device, found.memory.samples) == ("cuda", 2, ((1, 2, 3), (4, 5, 6)))
+
+
+def test_rank_2_comes_before_rank_10(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    for rank in (10, 2, 1):
+        (folder.make("torch") / f"rank{rank}.pt.trace.json").touch()
+    assert [file.name[4:-14] for file in folder.files("torch", "*.json")] == ["1", "2", "10"]

@@ -1,0 +1,140 @@
+"""Does the page of steps say how long each step was, of what, and which ones stand out?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from builders import draw
+from folders import FIXTURES
+from report.samples import INPUT_BOUND
+
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.timeline import Timeline, merge
+from perfdoctor.readers.open import read
+from perfdoctor.records.views import Chart, Table
+from perfdoctor.views.pages import steps
+
+STRAGGLER = FIXTURES / "straggler" / "torch"
+UNIT_NS = 100_000
+
+
+def page(timeline: Timeline) -> tuple[Chart | None, Table | None]:
+    made = list(steps.view(prepare(timeline), INPUT_BOUND))
+    return next((m for m in made if isinstance(m, Chart)), None), next((m for m in made if isinstance(m, Table)), None)
+
+
+def series(chart, name):
+    return next(each for each in chart.series if each.name == name)
+
+
+def column(table, name):
+    return list(next(each.values for each in table.columns if each.name == name))
+
+
+def with_long_steps(*long: int, count: int = 12) -> Timeline:
+    """Steps of ten units of compute and two of nothing; the long ones compute for thirty."""
+    usual = draw(kernels="##########  ", launched_us_before=50, repeat=count)
+    start = usual.kernels.start_ns.copy()
+    end = usual.kernels.end_ns.copy()
+    for each in long:
+        end[each] += 20 * UNIT_NS
+        start[each + 1 :] += 20 * UNIT_NS
+        end[each + 1 :] += 20 * UNIT_NS
+    moved = usual.kernels.with_columns(start_ns=start, end_ns=end)
+    ranges = usual.ranges.take(np.zeros(len(usual.ranges), bool))
+    marks = usual.ranges.with_columns(start_ns=start, end_ns=np.append(start[1:], end[-1] + 2 * UNIT_NS))
+    calls = usual.calls.with_columns(start_ns=start - 50_000, end_ns=start - 49_000)
+    assert len(ranges) == 0
+    return Timeline.build({"kernels": moved, "ranges": marks, "calls": calls}, usual.recorded)
+
+
+def test_the_bars_of_a_step_are_its_parts():
+    chart, table = page(draw(kernels="######    ", host=["l         "], repeat=9))
+    bars = [each for each in chart.series if each.kind == "bars"]
+    total = np.sum([each.y for each in bars], axis=0)
+    assert series(chart, "compute").y.tolist() == [6 * UNIT_NS] * total.size
+    assert total.tolist() == [10 * UNIT_NS] * total.size
+    assert column(table, "compute")[-1] == 6 * UNIT_NS
+    assert chart.series[0].x.tolist() == list(range(1, total.size + 1))
+
+
+def test_a_long_step_is_marked_with_the_part_that_grew():
+    chart, table = page(with_long_steps(6))
+    marks = next(each for each in chart.series if each.kind == "marks")
+    used = [number for number in column(table, "step") if number is not None]
+    remarks = dict(zip(column(table, "step"), column(table, "remark"), strict=True))
+    (at,) = marks.x.tolist()
+    assert remarks[at] == "long: compute grew most"
+    assert marks.labels == (f"step {int(at)}: compute grew most",)
+    assert marks.y.tolist() == [max(column(table, "duration")[-len(used) :])]
+    assert sum(bool(remark) and remark.startswith("long") for remark in remarks.values()) == 1
+
+
+def test_where_many_steps_are_long_none_is_an_exception():
+    chart, _ = page(with_long_steps(2, 4, 6, 8, 10))
+    assert not any(each.kind == "marks" for each in chart.series)
+    assert "far above" not in chart.told
+
+
+def test_few_steps_are_too_few_to_call_one_an_exception():
+    chart, _ = page(with_long_steps(3, count=6))
+    assert not any(each.kind == "marks" for each in chart.series)
+
+
+def test_median_and_90th_percentile_are_those_of_the_steps():
+    chart, table = page(with_long_steps(6))
+    durations = [ns for ns, number in zip(column(table, "duration"), column(table, "step"), strict=True) if number]
+    assert series(chart, "median").y.tolist() == [float(np.median(durations))] * 2
+    assert series(chart, "90th percentile").y.tolist() == pytest.approx([np.quantile(durations, 0.9)] * 2)
+
+
+def test_of_a_thousand_steps_a_bar_is_the_mean_and_the_longest_stays():
+    chart, table = page(draw(kernels="####  ", launched_us_before=50, repeat=1000))
+    compute = series(chart, "compute")
+    assert compute.x.size <= steps.MOST_BARS
+    together = -(-(table.rows_in_all - column(table, "step").count(None)) // compute.x.size)
+    assert f"A bar is the mean of {together} steps" in chart.told
+    longest = series(chart, "longest of those in the bar")
+    assert longest.y.max() == max(ns for ns, number in zip(column(table, "duration"), column(table, "step"), strict=True)
+                                  if number)  # fmt: skip
+    assert np.allclose(compute.y, 4 * UNIT_NS)
+
+
+def test_several_ranks_are_told_by_their_mean_and_the_longest():
+    ranks = merge([draw(kernels="#" * (4 + 2 * rank) + " " * (6 - 2 * rank), launched_us_before=50, repeat=6, rank=rank)
+                   for rank in range(2)])  # fmt: skip
+    chart, table = page(ranks)
+    assert set(series(chart, "compute").y.tolist()) == {5 * UNIT_NS}
+    assert set(column(table, "longest on")) <= {"rank 0", "rank 1"}
+    means, low, high = (column(table, name) for name in ("mean of all ranks", "shortest", "longest"))
+    assert all(a <= b <= c for a, b, c in zip(low, means, high, strict=True))
+
+
+def test_without_steps_there_is_no_page():
+    assert page(draw(kernels="##  ##  ", launched_us_before=50)) == (None, None)
+
+
+def test_steps_of_a_trace_are_as_long_as_plain_python_says():
+    """Rank 0's steps by its kernels: from the first one that a step's range launched to that of the next step."""
+    timeline = read([STRAGGLER])
+    _, table = page(timeline)
+    means = [ns for ns, number in zip(column(table, "mean of all ranks"), column(table, "step"), strict=True) if number]
+    found = np.mean(
+        [_durations(json.loads(gzip.decompress(path.read_bytes()))) for path in sorted(STRAGGLER.iterdir())], axis=0
+    )
+    first = prepare(timeline).places[0].steps.first
+    assert np.allclose(means, found[first : first + len(means)], rtol=1e-3)
+
+
+def _durations(trace: dict) -> list[float]:
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    marks = sorted(e["ts"] for e in events if e["cat"] == "user_annotation" and e["name"].startswith("ProfilerStep"))
+    calls = {e["args"]["correlation"]: e["ts"] for e in events if e["cat"] == "cuda_runtime"}
+    work = [(calls[e["args"]["correlation"]], e["ts"]) for e in events if e["cat"] in ("kernel", "gpu_memcpy")]
+    begins = [min(at for call, at in work if mark <= call < end)
+              for mark, end in zip(marks, [*marks[1:], float("inf")], strict=True)]  # fmt: skip
+    return [(b - a) * 1000 for a, b in pairwise(begins)]

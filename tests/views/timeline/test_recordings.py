@@ -1,0 +1,62 @@
+"""On public recordings: does the timeline hold all that was recorded, and does it fit in a page?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from labels import cases, recordings
+
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.readers.open import read
+from perfdoctor.records.views import Views
+from perfdoctor.report import embedded
+from perfdoctor.views.pages.timeline import view
+
+FOLDER = recordings()
+#: Reports of nsys need its own tool to be read: what they hold is also in the exports.
+CASES = [case["path"] for case in cases() if not case["path"].endswith((".qdrep", ".nsys-rep"))] if FOLDER else []
+#: What a report of 1.5 MB has for its timeline.
+MOST_BYTES = 900_000
+
+pytestmark = [
+    pytest.mark.recordings,
+    pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
+]
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_counts_and_times_are_those_of_the_recording(path):
+    try:
+        run = prepare(read([Path(os.fspath(FOLDER)) / path]))
+    except PerfdoctorError:
+        pytest.skip("cannot be read, and need not be")
+    found = next(view(run, examine(run, [])), None)
+    edges = [edge for place in run.places for piece in place.window for edge in piece]
+    if found is None:
+        assert not edges
+        return
+    first, last = min(edges), max(edges)
+    for signal in ("kernels", "collectives", "copies", "ranges", "ops", "functions", "calls", "os_calls"):
+        if signal == "collectives" and host_places(run):
+            continue
+        rows = run.timeline[signal]
+        inside = [
+            (max(start, first), min(end, last))
+            for start, end in zip(rows.start_ns.tolist(), rows.end_ns.tolist(), strict=True)
+            if end > first and start < last
+        ]
+        of_signal = [track for track in found.tracks if track.kind == signal]
+        assert sum(int(track.count.sum()) for track in of_signal) == len(inside)
+        assert sum(int(track.busy_ns.sum()) for track in of_signal) == sum(end - start for start, end in inside)
+        for track in of_signal:
+            reach: dict[int, int] = {}
+            pieces = zip(track.row.tolist(), track.start_ns.tolist(), track.duration_ns.tolist(), strict=True)
+            for row, start, length in pieces:
+                assert reach.get(row, 0) <= start
+                reach[row] = start + length
+    assert len(embedded.packed(Views(timeline=found))) <= MOST_BYTES

@@ -1,0 +1,95 @@
+"""Are rules read, found and overridden as promised?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary.rulebook import known, load_rules, rules_folder, with_overrides
+
+
+def override(folder: Path, text: str):
+    (folder / "pyproject.toml").write_text(text, "utf-8")
+    return with_overrides(load_rules(), folder)
+
+
+def test_rules_come_by_id_in_alphabetical_order():
+    assert list(load_rules()) == sorted(path.stem for path in rules_folder().rglob("*.toml"))
+    assert all(rule.id == rule_id for rule_id, rule in load_rules().items())
+
+
+def test_a_detector_gets_the_thresholds_values():
+    rule = load_rules()["input-wait"]
+    assert rule.at == {name: threshold.value for name, threshold in rule.thresholds.items()}
+
+
+def test_without_a_pyproject_the_rules_are_as_they_come(tmp_path):
+    assert with_overrides(load_rules(), tmp_path) == load_rules()
+
+
+def test_a_pyproject_of_another_tool_changes_nothing(tmp_path):
+    assert override(tmp_path, "[tool.ruff]\nline-length = 120\n") == load_rules()
+
+
+def test_a_threshold_can_be_set_and_only_that_one_changes(tmp_path):
+    changed = override(tmp_path, "[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 0.2\n")
+    assert changed["input-wait"].at["min_share_of_step"] == 0.2
+    assert changed["input-wait"].thresholds["min_share_of_step"].why == "set in pyproject.toml"
+    assert changed["input-wait"].thresholds["min_share_of_step"].unit == "fraction of step time"
+    assert changed["exposed-copies"] == load_rules()["exposed-copies"]
+    assert load_rules()["input-wait"].at["min_share_of_step"] != 0.2, "the rules themselves stay"
+
+
+def test_a_whole_number_is_a_number(tmp_path):
+    changed = override(tmp_path, "[tool.perfdoctor.thresholds.unfused-optimizer]\nmin_kernels_per_step = 7\n")
+    assert changed["unfused-optimizer"].at["min_kernels_per_step"] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "do"),
+    [
+        ("[tool.perfdoctor.thresholds.input-weight]\nx = 1\n", "no rule named 'input-weight'", "input-wait"),
+        (
+            "[tool.perfdoctor.thresholds.input-wait]\nmin_share = 1\n",
+            "no threshold of input-wait named 'min_share'",
+            "min_share_of_step",
+        ),
+        (
+            "[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = '3 %'\n",
+            "the threshold input-wait.min_share_of_step in pyproject.toml is '3 %'",
+            "Give it a number",
+        ),
+        (
+            "[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = true\n",
+            "is True",
+            "Give it a number",
+        ),
+        ("[tool.perfdoctor", "pyproject.toml here cannot be read", "Mend it"),
+    ],
+)
+def test_what_cannot_be_overridden_is_said_with_what_to_do(tmp_path, text, what, do):
+    with pytest.raises(PerfdoctorError) as raised:
+        override(tmp_path, text)
+    assert what in str(raised.value)
+    assert do in raised.value.do
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.perfdoctor.thresholds]\ninput-wait = 0.1\n",
+        "[tool.perfdoctor]\nthresholds = 0.1\n",
+        "tool = 3\n",
+    ],
+)
+def test_a_table_of_the_wrong_shape_is_the_users_error_and_not_a_crash(tmp_path, text):
+    with pytest.raises(PerfdoctorError):
+        override(tmp_path, text)
+
+
+def test_a_name_like_no_other_lists_all_that_are_known():
+    with pytest.raises(PerfdoctorError) as raised:
+        known("zzz", {"b": 1, "a": 2}, "rule")
+    assert "a, b" in raised.value.do
