@@ -25,7 +25,8 @@ WORDS = frozenset((
 ))  # fmt: skip
 #: Entries of a list that are held against each other by this key, not by their position, which is a difference of its own.
 _ID = "rule"
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+#: Not the one of a name: bf16, H100.
+_NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,]\d+)*")
 _MISSING = "(missing)"
 
 Kind = Literal["number", "numbers in words", "words"]

@@ -21,29 +21,14 @@ from typing import Any
 
 #: Each function that is needed, as module:name: where it lies now, then where it lay.
 PLACES: Mapping[str, Sequence[str]] = {
-    "read": (
-        "perfdoctor.readers.open:read",
-        "perfdoctor.readers.reader:read",
-        "perfdoctor.readers.recording:read",
-        "perfdoctor.ingest.reader:read",
-    ),
-    "diagnose": (
-        "perfdoctor.diagnosis.engine:diagnose",
-        "perfdoctor.diagnosis.diagnose:diagnose",
-        "perfdoctor.diagnose:diagnose",
-    ),
-    "load_rules": (
-        "perfdoctor.vocabulary.rulebook:load_rules",
-        "perfdoctor.diagnosis.rulebook:load_rules",
-        "perfdoctor.rulebook:load_rules",
-    ),
-    "render": ("perfdoctor.report.json_report:render", "perfdoctor.report.json:render"),
-    "questions": ("perfdoctor.cli.what_if:questions", "perfdoctor.cli.options.what_if:questions"),
-    "look": ("perfdoctor.cli.looking:look", "perfdoctor.cli.options.looking:look"),
+    "read": ("perfdoctor.readers.open:read", "perfdoctor.ingest.reader:read"),
+    "diagnose": ("perfdoctor.diagnosis.engine:diagnose", "perfdoctor.diagnose:diagnose"),
+    "load_rules": ("perfdoctor.vocabulary.rulebook:load_rules", "perfdoctor.rulebook:load_rules"),
+    "render": ("perfdoctor.report.json_report:render",),
+    "questions": ("perfdoctor.cli.what_if:questions",),
+    "look": ("perfdoctor.cli.part_options:look", "perfdoctor.cli.looking:look"),
     "PerfdoctorError": ("perfdoctor.errors:PerfdoctorError",),
 }
-#: Runs in other people's processes, or does something when imported.
-_NOT_IMPORTED = (".agent.", ".__main__", ".enter")
 
 
 def found(name: str) -> Any:
@@ -57,15 +42,19 @@ def found(name: str) -> Any:
     sys.exit(f"{name} is in none of {', '.join(PLACES[name])}: add its place to PLACES in {__file__}")
 
 
-def import_all() -> None:
-    """Before any clock runs: otherwise the first recording would pay for it. SystemExit where it is another's code."""
-    import perfdoctor  # noqa: PLC0415  whose it is depends on PYTHONPATH
+def import_first() -> None:
+    """What the engine imports when it needs it: otherwise the first recording would pay for it.
 
-    if not Path(perfdoctor.__path__[0]).is_relative_to(os.environ["PYTHONPATH"]):
-        sys.exit(f"{perfdoctor.__path__[0]} is asked instead of {os.environ['PYTHONPATH']}")
-    for module in pkgutil.walk_packages(perfdoctor.__path__, "perfdoctor."):
-        if not any(part in f"{module.name}." for part in _NOT_IMPORTED):
-            importlib.import_module(module.name)
+    SystemExit where it is another checkout's code.
+    """
+    for name in PLACES:
+        found(name)
+    import perfdoctor.detectors as every  # noqa: PLC0415  whose they are depends on PYTHONPATH
+
+    if not Path(every.__path__[0]).is_relative_to(os.environ["PYTHONPATH"]):
+        sys.exit(f"{every.__path__[0]} is asked instead of {os.environ['PYTHONPATH']}")
+    for module in pkgutil.walk_packages(every.__path__, f"{every.__name__}."):
+        importlib.import_module(module.name)
 
 
 def diagnosis_of(question: Mapping[str, Any]) -> str:
@@ -94,7 +83,7 @@ def answered(work: Callable[[], str]) -> dict[str, Any]:
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the code prints must not pass for a reply
-    import_all()
+    import_first()
     for line in sys.stdin:
         question = json.loads(line)
         gc.collect()

@@ -7,8 +7,8 @@
 
 A diagnosis is its JSON report, or the error that refuses the recording. Numbers, ids, statuses, keys and order must be
 equal, to the nanosecond: one line each where they are not, and exit code 1. Words may be said better: they are counted,
-and listed with --words; where a sentence holds other numbers than before, it is listed always. What was renamed on
-purpose stands in a file for --renamed: `[keys]`, `[values]` and `[patterns]`, each `old = "new"`.
+and listed with --words; where a sentence holds other numbers than before, it is listed always. Each pair of sentences is
+listed once. What was renamed on purpose stands in a file for --renamed: `[keys]`, `[values]` and `[patterns]`, each `old = "new"`.
 
 Each side is a process of its own; they take turns recording by recording, so that a busy machine slows both. Times are
 of the processor, from the first byte read to the report's last; times that were kept are those of the earlier run.
@@ -268,14 +268,18 @@ def compare(cases: Sequence[Case], old: Kept, new: Kept, names: Renamed, *, show
     """Print what differs and how long it took; the number of numbers that differ."""
     counts: dict[str, int] = defaultdict(int)
     differing: set[str] = set()
+    listed: set[tuple[str, str]] = set()
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for case, one, other in answered(cases, old, new):
         for found in differences(one.said, other.said, names):
             counts[found.kind] += 1
             if found.kind == "number":
                 differing.add(case.name)
-            if shows_words or found.kind != "words":
-                print(line(case, found), flush=True)
+            elif (pair := (str(found.old), str(found.new))) in listed or (found.kind == "words" and not shows_words):
+                continue
+            else:
+                listed.add(pair)
+            print(line(case, found), flush=True)
         times[case.group].append((one.cpu_s, other.cpu_s))
     words = counts["words"] + counts["numbers in words"]
     print(f"\n{len(cases)} diagnoses. Numbers differ: {counts['number']}, in {len(differing)} of them.", end=" ")

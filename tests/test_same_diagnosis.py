@@ -68,7 +68,7 @@ def test_other_rows_are_held_against_each_other_by_their_place():
 
 
 def test_words_may_differ():
-    assert found({"title": "It is so"}, {"title": "It is known"}) == [("words", "title", "It is told", "It is known")]
+    assert found({"title": "It is so"}, {"title": "It is known"}) == [("words", "title", "It is so", "It is known")]
     assert found({"notes": ["a", "b"]}, {"notes": ["a", "c"]}) == [("words", "notes[1]", "b", "c")]
 
 
