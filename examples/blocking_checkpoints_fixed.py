@@ -1,6 +1,6 @@
-"""blocking_checkpoints.py, cured: the loop only copies the state; a thread writes the copy, one at a time.
+"""blocking_checkpoints.py, fixed: the loop only copies the state; a thread writes the copy, one at a time.
 
-    python examples/blocking_checkpoints_cured.py [--steps N]
+    python examples/blocking_checkpoints_fixed.py [--steps N]
 
 A checkpoint that comes up while the one before is still being written is left out: the disk sets the rate, and the
 training does not wait for it. For large models torch.distributed.checkpoint.async_save does the same.

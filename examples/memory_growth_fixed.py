@@ -1,6 +1,6 @@
-"""memory_growth.py, cured: only the number is kept. Its graph, and the memory in it, go with the step.
+"""memory_growth.py, fixed: only the number is kept. Its graph, and the memory in it, go with the step.
 
-    python examples/memory_growth_cured.py [--steps N]
+    python examples/memory_growth_fixed.py [--steps N]
 
 Where no gradient is wanted at all, `with torch.no_grad():` does not even build the graph.
 """

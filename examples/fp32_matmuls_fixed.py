@@ -1,6 +1,6 @@
-"""fp32_matmuls.py, cured: matrix multiplications in bfloat16 on tensor cores; weights and optimizer stay 32-bit.
+"""fp32_matmuls.py, fixed: matrix multiplications in bfloat16 on tensor cores; weights and optimizer stay 32-bit.
 
-python examples/fp32_matmuls_cured.py [--steps N]
+python examples/fp32_matmuls_fixed.py [--steps N]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""slow_input.py, cured: samples are computed at once instead of number by number, in worker processes that stay.
+"""slow_input.py, fixed: samples are computed at once instead of number by number, in worker processes that stay.
 
-python examples/slow_input_cured.py
+python examples/slow_input_fixed.py
 """
 
 from __future__ import annotations

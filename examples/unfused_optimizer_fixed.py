@@ -1,6 +1,6 @@
-"""unfused_optimizer.py, cured: `fused=True`, a few kernels for all tensors together.
+"""unfused_optimizer.py, fixed: `fused=True`, a few kernels for all tensors together.
 
-python examples/unfused_optimizer_cured.py [--steps N]
+python examples/unfused_optimizer_fixed.py [--steps N]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""exposed_communication.py, cured: DistributedDataParallel sends a bucket of gradients as soon as it is full.
+"""exposed_communication.py, fixed: DistributedDataParallel sends a bucket of gradients as soon as it is full.
 
-    torchrun --nproc-per-node 2 examples/exposed_communication_cured.py [--steps N]
+    torchrun --nproc-per-node 2 examples/exposed_communication_fixed.py [--steps N]
 
 The rest of the backward pass runs meanwhile, and a few large messages replace many small ones.
 """

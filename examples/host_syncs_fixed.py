@@ -1,6 +1,6 @@
-"""host_syncs.py, cured: the same checks and norms are computed, but stay on the GPU until they are read now and then.
+"""host_syncs.py, fixed: the same checks and norms are computed, but stay on the GPU until they are read now and then.
 
-    python examples/host_syncs_cured.py [--steps N]
+    python examples/host_syncs_fixed.py [--steps N]
 
 Find such calls in a program of your own with torch.cuda.set_sync_debug_mode("warn").
 """

@@ -1,6 +1,6 @@
-"""misaligned_matmuls.py, cured: 1024 features and 50304 words, the next multiples of 64. The added words never occur.
+"""misaligned_matmuls.py, fixed: 1024 features and 50304 words, the next multiples of 64. The added words never occur.
 
-    python examples/misaligned_matmuls_cured.py [--steps N]
+    python examples/misaligned_matmuls_fixed.py [--steps N]
 
 It computes a little more, and takes less time for it.
 """
