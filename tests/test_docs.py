@@ -80,14 +80,15 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
     program = "import sys; sys.argv = ['perfdoctor', '--help']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "jinja2", "connectorx", "msgspec"}
+    assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "jinja2", "nanoarrow", "adbc_driver_manager", "msgspec"}
 
 
-def test_analysing_imports_neither_torch_nor_pandas() -> None:
-    fixture = next((ROOT / "fixtures").glob("*/torch/*.json.gz"))
+@pytest.mark.parametrize("recording", ["*/torch/*.json.gz", "*/nsys/*.sqlite"])
+def test_analysing_imports_neither_torch_nor_pandas_and_no_reader_of_large_tables(recording: str) -> None:
+    fixture = next((ROOT / "fixtures").glob(recording))
     program = f"import sys; sys.argv = ['perfdoctor', 'analyze', {str(fixture)!r}, '--no-html']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not set(done.stdout.split()) & {"torch", "pandas", "pynvml"}
+    assert not set(done.stdout.split()) & {"torch", "pandas", "pyarrow", "pynvml", "nanoarrow", "adbc_driver_manager"}
 
 
 def printed(recording: Path, width: int) -> list[str]:
