@@ -14,7 +14,9 @@ import perfdoctor.detectors.input.input_wait
 from perfdoctor.diagnosis.engine import diagnose, missing, speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, merge
-from perfdoctor.records.findings import Diagnosis, Finding, Saving
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
 RULES = list(load_rules().values())
