@@ -37,6 +37,7 @@ accuracy: $(BIN)/.made  ## planted faults, found or not: writes docs/accuracy.md
 
 bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/readers.py $(READERS)
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/page.py

@@ -1,9 +1,12 @@
-"""Write the parts of README.md that follow from the code: the table of rules. `--check` only compares."""
+"""Write the texts that follow from the rules: the categories in README.md, docs/rules.md. `--check` only compares."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from generated_pages import CATEGORIES, rules_page
 
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -11,28 +14,39 @@ _ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- rules: begin, `make docs` writes this -->", "<!-- rules: end -->"
 
 
-def rules_table() -> str:
-    """One line a rule, by category."""
-    rules = sorted(load_rules().values(), key=lambda rule: (rule.category, rule.id))
-    lines = [f"| `{rule.id}` | {rule.category} | {rule.title} |" for rule in rules]
-    return "\n".join(["| rule | about | finds |", "| --- | --- | --- |", *lines])
+def categories_table() -> str:
+    """One line a category: how many rules it has, and what they are about."""
+    rules = list(load_rules().values())
+    rows = []
+    for category, (title, about) in CATEGORIES.items():
+        count = sum(rule.category == category for rule in rules)
+        rows.append(f"| [{title}](docs/rules.md#{category}) | {count} | {about} |")
+    heading = f"{len(rules)} rules, [each in one line](docs/rules.md):"
+    return "\n".join([heading, "", "| category | rules | examples |", "| --- | ---: | --- |", *rows])
 
 
-def with_table(readme: str) -> str:
+def with_categories(readme: str) -> str:
     """The README with its table as the rules are now."""
     before, rest = readme.split(_BEGIN)
     _, after = rest.split(_END)
-    return f"{before}{_BEGIN}\n{rules_table()}\n{_END}{after}"
+    return f"{before}{_BEGIN}\n{categories_table()}\n{_END}{after}"
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """Each file, and what it should say."""
+    readme = _ROOT / "README.md"
+    yield readme, with_categories(readme.read_text("utf-8"))
+    yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 
 def main() -> int:
-    readme = _ROOT / "README.md"
-    old = readme.read_text("utf-8")
-    new = with_table(old)
+    stale = [(path, text) for path, text in generated() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in sys.argv:
-        print("README.md is up to date." if new == old else "README.md is out of date: run `make docs`.")
-        return int(new != old)
-    readme.write_text(new, "utf-8")
+        for path, _ in stale:
+            print(f"{path.relative_to(_ROOT)} is out of date: run `make docs`.")
+        return int(bool(stale))
+    for path, text in stale:
+        path.write_text(text, "utf-8")
     return 0
 
 

@@ -240,7 +240,7 @@ def test_the_scrubber_takes_paths_and_names_out_of_a_trace() -> None:
 
 def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:
     """One CPU, recorded once each: within a third."""
-    sick, cured = (diagnosis_of(FIXTURES / name / "torch") for name in ("cpu-slow-input", "cpu-slow-input-cured"))
+    sick, cured = (diagnosis_of(FIXTURES / name / "torch") for name in ("cpu-slow-input", "cpu-slow-input-fixed"))
     assert sick.prediction is not None
     assert sick.prediction.fixed == ("input-wait",)
     assert sick.prediction.step_ns[1] == pytest.approx(cured.steps.median_ns, rel=1 / 3)

@@ -212,7 +212,7 @@ def test_what_only_a_device_has_is_not_played():
     assert played.can_play("host_work", finding)
 
 
-@pytest.mark.parametrize("name", ["cpu-slow-input/torch", "cpu-slow-input-cured/torch", "cpu-slow-input-nsys/nsys"])
+@pytest.mark.parametrize("name", ["cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys"])
 def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(name):
     run = prepare(read([FIXTURES / name]))
     played = stage(run)
