@@ -11,7 +11,7 @@ from perfdoctor.report.words.wording import counted, tells_of_the_machine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.records.findings import Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
 
 #: What a rule may need, where the signal's own name is not the word for it.
 NEEDS = {
