@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
-    "Stated", "Text", "Timeline", "merge",
+    "Text", "Timeline", "UserValues", "merge",
 ]  # fmt: skip
 
 
@@ -148,8 +148,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the user told beside the recording; empty and 0: nothing.
+class UserValues:
+    """What the user gave beside the recording; empty and 0: nothing.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
     one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
@@ -178,7 +178,7 @@ class Timeline:
     world_size: int = 0
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    stated: Stated = field(default_factory=Stated)
+    user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
 
     @classmethod
