@@ -12,21 +12,13 @@ import click
 import typer
 
 from perfdoctor.cli.main import app
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
+from perfdoctor.vocabulary.signals import NEEDS, need_label
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
-
-CATEGORIES = {
-    "input": "Input",
-    "host": "Host",
-    "kernels": "Kernels",
-    "copies": "Copies",
-    "communication": "Communication",
-    "memory": "Memory",
-    "device": "Device",
-}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -82,9 +74,9 @@ def _body(rule: Rule) -> Iterator[str]:
 
 
 def _needs(rule: Rule) -> str:
-    """The recorded signals without which the rule cannot look."""
-    needs = ", ".join(" or ".join(f"`{each}`" for each in need.split("|")) for need in rule.needs)
-    return f"Recorded: {needs}. Without them the rule is *skipped*, which is not *clear*."
+    """Without which signals the rule is skipped, and how each is recorded."""
+    lines = [f"* {need_label(need)} (`{need}`): {NEEDS[need.split('|')[0]].hint}" for need in rule.needs]
+    return "\n".join([*lines, "", "Without them the rule is *skipped*, which is not *clear*."])
 
 
 def _link(reference: str) -> str:

@@ -13,7 +13,6 @@ from perfdoctor.model.steps import Confidence, FoundBy
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.records.work_done import Efficiency
 
-Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
 
@@ -143,7 +142,7 @@ class Advice:
     title: str
     summary: str
     why: str
-    category: Category
+    category: str
     confidence: Confidence
     confidence_because: str
     saving_ns_per_step: Saving
