@@ -158,7 +158,7 @@ def test_a_finding_in_such_files_alone_is_the_verdict(tmp_path):
     )
     diagnosis = diagnose(read(written(tmp_path, a=lines)), list(load_rules().values()))
     assert [advice.rule for advice in diagnosis.findings] == ["nccl-slow-path"]
-    assert wording.verdict(diagnosis).startswith("NCCL takes a slower way")
+    assert wording.verdict(diagnosis).startswith("NCCL uses a slower path")
 
 
 def test_a_folder_finds_them_by_content(tmp_path):

@@ -13,7 +13,9 @@ from report.samples import ASKED, COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, 
 from rich.cells import cell_len
 from rich.console import Console
 
-from perfdoctor.records.findings import Outcome, PredictedStep, Prediction, Rows, Saving
+from perfdoctor.records.findings import Outcome, Rows
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import Saving
 from perfdoctor.report import terminal
 
 WIDTHS = (40, 50, 60, 72, 80, 100, 160)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.model.selection import Look
     from perfdoctor.model.timeline import Stated
-    from perfdoctor.records.findings import Advice, Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
     from perfdoctor.vocabulary.rulebook import Rule
 
 CONDITION_MET = 3

@@ -24,17 +24,10 @@ from perfdoctor.model.place import MATMUL_FAMILIES
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import EVERYTHING, Look
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import (
-    Advice,
-    Diagnosis,
-    Finding,
-    Fix,
-    GpuInfo,
-    KernelRow,
-    Outcome,
-    Saving,
-    SourceInfo,
-)
+from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
+from perfdoctor.records.findings import Advice, Finding, Fix, Outcome
+from perfdoctor.records.savings import Saving
+from perfdoctor.records.time_split import KernelRow
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Stage, stage
 from perfdoctor.vocabulary.names import kernels as kernel_names

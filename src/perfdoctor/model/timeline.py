@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
@@ -106,18 +107,22 @@ class Frame:
         return Frame(columns).sorted()
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same rows as a DataFrame, for notebooks; text columns become categories."""
-        import pandas as pd  # noqa: PLC0415 half a second that no command should wait for
+        """The same rows as a DataFrame, for notebooks; text columns become categories.
+
+        Raises PerfdoctorError where pandas is not installed: it is an extra, `perfdoctor[pandas]`.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
+        except ModuleNotFoundError as error:
+            raise PerfdoctorError("pandas is not installed", do="Run: pip install 'perfdoctor[pandas]'.") from error
 
         def series(column: Column) -> object:
             if not isinstance(column, Text):
                 return column
-            unique = list(dict.fromkeys(column.values))
-            place = np.array([unique.index(value) for value in column.values], dtype=np.int32)
-            return pd.Categorical.from_codes(place[column.codes] if place.size else column.codes, categories=unique)  # type: ignore[call-overload]
+            different = column.mapped(str)
+            return pd.Categorical.from_codes(different.codes, categories=different.values)
 
-        frame: pd.DataFrame = pd.DataFrame({name: series(column) for name, column in self.columns.items()})
-        return frame
+        return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True)

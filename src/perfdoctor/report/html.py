@@ -14,7 +14,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
-from perfdoctor.records.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice, Measure, Rows, Span
+from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
 from perfdoctor.vocabulary.pages import PAGES
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 
-from perfdoctor.records.findings import IDLE_CAUSES, Outcome, Saving
+from perfdoctor.records.findings import IDLE_CAUSES, Outcome
+from perfdoctor.records.savings import Saving
 from perfdoctor.report.words import skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.words.parts import all_parts, cells

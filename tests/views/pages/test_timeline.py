@@ -22,7 +22,9 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Look
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Saving, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size

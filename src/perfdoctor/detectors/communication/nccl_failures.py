@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Saving
+from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.savings import Saving
 
 #: Where an error ends that costs a collective or the communicator. Below, many are tried again or expected at the end.
 _ENDS = re.compile(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")

@@ -17,7 +17,8 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import EVERYTHING, Look
 from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import Finding, StepStats
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.time_split import StepStats
 
 
 def keep_findings(run: Run, findings: Sequence[Finding]) -> None:

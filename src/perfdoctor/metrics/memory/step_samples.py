@@ -15,7 +15,7 @@ from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.metrics.memory.peak import holders
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import Holder
+from perfdoctor.records.memory import Holder
 
 _FEWEST_MARKS = 3
 _STEP_MARKS = (re.compile(r"^Optimizer\.step#"), re.compile(r"^ProfilerStep#"))

@@ -10,8 +10,9 @@ from itertools import count
 
 import numpy as np
 
+from perfdoctor.model.columns import Ints
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
-from perfdoctor.readers.nsys.tables import NONE, Columns, Ints, Tables, different
+from perfdoctor.readers.nsys.tables import NONE, Columns, Tables, different
 from perfdoctor.vocabulary.names.kernels import COLLECTIVE, collective_kind
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import IDLE_CAUSES, Finding, Saving
+from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import Edit, edit_of, most_ns, pulled_ns, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of

@@ -12,7 +12,7 @@ from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, need_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.records.findings import Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
 
 #: Of more rules that could not look only their number is told; `perfdoctor rules` lists them.
 _MOST_NAMED = 30
