@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
-from generated_pages import CATEGORIES, rules_page
+from generated_pages import rules_page
 
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]

@@ -32,11 +32,10 @@ from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Stage, stage
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
-#: Signals that tell of a machine, and of no time of a run.
-_OF_THE_MACHINE = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
@@ -210,7 +209,7 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
         title=rule.title,
         summary=_summary(rule, finding),
         why=rule.why,
-        category=rule.category,  # type: ignore[arg-type]
+        category=rule.category,
         confidence=certainty.level,
         confidence_because=certainty.because,
         saving_ns_per_step=saving,
@@ -265,7 +264,7 @@ def _notes(run: Run) -> Iterator[str]:
     if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
         yield "Only memory was recorded: pass a trace of the same run beside it, and both are looked at."
         return
-    if not run.places and _OF_THE_MACHINE & timeline.recorded:
+    if not run.places and not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
         yield "Only what the machine tells was recorded: pass a trace of the run beside it, and both are looked at."
         return
     if not run.places and "kernel_profiles" in timeline.recorded:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Frame:
 
     @classmethod
     def empty(cls, signal: str) -> Frame:
-        return cls({name: Text.of(()) if kind is str else np.empty(0, kind) for name, kind in SIGNALS[signal].items()})
+        declared = SIGNALS[signal].columns.items()
+        return cls({name: Text.of(()) if kind is str else np.empty(0, DTYPES[kind]) for name, kind in declared})
 
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
@@ -267,7 +268,7 @@ class Timeline:
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
-            _check_frame(signal, self.frames[signal], declared)
+            _check_frame(signal, self.frames[signal], declared.columns)
 
 
 def _different(values: Ints) -> list[int]:
@@ -286,7 +287,7 @@ def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> Non
             assert kind is str, f"{signal}.{name} is text"
         else:
             assert kind is not str, f"{signal}.{name} is not text"
-            assert column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+            assert column.dtype == DTYPES[kind], f"{signal}.{name}: {column.dtype}"
     start, end = frame.start_ns, frame.end_ns
     assert (end >= start).all(), f"{signal}: a row ends before it starts"
     assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"
