@@ -254,7 +254,7 @@ def _kernel_table(run: Run) -> tuple[KernelRow, ...]:
 
 
 def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
-    family = "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
+    family = kernel_names.family_or_communication(name)
     path = kernel_names.math_path(name) if family in MATMUL_FAMILIES else ""
     return KernelRow(name, family, path, count, total_ns, total_ns // max(count, 1))
 

@@ -23,7 +23,9 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import nccl as nccl_names
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: A summary takes seconds; one that does not end is left out, and said.
 _TIMEOUT_S = 300
@@ -37,7 +39,6 @@ _DIRECTIONS = {
     "[CUDA memcpy Host-to-Host]": "h2h", "[CUDA memcpy HtoH]": "h2h",
     "[CUDA memset]": "memset",
 }  # fmt: skip
-_VERSION_SUFFIX = re.compile(r"(_v\d+)+$")
 #: `nsys stats` prints megabytes with three decimals.
 _SIZE_GRAIN_BYTES = 1_000
 #: NVIDIA's expert rules that speak of the GPU's time.
@@ -284,7 +285,7 @@ def _in_our_words(totals: Totals) -> Totals:
 def _calls(timeline: Timeline, asked: _Asked) -> Compared:
     def theirs() -> Totals:
         rows = asked.table("stats", "cuda_api_sum")
-        plain = [{**row, "Name": _VERSION_SUFFIX.sub("", row["Name"])} for row in rows]
+        plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
         return _gathered(plain, "Name", "Num Calls", "Total Time (ns)")
 
     return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
@@ -320,7 +321,7 @@ def _pageable(timeline: Timeline) -> str:
 
 
 def _syncs(timeline: Timeline) -> str:
-    rows = timeline.calls.take(timeline.calls.name.matches(re.compile(r"Synchronize")))
+    rows = timeline.calls.take(timeline.calls.name.matches(cuda_names.SYNCHRONIZES))
     return f"{len(rows)} calls that synchronise, {int(rows.duration_ns.sum()) / 1e6:.3f} ms, of any kind"
 
 
@@ -369,7 +370,7 @@ def _recipe(name: str, asked: _Asked, report: Path | None, timeline: Timeline) -
     theirs = dict(_parquet(target / "all_stats.parquet"))
     source = f"recipe {name}"
     if name == "nccl_sum":
-        ranges = timeline.ranges.take(timeline.ranges.name.matches(re.compile(r"^nccl")))
+        ranges = timeline.ranges.take(timeline.ranges.name.matches(nccl_names.OWN_RANGE))
         return _against("NCCL's own ranges", source, _by_name(ranges), lambda: theirs)
     plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
     return _against("kernels by name", source, _by_name(plain, timeline.collectives), lambda: theirs)
