@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
+from perfdoctor.detectors import detector
 from perfdoctor.diagnosis.engine import diagnose, missing, speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, merge
-from perfdoctor.records.findings import Diagnosis, Finding, Saving
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
 RULES = list(load_rules().values())
@@ -462,7 +466,7 @@ def test_a_symptom_of_a_symptom_hangs_under_the_root(monkeypatch):
     chain = ("exposed-copies", "input-wait", "host-syncs")
     rules = []
     for place, rule_id in enumerate(chain):
-        module = __import__(f"perfdoctor.detectors.{rule_id.replace('-', '_')}", fromlist=["detect"])
+        module = sys.modules[detector(load_rules()[rule_id]).__module__]
         monkeypatch.setattr(module, "detect", found(rule_id))
         above = (chain[place - 1],) if place else ()
         rules.append(replace(load_rules()[rule_id], summary="", summaries={}, needs=(), symptom_of=above))

@@ -11,7 +11,8 @@ from perfdoctor.diagnosis.engine import _in_vain, _noticed, _ranked
 from perfdoctor.diagnosis.prediction import NOTICED
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Advice, Finding, Saving
+from perfdoctor.records.findings import Advice, Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 

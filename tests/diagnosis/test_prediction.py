@@ -13,7 +13,7 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_CURES, NOTICED, Question, notes, predicted
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.records.findings import PredictedStep
+from perfdoctor.records.predictions import PredictedStep
 from perfdoctor.replay.what_if.savings import stage, unplayable
 from perfdoctor.report.words.parts import SHOWN_FINDINGS
 from perfdoctor.vocabulary.rulebook import load_rules

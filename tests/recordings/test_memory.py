@@ -115,7 +115,7 @@ def test_the_failed_request_is_the_one_of_the_log() -> None:
     assert advice.values["asked_mib"] * 2**20 == event["size"]
     assert advice.values["device_free_mib"] * 2**20 == event["device_free"]
     assert str(advice.values["line"]).startswith("components/loss.py:")
-    assert advice.fixes[0].title.startswith("Let segments grow")
+    assert advice.fixes[0].title.startswith("Use expandable segments")
 
 
 @each_file

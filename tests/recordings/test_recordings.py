@@ -21,7 +21,7 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.vocabulary.rulebook import load_rules
 
 FOLDER = recordings()

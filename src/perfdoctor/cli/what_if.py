@@ -43,7 +43,8 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
     from perfdoctor.diagnosis.prediction import PRECISIONS, Question
-    from perfdoctor.records.findings import CASES, SIZES
+    from perfdoctor.records.findings import SIZES
+    from perfdoctor.records.savings import CASES
 
     name, given, choice = (piece.strip() for piece in text.partition("="))
     if name in SIZES:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import CASES, SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
+from perfdoctor.records.findings import SIZES, Advice, Finding, Outcome
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import CASES
 from perfdoctor.replay.edits.actions import pulled_ns
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import Cure, Stage, unplayable
@@ -147,7 +149,7 @@ def answered(
 
     Raises AskedWronglyError for what was not found here or cannot be played, PerfdoctorError where nothing can.
     """
-    if played is None and run.look.range_name and len(questions) == 1:
+    if played is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, seen, outcomes, run)
     if played is None:
         raise PerfdoctorError(

@@ -13,7 +13,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Finding, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Finding, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
 from perfdoctor.vocabulary.rulebook import Rule

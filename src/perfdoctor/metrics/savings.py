@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.records.findings import Saving
+from perfdoctor.records.savings import Saving
 
 
 def saving(removable_ns: int, low: float, likely: float, high: float = 1.0) -> Saving:

@@ -27,7 +27,9 @@ from perfdoctor.vocabulary.names.python_code import is_library
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.records.findings import Advice, Diagnosis, TimeSplit
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
+    from perfdoctor.records.time_split import TimeSplit
 
 SHOWN_RANKS = 8
 #: Up to so many rules that could not look are named with what wakes them; more of them nobody reads.

@@ -14,7 +14,8 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import merge
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import actions
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.replay.graph.graph import Graph

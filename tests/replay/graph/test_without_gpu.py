@@ -14,7 +14,8 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.actions import edit_of
 from perfdoctor.replay.graph.graph import HOST, WAIT_END, WORK

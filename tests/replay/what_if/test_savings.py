@@ -18,7 +18,8 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.actions import Edit, edit_of, pulled_ns, shares
 from perfdoctor.replay.graph.graph import Graph

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Saving
+from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.nccl import ERROR_ENDS, HARMLESS
 
 

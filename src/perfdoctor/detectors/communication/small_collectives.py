@@ -12,7 +12,8 @@ from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: Point-to-point messages and barriers cannot be merged, nor the sums that tensor parallelism takes inside layers, for

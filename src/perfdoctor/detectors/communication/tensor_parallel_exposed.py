@@ -12,7 +12,8 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import torch as torch_names
 
 

@@ -8,7 +8,8 @@ from perfdoctor.metrics.memory.growth import Growth, growths
 from perfdoctor.metrics.memory.step_samples import keepers
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 
 def _situation(growth: Growth) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.parts import MEMORY_KINDS
 
 _SHOWN = 5

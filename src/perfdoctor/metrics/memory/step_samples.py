@@ -14,7 +14,7 @@ from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.metrics.memory.peak import holders
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import Holder
+from perfdoctor.records.memory import Holder
 from perfdoctor.vocabulary.names import torch as torch_names
 
 _FEWEST_MARKS = 3

@@ -10,8 +10,9 @@ from itertools import count
 
 import numpy as np
 
+from perfdoctor.model.columns import Ints
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
-from perfdoctor.readers.nsys.tables import NONE, Columns, Ints, Tables, different
+from perfdoctor.readers.nsys.tables import NONE, Columns, Tables, different
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.cuda import without_version
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import IDLE_CAUSES, Finding, Saving
+from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import Edit, edit_of, most_ns, pulled_ns, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
@@ -151,7 +152,7 @@ def _set_up(run: Run) -> Stage | str:
     """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
-    if run.look.range_name:
+    if run.selection.range_name:
         return "only a range of it is looked at, and what follows it would move as well"
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:

@@ -13,7 +13,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import PredictedStep, Prediction, Scaling
+from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.replay.edits.batch_size import with_batch
 from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ranks
 from perfdoctor.replay.edits.synthetic_data import without_loading

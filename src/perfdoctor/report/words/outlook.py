@@ -10,7 +10,9 @@ from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import Advice, Diagnosis, PredictedStep, Prediction, Scaling
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
+    from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
 _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "input_wait": "the next batch"}
