@@ -112,7 +112,7 @@ def test_what_is_asked_wrongly_is_said_in_two_lines(arguments, what):
 
 def test_an_unknown_range_names_those_that_were_recorded():
     line = run(ON_CPU, "--range", "nope", "--no-html").stderr.splitlines()[1]
-    assert line.startswith("  → Recorded, longest first: ProfilerStep##, ")
+    assert line.startswith("  → Recorded, longest first: ProfilerStep#, ")
     assert "_SingleProcessDataLoaderIter" in line
 
 

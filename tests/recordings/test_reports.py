@@ -135,7 +135,7 @@ def _inside_ns(run: Run, *signals: str) -> float:
 
 
 def _times_of_device_work(run: Run, tables: dict[str, Table]) -> None:
-    if run.look.range_name or any(place.device is None for place in run.places):
+    if run.selection.range_name or any(place.device is None for place in run.places):
         return
     for id_, signals in {
         "kernels": ("kernels", "collectives"),

@@ -126,7 +126,7 @@ INPUT_BOUND = Diagnosis(
         Outcome("small-kernels", "clear"),
         Outcome("exposed-communication", "skipped", ("collectives",)),
         Outcome("rank-skew", "skipped", ("collectives",)),
-        Outcome("device-throttling", "skipped", ("samples",)),
+        Outcome("device-throttling", "skipped", ("device_samples",)),
     ),
     findings=(
         advice(

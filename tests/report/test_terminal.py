@@ -76,7 +76,8 @@ def test_an_input_bound_run():
     Not looked at
       - 2 rules without collectives: exposed-communication, rank-skew. To wake:
         record a training of several ranks
-      - 1 rule without device samples: device-throttling
+      - 1 rule without samples of the GPUs: device-throttling. To wake: record with
+        `perfdoctor run`, or analyse what nvidia-smi printed beside the trace
 
     Notes
       - 2 steps at the start were left out: they are longer than 1.5 times the

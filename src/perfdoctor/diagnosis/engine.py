@@ -13,7 +13,7 @@ from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import NOTICED, Question, speedup
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.accounting.prepare import keep_findings, look_notes, prepare, step_stats
+from perfdoctor.metrics.accounting.prepare import keep_findings, prepare, selection_notes, step_stats
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -22,7 +22,7 @@ from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.model.place import MATMUL_FAMILIES
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Advice, Finding, Fix, Outcome
@@ -32,24 +32,23 @@ from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Stage, stage
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
-#: Signals that tell of a machine, and of no time of a run.
-_OF_THE_MACHINE = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
 
 def diagnose(
-    timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = (), look: Look = EVERYTHING
+    timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = (), selection: Selection = WHOLE_RECORDING
 ) -> Diagnosis:
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
 
-    `what_if`: the fixes to predict together, instead of the first ones found. `look`: the part that is looked at.
-    Raises as `prediction.answered` and `look.narrowed` do.
+    `what_if`: the fixes to predict together, instead of the first ones found. `selection`: the part that is analysed.
+    Raises as `prediction.answered` and `selection.narrowed` do.
     """
-    return examine(prepare(timeline, look), rules, what_if)
+    return examine(prepare(timeline, selection), rules, what_if)
 
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
@@ -210,7 +209,7 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
         title=rule.title,
         summary=_summary(rule, finding),
         why=rule.why,
-        category=rule.category,  # type: ignore[arg-type]
+        category=rule.category,
         confidence=certainty.level,
         confidence_because=certainty.because,
         saving_ns_per_step=saving,
@@ -254,7 +253,7 @@ def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
 
 def _all_notes(run: Run, seen: Sequence[tuple[Rule, Finding]], of_prediction: Iterator[str]) -> tuple[str, ...]:
     """Which part was looked at, what the readers say, and what the numbers rest on."""
-    return (*look_notes(run), *run.timeline.notes, *_notes(run), *_limit_notes(seen, run), *of_prediction)
+    return (*selection_notes(run), *run.timeline.notes, *_notes(run), *_limit_notes(seen, run), *of_prediction)
 
 
 def _notes(run: Run) -> Iterator[str]:
@@ -265,7 +264,7 @@ def _notes(run: Run) -> Iterator[str]:
     if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
         yield "Only memory was recorded: pass a trace of the same run beside it, and both are looked at."
         return
-    if not run.places and _OF_THE_MACHINE & timeline.recorded:
+    if not run.places and not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
         yield "Only what the machine tells was recorded: pass a trace of the run beside it, and both are looked at."
         return
     if not run.places and "kernel_profiles" in timeline.recorded:
@@ -307,7 +306,7 @@ def _left_out(run: Run) -> Iterator[str]:
     steps = [place.steps for place in run.places if place.steps.used]
     if not steps:
         return
-    warm_up = 0 if run.look.range_name else max(each.warm_up for each in steps)
+    warm_up = 0 if run.selection.range_name else max(each.warm_up for each in steps)
     partial = max(each.partial for each in steps)
     if warm_up:
         yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."

@@ -149,7 +149,7 @@ def answered(
 
     Raises AskedWronglyError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
     """
-    if played is None and run.look.range_name and len(questions) == 1:
+    if played is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, seen, outcomes, run)
     if played is None:
         raise PerfdoctorError(

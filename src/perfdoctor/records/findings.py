@@ -10,7 +10,6 @@ from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.records.savings import Saving
 
-Category = Literal["input", "host", "kernels", "copies", "communication", "memory", "device"]
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
 IDLE_CAUSES = (
@@ -122,7 +121,7 @@ class Advice:
     title: str
     summary: str
     why: str
-    category: Category
+    category: str
     confidence: Confidence
     confidence_because: str
     saving_ns_per_step: Saving

@@ -12,9 +12,9 @@ from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.skipped_rules import NEEDS
 from perfdoctor.report.words.wording import fix_terms
 from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,5 +164,4 @@ class _Page:
 def _listed(needs: Sequence[str]) -> str:
     """`kernels, and ops or ranges`"""
     told = [need for need in needs if need != _ALWAYS]
-    words = [" or ".join(dict.fromkeys(NEEDS.get(each, each) for each in need.split("|"))) for need in told]
-    return ", and ".join(words) if words else "any recording of a training"
+    return ", and ".join(map(need_label, told)) if told else "any recording of a training"

@@ -19,7 +19,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import Look
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.readers.open import read
 from perfdoctor.records.diagnosis import Diagnosis
@@ -253,7 +253,7 @@ def test_the_typical_step_has_the_median_length():
 
 
 def test_chosen_steps_keep_their_numbers():
-    run = prepare(draw(**STEP, repeat=8), Look(steps=(3, 5)))
+    run = prepare(draw(**STEP, repeat=8), Selection(steps=(3, 5)))
     found = shown(run)
     (track,) = tracks(found, "step")
     assert [name for *_, name in pieces(found, track)] == ["step 3", "step 4", "step 5"]
@@ -263,7 +263,7 @@ def test_chosen_steps_keep_their_numbers():
 
 def test_executions_of_a_range_end_where_its_time_does():
     step = {"kernels": "## ## ###", "host": ["ll   l   ", "rrr      "]}
-    run = prepare(draw(**step, repeat=6), Look(range_name="forward"))
+    run = prepare(draw(**step, repeat=6), Selection(range_name="forward"))
     found = shown(run)
     (track,) = tracks(found, "step")
     (place,) = run.places

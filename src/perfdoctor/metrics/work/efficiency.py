@@ -46,9 +46,9 @@ def efficiency(run: Run) -> Efficiency | None:
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
         return None
-    stated = run.timeline.stated
+    user_values = run.timeline.user_values
     # Tokens a step cannot be held against a window of who knows how many steps.
-    told = model_flop(stated.parameters, stated.tokens_per_step) if run.whole_steps else 0.0
+    told = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
     known = any(each.flop for each in counted)
     share = _mean([each.known_share for each in counted])
@@ -67,10 +67,10 @@ def efficiency(run: Run) -> Efficiency | None:
         gpu=best.peaks.name if best.peaks and best.peaks.name else best.place.info.name,
         peak_flop_per_second=best.peak or None,
         peak_source=_source(best),
-        items="tokens" if stated.tokens_per_step else "targets" if items else "",
+        items="tokens" if user_values.tokens_per_step else "targets" if items else "",
         items_per_step=items,
         items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
-        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not stated.parameters),
+        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not user_values.parameters),
         on_gpu=on_gpu,
         roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,
     )
@@ -138,8 +138,8 @@ def _share(counted: list[_Counted], flop: list[float]) -> float | None:
 
 def _items(run: Run) -> float | None:
     """Of one GPU and step: as told, else the targets of the loss, where every place tells the same."""
-    if run.timeline.stated.tokens_per_step:
-        return run.timeline.stated.tokens_per_step
+    if run.timeline.user_values.tokens_per_step:
+        return run.timeline.user_values.tokens_per_step
     found = {targets_per_step(place) for place in run.places}
     return found.pop() if len(found) == 1 else None
 
@@ -147,8 +147,8 @@ def _items(run: Run) -> float | None:
 def _source(best: _Counted) -> str:
     if not best.peak or best.peaks is None:
         return ""
-    stated = best.place.timeline.stated
-    if best.data_type in stated.peaks:
+    user_values = best.place.timeline.user_values
+    if best.data_type in user_values.peaks:
         return f"--peak {best.data_type}"
     return best.peaks.source
 

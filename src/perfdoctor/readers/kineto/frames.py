@@ -76,7 +76,7 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
 
     def put(signal: str, table: Table, **more: Column) -> None:
         columns = {**table.numbers, **table.texts, "rank": np.full(table["start_ns"].size, rank, np.int64), **more}
-        frames[signal] = Frame({name: columns[name] for name in SIGNALS[signal]})
+        frames[signal] = Frame({name: columns[name] for name in SIGNALS[signal].columns})
 
     if table := tables.get("kernels"):
         put("kernels", table, process=hosts.launching(table["correlation"]), **_launch_columns(table))

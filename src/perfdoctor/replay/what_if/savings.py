@@ -154,7 +154,7 @@ def _set_up(run: Run) -> Stage | str:
     """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
-    if run.look.range_name:
+    if run.selection.range_name:
         return "only a range of it is analysed, and what follows it would move as well"
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
