@@ -67,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     likely = min(int(exposed_ns * at["won_share_likely"]), backward_ns)
     yield Finding(
         rule="late-gradient-bucket",
-        # Of one rank alone it may be waiting for a late one, which no bucket cures.
+        # Of one rank alone it may be waiting for a late one, which no bucket fixes.
         saving_ns_per_step=Saving(
             likely // 2 if len(run.places) > 1 else 0, likely, max(likely, min(exposed_ns, backward_ns))
         ),

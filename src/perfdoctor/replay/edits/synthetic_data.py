@@ -1,4 +1,4 @@
-"""What changes in the graph when batches cost nothing? The most that any loader's cure can win.
+"""What changes in the graph when batches cost nothing? The most that any loader's fix can win.
 
 No wait for the loader, none of its work in the training's own threads, no copies of batches, no kernels of data
 libraries, nor the calls and threads that do nothing but ask for those, nor waits for any of them. Work that was queued
