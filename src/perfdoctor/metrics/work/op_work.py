@@ -17,10 +17,8 @@ from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
