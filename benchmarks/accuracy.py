@@ -27,8 +27,8 @@ BY_HAND = "<!-- by hand -->"
 LEAST = 0.95
 _LISTED = 40
 _LACKS = {
-    "nsys": "Exports of Nsight Systems seldom tell the bytes of collectives, and no Python functions:",
-    "kineto": "Traces of torch.profiler do not tell which pages of managed memory move:",
+    "nsys": "Exports of Nsight Systems seldom contain the bytes of collectives, and never Python functions:",
+    "kineto": "Traces of torch.profiler do not contain migrations of managed memory:",
 }
 
 
@@ -36,24 +36,24 @@ def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
     scores = faults.scores(results)
     played = {result.case.label for result in results}
     yield "# How often is perfdoctor right?\n"
-    yield "Made by `python benchmarks/accuracy.py`; only what stands below the cross-check's heading is written by hand.\n"
+    yield "Made by `python benchmarks/accuracy.py`; only the cross-checks at the end are written by hand.\n"
     yield "## Planted faults\n"
     yield (
-        f"A simple machine (`fixtures/training.py`) plays a data-parallel training: kernels, host and network jitter, the "
-        f"host is preempted, and much happens beside a busy device that costs nothing: batches, allocations, a file, a "
-        f"garbage collection, all-reduces behind the backward pass. `fixtures/plant.py` makes it sick: {len(faults.known())} "
-        f"faults, alone at 1, 3, 5, 10 and 40 % of the step, and in pairs of 10 and 40 %, on 1, 4, 8 and 64 ranks; healthy "
-        f"trainings are played as they are, and as {len(faults.plant.TWINS)} that look sick from afar. Each is "
-        f"written as an export of Nsight Systems and as traces of torch.profiler, with the files that "
-        f"other tools leave beside them (Nsight Compute, nvidia-smi, NCCL, the allocator), read back by the same readers "
-        f"that read yours, and diagnosed. What a fault really costs is the step with it less the step without it, played with the "
-        f"same luck. A finding is *false* if it promises 3 % of the step or more, and was neither planted nor follows from "
-        f"what was. {len(played)} trainings, {len(results)} diagnoses, {took_s:.0f} s.\n"
+        f"`fixtures/training.py` simulates data-parallel trainings with jitter of kernels, host and network, preemption of "
+        f"the host, and activity that costs nothing because the device is busy meanwhile: batches, allocations, a file "
+        f"write, a garbage collection, overlapped all-reduces. `fixtures/plant.py` plants {len(faults.known())} faults, "
+        f"alone at 1, 3, 5, 10 and 40 % of the step, and in pairs of 10 and 40 %, on 1, 4, 8 and 64 ranks; healthy "
+        f"trainings are simulated as well, and {len(faults.plant.TWINS)} healthy ones that resemble a fault. Each is "
+        f"written as an export of Nsight Systems and as traces of torch.profiler, with the files of other tools "
+        f"(Nsight Compute, nvidia-smi, NCCL, the allocator), and diagnosed like any recording. The true cost of a fault is "
+        f"the difference between the step with and without it, simulated with the same random seed. A finding is *false* "
+        f"if it predicts a saving of 3 % of the step or more, and was neither planted nor follows from what was. "
+        f"{len(played)} trainings, {len(results)} diagnoses, {took_s:.0f} s.\n"
     )
     yield (
-        "These faults were thought up by those who wrote the rules: they show that a rule sees what it is meant to see, in "
-        "noise and beside others, and say little about sicknesses that nobody thought of. The recordings further down are "
-        "of real programs.\n"
+        "The authors of the rules also chose these faults: they show that a rule detects what it is made for, in noise and "
+        "next to other faults, and say little about faults that nobody thought of. The recordings further down are of "
+        "real programs.\n"
     )
     yield from _by_rule(scores)
     yield from _totals(results)
@@ -66,7 +66,7 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
     yield (
         "| rule | "
         + " | ".join(f"found at {level:.0%}" for level in LEVELS)
-        + " | from 5 % | precision | false | promised ÷ won |"
+        + " | from 5 % | precision | false | predicted ÷ saved |"
     )
     yield "| --- |" + " ---: |" * (len(LEVELS) + 4)
     for rule, score in sorted(scores.items()):
@@ -85,9 +85,9 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
     if absent:
         yield f"No fault is planted for: {_named(absent)}.\n"
     yield (
-        "Below a rule's own least share (3 or 5 % of the step, see `perfdoctor rules`) it is meant to be silent. *Promised "
-        "÷ won* is the likely saving over what curing the fault would win, in the middle of all cases of 5 % and more: "
-        "rules promise less than all where a cure seldom gets all.\n"
+        "Below a rule's own threshold (3 or 5 % of the step, see `perfdoctor rules`) it should not fire. *Predicted ÷ saved* "
+        "is the likely saving divided by what removing the fault really saves, the median of all cases of 5 % and more: "
+        "rules predict less than everything if a fix seldom saves everything.\n"
     )
 
 
@@ -148,17 +148,17 @@ def _mistakes(results: Sequence[Result]) -> Iterator[str]:
     ]
     for kind, rows in sorted(kinds, key=lambda pair: -len(pair[1]))[:_LISTED]:
         yield f"* {kind}: {len(rows)}×, as in {rows[0].split(': ', 1)[1]}"
-    yield "\nEach can be written again: `python fixtures/plant.py RULE=SHARE … --ranks N --seed N -o DIR`.\n"
+    yield "\nTo write one of them again: `python fixtures/plant.py RULE=SHARE … --ranks N --seed N -o DIR`.\n"
 
 
 def _twice(results: Sequence[Result]) -> Iterator[str]:
     found = list(faults.differences(results))
     pairs = len({result.case.label for result in results if faults.in_both(result.case)})
-    yield "## The same run, written twice\n"
+    yield "## The same run in both formats\n"
     yield (
-        f"{pairs} trainings with what both forms can carry were written in both. Parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
+        f"{pairs} trainings that both formats can represent were written in both. Parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
         f"window, and findings are the same, but for {len(found)}:\n" if found else
-        f"{pairs} trainings with what both forms can carry were written in both: the parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
+        f"{pairs} trainings that both formats can represent were written in both: the parts of the time agree within {faults.SAME_WITHIN:.1%} of the "
         f"window, and the findings are the same, in all of them.\n"
     )  # fmt: skip
     yield from (f"* {text}" for text in found[:_LISTED])
@@ -166,7 +166,7 @@ def _twice(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _truth() -> Iterator[str]:
-    yield "## Public recordings of which the truth is known\n"
+    yield "## Public recordings with known causes\n"
     folder = recordings()
     if folder is None:
         yield "Not on the machine that made this page: `make truth` needs them.\n"

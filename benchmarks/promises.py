@@ -1,12 +1,12 @@
-"""Does a cure bring what was promised? Every sick example on this machine's processor, held against its cured twin.
+"""Does a fix bring what was promised? Every slow example on this machine's processor, held against its fixed twin.
 
-`make promises [EXAMPLES="slow_input tiny_kernels"] [ROUNDS=5]`. Each round records the sick example, which promises; runs
-it unrecorded; and does the same with its cured twin, one right behind the other, since a machine has good minutes and
-bad ones. What is promised is a share of the step, and is held against the cured step as a share of the sick one, both
+`make promises [EXAMPLES="slow_input tiny_kernels"] [ROUNDS=5]`. Each round records the slow example, which promises; runs
+it unrecorded; and does the same with its fixed twin, one right behind the other, since a machine has good minutes and
+bad ones. What is promised is a share of the step, and is held against the fixed step as a share of the slow one, both
 recorded and both unrecorded: a recorder lengthens ops, and both steps. Told are medians over the rounds, and how far a
 program is from itself in another round: what is nearer to each other than that cannot be told apart.
 
-An example whose sickness a processor cannot show promises nothing: then its twins are measured all the same, to see
+An example whose fault a processor cannot show promises nothing: then its twins are measured all the same, to see
 whether that is true.
 """
 
@@ -33,7 +33,7 @@ _MEDIAN = re.compile(r"^median step ([\d.]+) ms$", re.MULTILINE)
 _KEPT = 0.10
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
-#: The rule that speaks of each example's sickness, and why a processor shows nothing of it where it cannot.
+#: The rule that speaks of each example's fault, and why a processor shows nothing of it where it cannot.
 RULES = {
     "slow_input": "input-wait",
     "tiny_kernels": "small-kernels",
@@ -59,8 +59,8 @@ class Round:
 
     recorded: float
     alone: float
-    cured_recorded: float
-    cured_alone: float
+    fixed_recorded: float
+    fixed_alone: float
     #: What is left of the step at most, likely and at least; None where the rule found nothing.
     left: tuple[float, float, float] | None
 
@@ -113,7 +113,7 @@ def _step_ns(diagnosis: dict[str, Any]) -> float:
 
 
 def _left(diagnosis: dict[str, Any], rule: str, folder: Path) -> tuple[float, float, float] | None:
-    """What the cure of this rule alone leaves of the recorded step, as `--what-if` answers: at least, likely, at most."""
+    """What the fix of this rule alone leaves of the recorded step, as `--what-if` answers: at least, likely, at most."""
     findings = [each for cause in diagnosis["findings"] for each in (cause, *cause["symptoms"])]
     if not any(each["rule"] == rule and each["saving_ns_per_step"]["likely"] for each in findings):
         return None
@@ -126,11 +126,11 @@ def _left(diagnosis: dict[str, Any], rule: str, folder: Path) -> tuple[float, fl
 
 def _round(python: str, example: str, scratch: Path) -> Round:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        sick = _diagnosed(python, example, Path(folder) / "sick")
-        left = _left(sick, RULES[example], Path(folder) / "sick")
-        alone, cured_alone = _alone_ms(python, example), _alone_ms(python, f"{example}_cured")
-        cured = _diagnosed(python, f"{example}_cured", Path(folder) / "cured")
-    return Round(_step_ns(sick) / 1e6, alone, _step_ns(cured) / 1e6, cured_alone, left)
+        slow = _diagnosed(python, example, Path(folder) / "slow")
+        left = _left(slow, RULES[example], Path(folder) / "slow")
+        alone, fixed_alone = _alone_ms(python, example), _alone_ms(python, f"{example}_fixed")
+        fixed = _diagnosed(python, f"{example}_fixed", Path(folder) / "fixed")
+    return Round(_step_ns(slow) / 1e6, alone, _step_ns(fixed) / 1e6, fixed_alone, left)
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -140,17 +140,17 @@ def _spread(values: Sequence[float]) -> float:
 
 def _tell(example: str, rounds: Sequence[Round]) -> bool | None:
     """Print what was promised and what came of it. Was the promise kept, unrecorded? None where there was none."""
-    recorded, cured_recorded = [each.recorded for each in rounds], [each.cured_recorded for each in rounds]
-    alone, cured_alone = [each.alone for each in rounds], [each.cured_alone for each in rounds]
+    recorded, fixed_recorded = [each.recorded for each in rounds], [each.fixed_recorded for each in rounds]
+    alone, fixed_alone = [each.alone for each in rounds], [each.fixed_alone for each in rounds]
     print(f"\n{example}: {RULES[example]}")
-    for name, sick, cured in (("recorded", recorded, cured_recorded), ("unrecorded", alone, cured_alone)):
+    for name, slow, fixed in (("recorded", recorded, fixed_recorded), ("unrecorded", alone, fixed_alone)):
         print(
-            f"  {name:10s} {statistics.median(sick):8.2f} ms (± {100 * _spread(sick):2.0f} % against itself), "
-            f"cured {statistics.median(cured):8.2f} ms (± {100 * _spread(cured):2.0f} %)"
+            f"  {name:10s} {statistics.median(slow):8.2f} ms (± {100 * _spread(slow):2.0f} % against itself), "
+            f"fixed {statistics.median(fixed):8.2f} ms (± {100 * _spread(fixed):2.0f} %)"
         )
     promises = [each.left for each in rounds if each.left is not None]
     if not promises:
-        left = statistics.median(cured / sick for sick, cured in zip(alone, cured_alone, strict=True))
+        left = statistics.median(fixed / slow for slow, fixed in zip(alone, fixed_alone, strict=True))
         why = f": {CANNOT_SHOW[example]}" if example in CANNOT_SHOW else ""
         print(f"  promises nothing{why}; unrecorded {left:.3f} of the step is left", flush=True)
         return None
@@ -159,13 +159,13 @@ def _tell(example: str, rounds: Sequence[Round]) -> bool | None:
     print(
         f"  promised in {len(promises)} of {len(rounds)} rounds: {likely:.3f} of the step ({least:.3f} to {most:.3f})"
     )
-    _compared("recorded", promise, recorded, cured_recorded)
-    return _compared("unrecorded", promise, alone, cured_alone)
+    _compared("recorded", promise, recorded, fixed_recorded)
+    return _compared("unrecorded", promise, alone, fixed_alone)
 
 
-def _compared(name: str, promise: Sequence[float], sick: Sequence[float], cured: Sequence[float]) -> bool:
+def _compared(name: str, promise: Sequence[float], slow: Sequence[float], fixed: Sequence[float]) -> bool:
     least, likely, most = promise
-    measured = statistics.median(after / before for before, after in zip(sick, cured, strict=True))
+    measured = statistics.median(after / before for before, after in zip(slow, fixed, strict=True))
     error = likely / measured - 1
     inside, kept = least <= measured <= most, abs(error) <= _KEPT
     print(

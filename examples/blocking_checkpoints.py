@@ -3,7 +3,7 @@
     python examples/blocking_checkpoints.py [--steps N]
 
 Shows on a CPU and on a GPU. The time of a step is the mean of two, one with and one without a checkpoint; it depends
-on the disk under the temporary folder (TMPDIR), which is emptied at the end. Cured: blocking_checkpoints_cured.py.
+on the disk under the temporary folder (TMPDIR), which is emptied at the end. Fixed: blocking_checkpoints_fixed.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 While gradients travel nothing is computed, and every tensor pays the way there and back alone. NCCL where each process
 has a GPU, else gloo on the CPU, which shows it as well. Started with plain `python` there is one process, and nothing
-to communicate. Cured: exposed_communication_cured.py.
+to communicate. Fixed: exposed_communication_fixed.py.
 """
 
 from __future__ import annotations

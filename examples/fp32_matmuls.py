@@ -2,8 +2,8 @@
 
     python examples/fp32_matmuls.py [--steps N]
 
-Shows on a GPU that has tensor cores. A CPU cannot show it: most have no faster path for short numbers, and the cured
-twin may even be slower there. Cured: fp32_matmuls_cured.py.
+Shows on a GPU that has tensor cores. A CPU cannot show it: most have no faster path for short numbers, and the fixed
+twin may even be slower there. Fixed: fp32_matmuls_fixed.py.
 """
 
 from __future__ import annotations

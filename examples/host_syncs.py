@@ -4,7 +4,7 @@
 
 The GPU works through a queue that the host fills. `.item()`, `.cpu()`, `nonzero()` and `if tensor:` make the host wait
 for the result; by then the queue is empty, and the GPU waits for the host in turn. A CPU cannot show it: there, the
-result is at hand when the op returns, and sick and cured take the same time. Cured: host_syncs_cured.py.
+result is at hand when the op returns, and slow and fixed take the same time. Fixed: host_syncs_fixed.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A tensor that came out of a model holds on to its graph: the outputs of every layer, for a backward pass that nobody will
 ask for. What it costs is memory, and at last the run; on a CPU perhaps some time, since memory that nobody used before
-comes slower than memory given back. Shows on a CPU and on a GPU. Cured: memory_growth_cured.py.
+comes slower than memory given back. Shows on a CPU and on a GPU. Fixed: memory_growth_fixed.py.
 """
 
 from __future__ import annotations

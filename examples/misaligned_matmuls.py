@@ -4,7 +4,7 @@
 
 Tensor cores work on tiles and load 16 bytes at once. Rows of 1023 numbers of 2 bytes do not start at multiples of 16
 bytes, so the libraries fall back to slower kernels. Shows on a GPU. A CPU cannot show it: it has no such tiles, or
-hides them well, and sick and cured take about the same time. Cured: misaligned_matmuls_cured.py.
+hides them well, and slow and fixed take about the same time. Fixed: misaligned_matmuls_fixed.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/slow_input.py                       trains, prints the time of a step
     python examples/slow_input.py --trace trace.json.gz records six steps with torch.profiler
 
-Runs on a CPU. Cured: slow_input_cured.py.
+Runs on a CPU. Fixed: slow_input_fixed.py.
 """
 
 from __future__ import annotations

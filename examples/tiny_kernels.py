@@ -3,7 +3,7 @@
     python examples/tiny_kernels.py [--steps N]
 
 Every tick takes a dozen ops on small tensors. Each is done faster than Python can ask for the next one, so the GPU (or
-the CPU's arithmetic) waits for Python. Shows on a CPU and on a GPU. Cured: tiny_kernels_cured.py.
+the CPU's arithmetic) waits for Python. Shows on a CPU and on a GPU. Fixed: tiny_kernels_fixed.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/unfused_optimizer.py [--steps N]
 
-Shows on a CPU and on a GPU. Cured: unfused_optimizer_cured.py.
+Shows on a CPU and on a GPU. Fixed: unfused_optimizer_fixed.py.
 """
 
 from __future__ import annotations

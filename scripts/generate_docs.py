@@ -1,38 +1,80 @@
-"""Write the parts of README.md that follow from the code: the table of rules. `--check` only compares."""
+"""Write the texts that follow from the program: docs/rules.md, and README.md's categories and terminal output.
+
+`--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
+from generated_pages import rules_page
+
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]
-_BEGIN, _END = "<!-- rules: begin, `make docs` writes this -->", "<!-- rules: end -->"
+sys.path.insert(0, str(_ROOT / "benchmarks"))
+from labels import recordings  # noqa: E402
 
 
-def rules_table() -> str:
-    """One line a rule, by category."""
-    rules = sorted(load_rules().values(), key=lambda rule: (rule.category, rule.id))
-    lines = [f"| `{rule.id}` | {rule.category} | {rule.title} |" for rule in rules]
-    return "\n".join(["| rule | about | finds |", "| --- | --- | --- |", *lines])
+def categories_table() -> str:
+    """One line a category: how many rules it has, and what they are about."""
+    rules = list(load_rules().values())
+    rows = []
+    for category, (title, about) in CATEGORIES.items():
+        count = sum(rule.category == category for rule in rules)
+        rows.append(f"| [{title}](docs/rules.md#{category}) | {count} | {about} |")
+    heading = f"{len(rules)} rules, [each in one line](docs/rules.md):"
+    return "\n".join([heading, "", "| category | rules | examples |", "| --- | ---: | --- |", *rows])
 
 
-def with_table(readme: str) -> str:
-    """The README with its table as the rules are now."""
-    before, rest = readme.split(_BEGIN)
-    _, after = rest.split(_END)
-    return f"{before}{_BEGIN}\n{rules_table()}\n{_END}{after}"
+def terminal_sample(recording: Path) -> str:
+    """The first sentence, the bar and the first finding, as a terminal of 80 columns shows them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", "analyze", str(recording), "--no-html"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    head, step, finding, *_ = done.stdout.split("\n\n")
+    heading, *lines = step.splitlines()
+    bar = takewhile(lambda line: not line[0].isalpha(), lines)
+    verdict = head.rpartition("\n")[0]  # without the last line, the version of the recording
+    return "\n".join(["```", verdict, "", heading, *bar, "", finding, "```"])
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with what stands between the marks of this name replaced."""
+    begin, end = f"<!-- {name}: begin, `make docs` writes this -->", f"<!-- {name}: end -->"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{part}\n{end}{after}"
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """Each file, and what it should say."""
+    readme = _ROOT / "README.md"
+    text = with_part(readme.read_text("utf-8"), "rules", categories_table())
+    if (folder := recordings()) is not None:
+        text = with_part(text, "sample", terminal_sample(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"))
+    yield readme, text
+    yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 
 def main() -> int:
-    readme = _ROOT / "README.md"
-    old = readme.read_text("utf-8")
-    new = with_table(old)
+    stale = [(path, text) for path, text in generated() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in sys.argv:
-        print("README.md is up to date." if new == old else "README.md is out of date: run `make docs`.")
-        return int(new != old)
-    readme.write_text(new, "utf-8")
+        for path, _ in stale:
+            print(f"{path.relative_to(_ROOT)} is out of date: run `make docs`.")
+        return int(bool(stale))
+    for path, text in stale:
+        path.write_text(text, "utf-8")
     return 0
 
 

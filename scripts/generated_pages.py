@@ -12,28 +12,22 @@ import click
 import typer
 
 from perfdoctor.cli.main import app
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
+from perfdoctor.vocabulary.signals import NEEDS, need_label
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-CATEGORIES = {
-    "input": "Input",
-    "host": "Host",
-    "kernels": "Kernels",
-    "copies": "Copies",
-    "communication": "Communication",
-    "memory": "Memory",
-    "device": "Device",
-}
-
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the generated pages to those of docs/."""
+    """Adds the generated pages to those of docs/, and links the list of rules with them."""
     from mkdocs.structure.files import File  # noqa: PLC0415 the generator is tested without MkDocs
 
     for path, text in pages().items():
+        if (written := files.get_file_from_path(path)) is not None:
+            files.remove(written)
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -42,18 +36,24 @@ def pages() -> Mapping[str, str]:
     """Every generated page by its path in the site's folder."""
     rules = sorted(load_rules().values(), key=lambda rule: rule.id)
     return {
-        "rules/index.md": _index(rules),
+        "rules.md": rules_page(rules, links=True),
         **{f"rules/{rule.id}.md": _rule(rule) for rule in rules},
         "commands.md": _commands(),
     }
 
 
-def _index(rules: Sequence[Rule]) -> str:
+def rules_page(rules: Sequence[Rule], *, links: bool = False) -> str:
+    """All rules by category. `links` leads to the page of each, which only the site has."""
     parts = [
-        "# Rules\n\nWhat is looked for. Each page tells what a finding means, when it is none, and how to mend it.\n"
+        "# Rules\n",
+        "What perfdoctor checks. `perfdoctor explain RULE` says when a finding is not a problem, and how to fix it.\n",
     ]
-    for category, title in CATEGORIES.items():
-        rows = [f"| [`{rule.id}`]({rule.id}.md) | {rule.title} |" for rule in rules if rule.category == category]
+    for category, (title, _) in CATEGORIES.items():
+        rows = [
+            f"| {f'[`{rule.id}`](rules/{rule.id}.md)' if links else f'`{rule.id}`'} | {rule.title} |"
+            for rule in rules
+            if rule.category == category
+        ]
         parts.append("\n".join([f"## {title}\n", "| rule | finds |", "| --- | --- |", *rows]) + "\n")
     return "\n".join(parts)
 
@@ -64,11 +64,11 @@ def _rule(rule: Rule) -> str:
 
 def _body(rule: Rule) -> Iterator[str]:
     yield f"## Why it costs\n\n{rule.why}\n"
-    yield f"## No problem when\n\n{rule.not_a_problem_when}\n"
+    yield f"## Not a problem when\n\n{rule.not_a_problem_when}\n"
     for number, fix in enumerate(rule.fixes):
         if number == 0:
             yield "## What to do\n"
-        numerics = "changes numerics" if fix.changes_numerics else "numerics stay"
+        numerics = "changes numerics" if fix.changes_numerics else "same numerics"
         yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}*\n\n```python\n{fix.how.strip()}\n```\n"
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:
@@ -82,9 +82,9 @@ def _body(rule: Rule) -> Iterator[str]:
 
 
 def _needs(rule: Rule) -> str:
-    """The recorded signals without which the rule cannot look."""
-    needs = ", ".join(" or ".join(f"`{each}`" for each in need.split("|")) for need in rule.needs)
-    return f"Recorded: {needs}. Without them the rule is *skipped*, which is not *clear*."
+    """Without which signals the rule is skipped, and how each is recorded."""
+    lines = [f"* {need_label(need)} (`{need}`): {NEEDS[need.split('|')[0]].hint}" for need in rule.needs]
+    return "\n".join([*lines, "", "Without them the rule is *skipped*, which is not *clear*."])
 
 
 def _link(reference: str) -> str:
@@ -99,7 +99,7 @@ def _commands() -> str:
     """What `--help` of every command says."""
     group = typer.main.get_command(app)
     assert isinstance(group, click.Group) or hasattr(group, "commands")
-    parts = ["# Commands\n\nAs `--help` tells them.\n"]
+    parts = ["# Commands\n\nThe output of `--help`.\n"]
     context = click.Context(group, info_name="perfdoctor", max_content_width=100, terminal_width=100)  # type: ignore[arg-type]
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         inner = click.Context(command, info_name=name, parent=context, max_content_width=100, terminal_width=100)

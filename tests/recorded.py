@@ -18,7 +18,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Views
 from perfdoctor.report import html
 from perfdoctor.views.build import views

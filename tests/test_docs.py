@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from folders import ROOT
+from report.samples import SAMPLES
 
+from perfdoctor.report import json_report
 from perfdoctor.vocabulary.rulebook import load_rules
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -24,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def test_the_table_of_rules_in_the_readme_is_up_to_date() -> None:
+def test_what_follows_from_the_program_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"],
         capture_output=True,
@@ -76,14 +80,76 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
     program = "import sys; sys.argv = ['perfdoctor', '--help']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "jinja2", "connectorx", "msgspec"}
+    assert not loaded & {"numpy", "pandas", "pyarrow", "torch", "jinja2", "nanoarrow", "adbc_driver_manager", "msgspec"}
 
 
-def test_analysing_imports_neither_torch_nor_pandas() -> None:
-    fixture = next((ROOT / "fixtures").glob("*/torch/*.json.gz"))
+@pytest.mark.parametrize("recording", ["*/torch/*.json.gz", "*/nsys/*.sqlite"])
+def test_analysing_imports_neither_torch_nor_pandas_and_no_reader_of_large_tables(recording: str) -> None:
+    fixture = next((ROOT / "fixtures").glob(recording))
     program = f"import sys; sys.argv = ['perfdoctor', 'analyze', {str(fixture)!r}, '--no-html']; from perfdoctor.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not set(done.stdout.split()) & {"torch", "pandas", "pynvml"}
+    assert not set(done.stdout.split()) & {"torch", "pandas", "pyarrow", "pynvml", "nanoarrow", "adbc_driver_manager"}
+
+
+# JSON
+
+
+def paths_of(value: object, path: str = "") -> Iterator[str]:
+    """The path of each field in a document: `time[].idle_causes_ns.unknown`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            below = f"{path}.{key}" if path else key
+            yield below
+            yield from paths_of(inner, below)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from paths_of(inner, f"{path}[]")
+
+
+#: Paths in the tables of the page: `name`, `name[].name` or, where names follow from the data, `name.*`.
+DESCRIBED = set(re.findall(r"^\| `([\w.\[\]*]+)` \|", PAGES["json.md"], re.MULTILINE))
+#: `recording` repeats `time`, which is described once.
+SAME_AS = {"recording[]": "time[]"}
+
+
+def is_described(path: str) -> bool:
+    for repeated, described in SAME_AS.items():
+        if path.startswith(repeated):
+            path = described + path.removeprefix(repeated)
+    return path in DESCRIBED or f"{path.rpartition('.')[0]}.*" in DESCRIBED
+
+
+@pytest.mark.parametrize(
+    ("fixture", "options"),
+    [
+        ("input-bound-single-process/torch", []),
+        ("straggler/torch", []),
+        ("cpu-slow-input/torch", []),
+        ("communication-exposed/torch", ["--what-if", "ranks=16@50GB/s"]),
+        ("cuda-graphs/nsys", []),
+        ("bf16-nvjet/torch", []),
+    ],
+)
+def test_the_page_describes_every_field_of_the_json(fixture: str, options: list[str]) -> None:
+    done = run("analyze", f"fixtures/{fixture}", "--no-html", "--quiet", "--json", "-", *options)
+    found = set(paths_of(json.loads(done.stdout)))
+    assert len(found) > 50, done.stderr
+    assert sorted(path for path in found if not is_described(path)) == []
+
+
+def test_the_page_describes_every_field_of_diagnoses_made_by_hand() -> None:
+    """Beside the recordings above: memory, a failed rule, a run without steps."""
+    for diagnosis in SAMPLES.values():
+        assert (
+            sorted(path for path in paths_of(json.loads(json_report.render(diagnosis))) if not is_described(path)) == []
+        )
+
+
+def test_the_page_describes_no_field_that_is_gone() -> None:
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for path in DESCRIBED:
+        name = path.removesuffix(".*").removesuffix("[]").rpartition(".")[2].removesuffix("[]")
+        assert re.search(rf"\b{name}\b", sources), path
 
 
 # The site

@@ -208,7 +208,7 @@ def test_a_missed_and_a_false_finding_are_counted():
 def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeypatch, tmp_path, capsys):
     page = tmp_path / "docs" / "accuracy.md"
     page.parent.mkdir()
-    page.write_text(f"old\n{accuracy.BY_HAND}\n\n## Cross-checks\n", "utf-8")
+    page.write_text(f"outdated\n{accuracy.BY_HAND}\n\n## Cross-checks\n", "utf-8")
     monkeypatch.setattr(accuracy, "PAGE", page)
     monkeypatch.setattr(accuracy, "recordings", lambda: None)
     monkeypatch.setattr(faults, "all_cases", lambda _: [faults.Case({}), faults.Case({"input-wait": 0.1})])
@@ -216,7 +216,7 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
     monkeypatch.setattr(sys, "argv", ["accuracy.py"])
     assert accuracy.main() == 0
     text = page.read_text("utf-8")
-    assert "old" not in text
+    assert "outdated" not in text
     assert text.endswith(f"{accuracy.BY_HAND}\n\n## Cross-checks\n")
     assert "| `input-wait` | – | – | – | 100% | – | 100% | 100% | 0 |" in text
     assert "| healthy | 2 | – | 2 of 2 clean | – |" in text

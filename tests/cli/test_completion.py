@@ -111,7 +111,9 @@ def test_each_shell_gets_a_script_that_asks_the_program(shell):
 def test_the_lines_of_the_documents_say_what_the_documents_say():
     told = dict(completion.rules(""))
     assert told == {name: rule.title.replace("'", "’") for name, rule in RULES.items()}
-    assert [name for name, _, lever in completion._rules() if lever] == [n for n, rule in RULES.items() if rule.lever]
+    assert [name for name, _, action in completion._rules() if action] == [
+        n for n, rule in RULES.items() if rule.action
+    ]
 
 
 def test_every_offer_is_accepted():
@@ -133,7 +135,7 @@ try:
     {PROGRAM}
 except SystemExit:
     pass
-heavy = {{'numpy', 'pandas', 'pyarrow', 'jinja2', 'msgspec', 'connectorx', 'rich', 'torch'}}
+heavy = {{'numpy', 'pandas', 'pyarrow', 'jinja2', 'msgspec', 'nanoarrow', 'adbc_driver_manager', 'rich', 'torch'}}
 print('loaded:', *sorted(heavy & {{name.split('.')[0] for name in sys.modules}}))
 """
     for typed in ("perfdoctor explain host", "perfdoctor analyze x --gpu H100", "perfdoctor analyze x --what-if b"):

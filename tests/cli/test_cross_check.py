@@ -8,10 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from folders import ROOT
-from pyarrow import parquet
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
@@ -35,8 +33,8 @@ def stand_in(folder: Path, answers: dict[str, str]) -> Path:
     program = folder / "nsys"
     program.write_text(
         f'#!/bin/sh\ncase "$* " in\n  --version*) echo "NVIDIA Nsight Systems version 2099.1.2-x";;\n{cases}\n'
-        f'  recipe*) [ -e {folder}/$2.parquet ] || {{ echo "no module named pandas" >&2; exit 1; }}\n'
-        f"    mkdir -p $6; cp {folder}/$2.parquet $6/all_stats.parquet;;\n"
+        f'  recipe*) [ -e {folder}/$2.csv ] || {{ echo "no module named pandas" >&2; exit 1; }}\n'
+        f"    mkdir -p $6; cp {folder}/$2.csv $6/all_stats.csv;;\n"
         '  *) echo "SKIPPED: profile.sqlite does not contain such data.";;\nesac\n',
         "utf-8",
     )
@@ -155,13 +153,15 @@ def report(tmp_path):
 
 
 def test_a_recipe_s_sums_are_held_against_ours(report, tmp_path, monkeypatch):
-    kernels = {"Name": ["left"], "Instances": [2], "Total Time": [7]}
-    nccl = {"Text": ["ncclAllReduce"], "Count": [3], "Sum": [9.0]}
-    for name, columns in (("cuda_gpu_kern_sum", kernels), ("nccl_sum", nccl)):
-        parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    tables = {
+        "cuda_gpu_kern_sum": 'Name,Time,Total Time,Instances,Avg\n"left<int, ""a"">",100.0,7,2,3.5\n',
+        "nccl_sum": ",Count,Mean,Sum\nncclAllReduce,3,3.0,9.0\n",  # pandas' index without a name
+    }
+    for name, table in tables.items():
+        (tmp_path / f"{name}.csv").write_text(table, "utf-8")
     monkeypatch.setenv("PERFDOCTOR_NSYS", str(stand_in(tmp_path, {})))
     out = run(report, "--cross-check", "--all").stdout
-    assert "left: ours none · nsys 2 rows, 7 ns" in out
+    assert 'left<int, "a">: ours none · nsys 2 rows, 7 ns' in out
     assert "ncclAllReduce: ours none · nsys 3 rows, 9 ns" in out
     assert sorted(path.name for path in Path(report).parent.iterdir()) == ["profile.nsys-rep", "profile.sqlite"]
 

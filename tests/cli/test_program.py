@@ -11,7 +11,7 @@ from pathlib import Path
 import perfdoctor
 
 SOURCE = str(Path(perfdoctor.__file__).parents[1])
-HEAVY = {"numpy", "pandas", "pyarrow", "jinja2", "msgspec", "connectorx", "rich"}
+HEAVY = {"numpy", "pandas", "pyarrow", "jinja2", "msgspec", "nanoarrow", "adbc_driver_manager", "rich"}
 
 
 def perform(*arguments, cwd=None, **environment):

@@ -16,7 +16,8 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
-from perfdoctor.records.findings import Finding, Saving, Span
+from perfdoctor.records.findings import Finding, Span
+from perfdoctor.records.savings import Saving
 from perfdoctor.report.words.wording import stretch
 from perfdoctor.vocabulary.rulebook import load_rules
 

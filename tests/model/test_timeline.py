@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 import pytest
 from builders import draw, frame, timeline
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import SIGNALS, Device, Frame, Source, Text, Timeline, merge
 
 
@@ -82,9 +84,25 @@ def test_frames_joined_are_sorted_again():
 
 
 def test_a_frame_becomes_a_pandas_table():
+    pytest.importorskip("pandas", reason="an extra: pip install 'perfdoctor[pandas]'")
     table = frame("kernels", [row(0, 1, name="a"), row(1, 2, name="b"), row(2, 3, name="a")]).to_pandas()
     assert table["name"].tolist() == ["a", "b", "a"]
     assert table["end_ns"].sum() == 6
+
+
+def test_names_that_became_equal_are_one_category_of_pandas():
+    pytest.importorskip("pandas", reason="an extra: pip install 'perfdoctor[pandas]'")
+    name = Text(np.array([0, 1, 2], np.int32), ["a", "b", "a"])
+    series = Frame({"start_ns": np.arange(3), "name": name}).to_pandas()["name"]
+    assert series.tolist() == ["a", "b", "a"]
+    assert series.cat.categories.tolist() == ["a", "b"]
+
+
+def test_without_pandas_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PerfdoctorError, match="pandas is not installed") as caught:
+        frame("kernels", [row(0, 1, name="a")]).to_pandas()
+    assert "pip install 'perfdoctor[pandas]'" in caught.value.do
 
 
 def test_build_sorts_rows_and_fills_what_is_absent():

@@ -13,7 +13,7 @@ from folders import FIXTURES
 
 from perfdoctor.cli import main as program
 
-TRACE = FIXTURES / "cpu-slow-input-cured" / "torch" / "rank0.pt.trace.json.gz"
+TRACE = FIXTURES / "cpu-slow-input-fixed" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = FIXTURES / "cpu-slow-input-nsys" / "nsys" / "profile.sqlite"
 
 

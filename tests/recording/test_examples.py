@@ -1,4 +1,4 @@
-"""Does every sick example run, beside a cured twin that trains the same?
+"""Does every slow example run, beside a fixed twin that trains the same?
 
 They need torch, which perfdoctor does not (torch_python.py).
 """
@@ -15,7 +15,7 @@ from torch_python import torch_python
 
 pytestmark = pytest.mark.torch
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "training")
-SICK = [name for name in SCRIPTS if not name.endswith("_cured")]
+SLOW = [name for name in SCRIPTS if not name.endswith("_fixed")]
 CURED_BY_OTHER_SIZES = {"misaligned_matmuls"}
 
 every_script = pytest.mark.parametrize("name", SCRIPTS)
@@ -39,8 +39,8 @@ def docstring(name: str) -> str:
     return ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text("utf-8"))) or ""
 
 
-def test_every_sick_example_has_a_cured_twin_and_every_cured_one_a_sick():
-    assert {f"{name}_cured" for name in SICK} == set(SCRIPTS) - set(SICK)
+def test_every_sick_example_has_a_fixed_twin_and_every_fixed_one_a_sick():
+    assert {f"{name}_fixed" for name in SLOW} == set(SCRIPTS) - set(SLOW)
 
 
 @every_script
@@ -48,21 +48,21 @@ def test_an_example_says_how_to_run_it(name):
     assert re.search(rf"^ *(python|torchrun --nproc-per-node 2) examples/{name}\.py", docstring(name), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", SLOW)
 def test_the_twins_point_to_each_other(name):
-    assert f"{name}_cured.py" in docstring(name)
-    assert docstring(f"{name}_cured").startswith(f"{name}.py, cured: ")
+    assert f"{name}_fixed.py" in docstring(name)
+    assert docstring(f"{name}_fixed").startswith(f"{name}.py, fixed: ")
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", SLOW)
 def test_the_twins_run_and_train_the_same(name):
-    sick, cured = run(name), run(f"{name}_cured")
-    assert len(MEDIAN.findall(sick)) == len(MEDIAN.findall(cured)) == 1
+    slow, fixed = run(name), run(f"{name}_fixed")
+    assert len(MEDIAN.findall(slow)) == len(MEDIAN.findall(fixed)) == 1
     if name not in CURED_BY_OTHER_SIZES:
-        assert first_loss(sick) == pytest.approx(first_loss(cured), rel=0.01)
+        assert first_loss(slow) == pytest.approx(first_loss(fixed), rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_cured"])
+@pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_fixed"])
 def test_two_ranks_run_and_one_of_them_speaks(name):
     output = run(name, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     assert len(MEDIAN.findall(output)) == 1

@@ -15,7 +15,8 @@ from folders import FIXTURES
 from recorded import of_recordings, recording
 from tables import of_each
 
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice
 from perfdoctor.vocabulary.rulebook import load_rules
 
 if sys.version_info >= (3, 11):
@@ -190,7 +191,7 @@ def test_the_scrubber_takes_paths_and_names_out_of_a_trace() -> None:
 def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:
     """One CPU, recorded once each: within a third."""
     sick, cured = (
-        recording(FIXTURES / name / "torch").diagnosis for name in ("cpu-slow-input", "cpu-slow-input-cured")
+        recording(FIXTURES / name / "torch").diagnosis for name in ("cpu-slow-input", "cpu-slow-input-fixed")
     )
     assert sick.prediction is not None
     assert sick.prediction.fixed == ("input-wait",)

@@ -16,7 +16,7 @@ from view_tables import rows_of
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, Views
 from perfdoctor.views.places import in_short, in_words
 
@@ -129,7 +129,7 @@ def _inside_ns(run: Run, *signals: str) -> float:
 
 
 def _times_of_device_work(run: Run, tables: dict[str, Table]) -> None:
-    if run.look.range_name or any(place.device is None for place in run.places):
+    if run.selection.range_name or any(place.device is None for place in run.places):
         return
     for id_, signals in {
         "kernels": ("kernels", "collectives"),

@@ -31,7 +31,7 @@ def once_per_place(
 ) -> Callable[Concatenate[_Place, _Arguments], _Result]:
     """The function, computed once for each place and further arguments."""
 
-    def remembered(place: _Place, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+    def remembered(place: _Place, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         return _kept(
             place.kept,
             function,
@@ -48,7 +48,7 @@ def once_per_run(
 ) -> Callable[Concatenate[Run, _Arguments], _Result]:
     """The function, computed once for each run and further arguments."""
 
-    def remembered(run: Run, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+    def remembered(run: Run, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         return _kept(
             run.kept, function, (arguments, tuple(sorted(named.items()))), lambda: function(run, *arguments, **named)
         )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Ints, Mask, Text
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
-    "Stated", "Text", "Timeline", "merge",
+    "Text", "Timeline", "UserValues", "merge",
 ]  # fmt: skip
 
 
@@ -35,7 +36,8 @@ class Frame:
 
     @classmethod
     def empty(cls, signal: str) -> Frame:
-        return cls({name: Text.of(()) if kind is str else np.empty(0, kind) for name, kind in SIGNALS[signal].items()})
+        declared = SIGNALS[signal].columns.items()
+        return cls({name: Text.of(()) if kind is str else np.empty(0, DTYPES[kind]) for name, kind in declared})
 
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
@@ -105,18 +107,22 @@ class Frame:
         return Frame(columns).sorted()
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same rows as a DataFrame, for notebooks; text columns become categories."""
-        import pandas as pd  # noqa: PLC0415 half a second that no command should wait for
+        """The same rows as a DataFrame, for notebooks; text columns become categories.
+
+        Raises PerfdoctorError where pandas is not installed: it is an extra, `perfdoctor[pandas]`.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 half a second and 84 MB that no command needs
+        except ModuleNotFoundError as error:
+            raise PerfdoctorError("pandas is not installed", do="Run: pip install 'perfdoctor[pandas]'.") from error
 
         def series(column: Column) -> object:
             if not isinstance(column, Text):
                 return column
-            unique = list(dict.fromkeys(column.values))
-            place = np.array([unique.index(value) for value in column.values], dtype=np.int32)
-            return pd.Categorical.from_codes(place[column.codes] if place.size else column.codes, categories=unique)  # type: ignore[call-overload]
+            different = column.mapped(str)
+            return pd.Categorical.from_codes(different.codes, categories=different.values)
 
-        frame: pd.DataFrame = pd.DataFrame({name: series(column) for name, column in self.columns.items()})
-        return frame
+        return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True)
@@ -143,8 +149,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the user told beside the recording; empty and 0: nothing.
+class UserValues:
+    """What the user gave beside the recording; empty and 0: nothing.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
     one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
@@ -173,7 +179,7 @@ class Timeline:
     world_size: int = 0
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    stated: Stated = field(default_factory=Stated)
+    user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
 
     @classmethod
@@ -262,7 +268,7 @@ class Timeline:
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
-            _check_frame(signal, self.frames[signal], declared)
+            _check_frame(signal, self.frames[signal], declared.columns)
 
 
 def _different(values: Ints) -> list[int]:
@@ -281,7 +287,7 @@ def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> Non
             assert kind is str, f"{signal}.{name} is text"
         else:
             assert kind is not str, f"{signal}.{name} is not text"
-            assert column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+            assert column.dtype == DTYPES[kind], f"{signal}.{name}: {column.dtype}"
     start, end = frame.start_ns, frame.end_ns
     assert (end >= start).all(), f"{signal}: a row ends before it starts"
     assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
@@ -56,10 +57,10 @@ def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
     """Literal rows as a sorted frame; what a row leaves out is not told, and its times are 0."""
     kept: Sequence[Mapping[str, object]] = list(rows)
     columns: dict[str, object] = {}
-    for column, kind in SIGNALS[signal].items():
+    for column, kind in SIGNALS[signal].columns.items():
         if kind is str:
             columns[column] = Text.of(str(row.get(column, "")) for row in kept)
         else:
-            untold = 0 if column in ("start_ns", "end_ns") else np.nan if kind is np.float64 else UNKNOWN
-            columns[column] = np.array([row.get(column, untold) for row in kept], dtype=kind)
+            untold = 0 if column in ("start_ns", "end_ns") else np.nan if kind is float else UNKNOWN
+            columns[column] = np.array([row.get(column, untold) for row in kept], dtype=DTYPES[kind])
     return Frame(columns).sorted()  # type: ignore[arg-type]

@@ -2,103 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pytest
-from builders import BASE_NS, findings, only_finding, summary, timeline
-
-from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.timeline import Timeline
-from perfdoctor.vocabulary.rulebook import load_rules
-
-US = 1_000
-OP = "aten::linalg_vector_norm"
-
-
-def steps(
-    turns: int, body: Sequence[str] = (OP,), *, forward_us: int = 400, between_us: float = 10, mark: str = ""
-) -> Timeline:
-    """Four steps: a kernel of `forward_us`, then `turns` times the ops of `body`, each op with a kernel.
-
-    An op every 20 µs; its kernel runs for 20 µs less `between_us`, in which the device is idle.
-    """
-    rows: dict[str, list[dict[str, object]]] = {name: [] for name in ("kernels", "calls", "ops", "ranges")}
-    names = list(body) * turns
-    length = (forward_us + 20 * len(names)) * US
-    correlation = 0
-
-    def launch(at: int, duration: float, name: str) -> None:
-        nonlocal correlation
-        correlation += 1
-        rows["ops"].append({"start_ns": at, "end_ns": at + 9 * US, "name": name})
-        rows["calls"].append(
-            {"start_ns": at + 2 * US, "end_ns": at + 5 * US, "name": "cudaLaunchKernel", "correlation": correlation}
-        )
-        kernel = {"name": "k", "correlation": correlation, "process": 100}
-        rows["kernels"].append({"start_ns": at + 7 * US, "end_ns": at + 7 * US + round(duration * US), **kernel})
-
-    for step in range(4):
-        at = BASE_NS + step * length
-        rows["ranges"].append({"start_ns": at, "end_ns": at + length, "name": f"ProfilerStep#{step}"})
-        launch(at, forward_us, "aten::mm")
-        first = at + forward_us * US
-        for number, name in enumerate(names):
-            launch(first + number * 20 * US, 20 - between_us, name)
-        if mark:
-            rows["ranges"].append({"start_ns": first - US, "end_ns": at + length - US, "name": mark})
-    return timeline(**rows, collectives=[], copies=[])
-
-
-def test_it_fires_where_the_device_waits_for_the_loop():
-    finding = only_finding("gradient-clipping", steps(40), recoverable_share_low=0.5, recoverable_share_likely=0.8)
-    # 40 ops of 20 µs behind 400 µs: between two of their kernels the device is idle for 10 µs, 39 times
-    assert finding.values == {
-        "ops_per_step": 40.0,
-        "tensors": 40,
-        "idle_ms": pytest.approx(0.39),
-        "step_ms": pytest.approx(1.2),
-        "idle_percent": pytest.approx(32.5),
-    }
-    saving = finding.saving_ns_per_step
-    assert saving.low == pytest.approx(195 * US)
-    assert saving.likely == pytest.approx(312 * US)
-    assert saving.high == pytest.approx(390 * US)
-    assert "goes through 40 gradients one by one, 40 ops a step" in summary(finding)
-
-
-def test_it_claims_no_more_than_launch_bound_has():
-    run = prepare(steps(40))
-    whole = run.mean(lambda place: place.idle_ns("launch_bound"))
-    assert only_finding("gradient-clipping", run).saving_ns_per_step.high <= whole
-
-
-def test_it_stays_silent_just_below_either_threshold():
-    assert findings("gradient-clipping", steps(19)) == []
-    assert len(findings("gradient-clipping", steps(20))) == 1
-    assert findings("gradient-clipping", steps(40, between_us=0.8)) == []  # 2.7 % of the step
-    assert len(findings("gradient-clipping", steps(40, between_us=1.0))) == 1  # 3.3 %
-
-
-def test_it_stays_silent_where_the_device_has_enough_to_do():
-    assert findings("gradient-clipping", steps(40, between_us=0)) == []
-
-
-@pytest.mark.parametrize("name", ["aten::mm", "aten::copy_", "aten::_foreach_mul_", "aten::lerp_"])
-def test_it_stays_silent_on_other_loops(name):
-    assert findings("gradient-clipping", steps(40, (name,))) == []
-
-
-def test_it_hangs_under_launch_bound():
-    found = diagnose(steps(40), list(load_rules().values())).findings
-    above = next(each for each in found if each.rule == "launch-bound")
-    assert "gradient-clipping" in [each.rule for each in above.symptoms]
+from builders import findings, only_finding
+from tensor_loop_cases import NORM, steps
 
 
 def test_scaling_behind_the_norms_belongs_to_it():
     """Norms of all gradients, their sum and the factor, then one scaling each: twice the ops."""
     factor = ["aten::stack", "aten::linalg_vector_norm", "aten::add", "aten::reciprocal", "aten::mul", "aten::clamp"]
-    body = [*[OP] * 40, *["aten::to"] * 40, *factor, "aten::to", *["aten::mul_"] * 40]
+    body = [*[NORM] * 40, *["aten::to"] * 40, *factor, "aten::to", *["aten::mul_"] * 40]
     assert only_finding("gradient-clipping", steps(1, body)).values["ops_per_step"] == 80.0
     assert findings("parameter-loops", steps(1, body)) == []
 

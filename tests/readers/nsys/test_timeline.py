@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import sqlite3
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -114,6 +116,14 @@ def everything_said(timeline: Timeline) -> str:
 @pytest.fixture
 def at(tmp_path: Path) -> Path:
     return tmp_path / "run.sqlite"
+
+
+@pytest.fixture(params=["adbc", "sqlite3"])
+def each_way(request, monkeypatch) -> None:
+    """Every table is read as a large one is, and every table as a small one is."""
+    if request.param == "adbc":
+        pytest.importorskip("nanoarrow", reason="this environment is older than the dependency: pip install .")
+    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1 if request.param == "adbc" else 10**9)
 
 
 # --- the device ---
@@ -476,25 +486,33 @@ def test_text_that_is_not_utf8_is_read_with_replacements(at):
 # --- files ---
 
 
-@pytest.mark.parametrize("name", ["a b.sqlite", "a#b.sqlite", "a?mode=rw.sqlite", "100%20.sqlite", "ä'\".sqlite"])
-@pytest.mark.parametrize("worth", [1, 10**9])
-def test_odd_names_are_read_and_nothing_appears_beside_the_file(tmp_path, monkeypatch, name, worth):
-    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_CONNECTORX", worth)
+def test_where_adbc_cannot_be_loaded_large_tables_are_read_all_the_same(at, monkeypatch):
+    monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
+    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1)
+    assert rows(nsys.read(export(at, KERNEL=[kernel(3, 7)])), "kernels", "start_ns", "end_ns") == [(3, 7)]
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize(
+    "name",
+    ["a b.sqlite", "a#b.sqlite", "a?mode=rw.sqlite", "100%20.sqlite", "ä'\".sqlite", os.fsdecode(b"\xff.sqlite")],
+    ids=ascii,
+)
+def test_odd_names_are_read_and_nothing_appears_beside_the_file(tmp_path, name):
     folder = tmp_path / f"in {name}"
     folder.mkdir()
     path = export(folder / name, KERNEL=[kernel()])
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     database = nsys_tables.Database.open(path)
     assert database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])["start"].tolist() == [10]
-    assert database.is_fast, "connectorx could not read it"
+    assert database.is_fast, "ADBC could not read it"
     assert len(nsys.read(path).kernels) == 1
     assert [file.name for file in folder.iterdir()] == [name]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
-@pytest.mark.parametrize("worth", [1, 10**9])
-def test_a_database_that_was_not_closed_stays_as_it_is(at, tmp_path, monkeypatch, worth):
-    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_CONNECTORX", worth)
+@pytest.mark.usefixtures("each_way")
+def test_a_database_that_was_not_closed_stays_as_it_is(at, tmp_path):
     writer = sqlite3.connect(export(at, KERNEL=[kernel()]))
     writer.execute("PRAGMA journal_mode=WAL")
     writer.execute("INSERT INTO StringIds VALUES (99, 'late')")
@@ -511,13 +529,14 @@ def test_a_database_that_was_not_closed_stays_as_it_is(at, tmp_path, monkeypatch
 
 
 def test_large_tables_and_small_ones_are_read_alike(at, monkeypatch):
+    pytest.importorskip("nanoarrow", reason="this environment is older than the dependency: pip install .")
     kernels = [kernel(i, i + 5, f"k{i % 3}", correlationId=None if i % 7 else i, gridX=1.5) for i in range(300)]
     export(at, KERNEL=kernels, MEMCPY=[copy(i, i + 1, bytes="64") for i in range(9)])
     slow = nsys.read(at)
-    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_CONNECTORX", 1)
+    monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1)
     database = nsys_tables.Database.open(at)
     database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])
-    assert database.is_fast, "connectorx could not read it"
+    assert database.is_fast, "ADBC could not read it"
     fast = nsys.read(at)
     for signal in ("kernels", "copies"):
         columns = slow[signal].columns
@@ -576,6 +595,7 @@ def read_or_refuse(path: Path) -> Timeline | None:
         return None
 
 
+@pytest.mark.usefixtures("each_way")
 def test_a_cut_file_gives_whole_tables_or_an_error_and_never_a_part_without_a_word(at):
     data = export(at, **many_rows()).read_bytes()
     whole = {signal: len(frame) for signal, frame in nsys.read(at).frames.items()}
@@ -592,6 +612,7 @@ def test_a_cut_file_gives_whole_tables_or_an_error_and_never_a_part_without_a_wo
     assert partly > 10
 
 
+@pytest.mark.usefixtures("each_way")
 def test_flipped_bytes_never_raise_anything_but_our_error(at):
     data = export(at, **many_rows()).read_bytes()
     chance = random.Random(4)
@@ -603,6 +624,7 @@ def test_flipped_bytes_never_raise_anything_but_our_error(at):
         read_or_refuse(at)
 
 
+@pytest.mark.usefixtures("each_way")
 def test_the_tables_of_a_damaged_file_that_are_whole_are_used(at):
     data = bytearray(export(at, **many_rows()).read_bytes())
     with sqlite3.connect(at) as connection:

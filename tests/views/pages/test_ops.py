@@ -18,7 +18,7 @@ from perfdoctor.model.timeline import merge
 from perfdoctor.views.pages import ops
 
 US = 100_000
-CPU = [ROOT / "fixtures" / name / "torch" for name in ("cpu-slow-input", "cpu-slow-input-cured")]
+CPU = [ROOT / "fixtures" / name / "torch" for name in ("cpu-slow-input", "cpu-slow-input-fixed")]
 
 
 def tables(run):

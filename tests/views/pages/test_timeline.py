@@ -20,9 +20,11 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import Look
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Saving, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
@@ -249,7 +251,7 @@ def test_the_typical_step_has_the_median_length():
 
 
 def test_chosen_steps_keep_their_numbers():
-    run = prepare(draw(**STEP, repeat=8), Look(steps=(3, 5)))
+    run = prepare(draw(**STEP, repeat=8), Selection(steps=(3, 5)))
     found = shown(run)
     (track,) = tracks(found, "step")
     assert [name for *_, name in pieces(found, track)] == ["step 3", "step 4", "step 5"]
@@ -259,7 +261,7 @@ def test_chosen_steps_keep_their_numbers():
 
 def test_executions_of_a_range_end_where_its_time_does():
     step = {"kernels": "## ## ###", "host": ["ll   l   ", "rrr      "]}
-    run = prepare(draw(**step, repeat=6), Look(range_name="forward"))
+    run = prepare(draw(**step, repeat=6), Selection(range_name="forward"))
     found = shown(run)
     (track,) = tracks(found, "step")
     (place,) = run.places

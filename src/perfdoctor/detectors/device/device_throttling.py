@@ -18,7 +18,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Evidence, Finding, Measure, Saving
+from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.savings import Saving
 
 #: By what the clocks are held down (keys of `device_state.HELD_BY`), and the words for it.
 _CAUSES = {

@@ -15,7 +15,8 @@ from perfdoctor.metrics.work.op_work import Floats
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 #: How many sizes the table names.
 _TABLE_ROWS = 5

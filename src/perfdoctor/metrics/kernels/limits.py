@@ -21,7 +21,8 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import CASES, Evidence, Measure, Rows, Saving, Value
+from perfdoctor.records.findings import Evidence, Measure, Rows, Value
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many kernels, or words of NVIDIA's rules, a table of a finding names: more help nobody.

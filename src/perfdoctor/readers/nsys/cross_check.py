@@ -23,7 +23,9 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import nccl as nccl_names
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: A summary takes seconds; one that does not end is left out, and said.
 _TIMEOUT_S = 300
@@ -37,7 +39,6 @@ _DIRECTIONS = {
     "[CUDA memcpy Host-to-Host]": "h2h", "[CUDA memcpy HtoH]": "h2h",
     "[CUDA memset]": "memset",
 }  # fmt: skip
-_VERSION_SUFFIX = re.compile(r"(_v\d+)+$")
 #: `nsys stats` prints megabytes with three decimals.
 _SIZE_GRAIN_BYTES = 1_000
 #: NVIDIA's expert rules that speak of the GPU's time.
@@ -45,7 +46,7 @@ EXPERT_RULES = (
     "cuda_memcpy_async", "cuda_memcpy_sync", "cuda_memset_sync", "cuda_api_sync", "gpu_gaps", "gpu_time_util",
 )  # fmt: skip
 #: How recipes call what `nsys stats` calls Instances and Total Time.
-_PARQUET = (("Instances", "Count"), ("Total Time", "Sum"))
+_RECIPE_COLUMNS = (("Instances", "Count"), ("Total Time", "Sum"))
 _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 
 
@@ -284,7 +285,7 @@ def _in_our_words(totals: Totals) -> Totals:
 def _calls(timeline: Timeline, asked: _Asked) -> Compared:
     def theirs() -> Totals:
         rows = asked.table("stats", "cuda_api_sum")
-        plain = [{**row, "Name": _VERSION_SUFFIX.sub("", row["Name"])} for row in rows]
+        plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
         return _gathered(plain, "Name", "Num Calls", "Total Time (ns)")
 
     return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
@@ -320,7 +321,7 @@ def _pageable(timeline: Timeline) -> str:
 
 
 def _syncs(timeline: Timeline) -> str:
-    rows = timeline.calls.take(timeline.calls.name.matches(re.compile(r"Synchronize")))
+    rows = timeline.calls.take(timeline.calls.name.matches(cuda_names.SYNCHRONIZES))
     return f"{len(rows)} calls that synchronise, {int(rows.duration_ns.sum()) / 1e6:.3f} ms, of any kind"
 
 
@@ -359,27 +360,27 @@ def _recipe(name: str, asked: _Asked, report: Path | None, timeline: Timeline) -
         copy.symlink_to(report.resolve())
     target = asked.folder / f"recipe-{name}"
     try:
-        said = asked.run("recipe", name, "--input", str(copy), "--output", str(target), "--force-overwrite")
+        said = asked.run("recipe", name, "--input", str(copy), "--output", str(target), "--force-overwrite", "--csv")
     except _RefusedError as why:
         return f"nsys recipe cannot run here: {why}"
-    if not (target / "all_stats.parquet").exists():
+    sums = target / "all_stats.csv"  # beside the same as .parquet, which takes a library of 170 MB to read
+    if not sums.exists():
         if "No output generated" in said:
             return f"nsys recipe {name}: nothing in this recording."
         return f"nsys recipe cannot run here: {nsys_export.last_line(said, asked.folder)}"
-    theirs = dict(_parquet(target / "all_stats.parquet"))
+    theirs = dict(_recipe_sums(sums))
     source = f"recipe {name}"
     if name == "nccl_sum":
-        ranges = timeline.ranges.take(timeline.ranges.name.matches(re.compile(r"^nccl")))
+        ranges = timeline.ranges.take(timeline.ranges.name.matches(nccl_names.OWN_RANGE))
         return _against("NCCL's own ranges", source, _by_name(ranges), lambda: theirs)
     plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
     return _against("kernels by name", source, _by_name(plain, timeline.collectives), lambda: theirs)
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Sum]]:
-    from pyarrow import parquet  # noqa: PLC0415 a tenth of a second that no other command should wait for
-
-    columns = parquet.read_table(path).to_pydict()
-    names = next(values for name, values in columns.items() if name in ("Name", "Text", "__index_level_0__"))
-    counts, totals = (next(columns[name] for name in known if name in columns) for known in _PARQUET)
-    for name, count, total in zip(names, counts, totals, strict=True):
-        yield str(name), Sum(int(count), round(total))
+def _recipe_sums(path: Path) -> Iterator[tuple[str, Sum]]:
+    """The names in a recipe's table of all ranks. Their column has no heading where pandas' index had no name."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        for row in csv.DictReader(stream):
+            name = next(row[column] for column in ("Name", "Text", "") if column in row)
+            count, total = (next(row[column] for column in known if column in row) for known in _RECIPE_COLUMNS)
+            yield name, Sum(round(float(count)), round(float(total)))

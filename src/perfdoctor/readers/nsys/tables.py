@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import Text
+from perfdoctor.model.columns import Ints, Text
+from perfdoctor.readers.nsys.columns import integer_columns
 
-Ints = npt.NDArray[np.int64]
 Columns = dict[str, Ints]
 
 #: No number here: NULL, or a column that the table lacks. (UNKNOWN is -1: a clock that starts at 0 may well show it.)
 NONE = int(np.iinfo(np.int64).min)
 
-#: benchmarks/readers.py: 14 columns cost sqlite3 2.9 us a row and connectorx 1.0, but importing connectorx and pyarrow
-#: costs 0.1 s, or 0.4 s the first time: worth it from 40,000 or from 200,000 rows. Most tables are smaller.
-ROWS_WORTH_CONNECTORX = 100_000
+#: benchmarks/readers.py: ADBC saves 1.5 us a row; its imports cost 0.05 s, or 0.1 s where they are not in memory yet:
+#: worth it from 30,000 or from 70,000 rows. Most tables are smaller.
+ROWS_WORTH_ADBC = 50_000
 _ROWS_A_FETCH = 20_000
 _IDS_A_QUERY = 20_000
 #: As many different values, and a table of that size is quicker than sorting.
@@ -123,7 +123,7 @@ class Database:
         present = [name for name in wanted if name in known]
         if not present:
             return _no_rows(wanted)
-        # One cast a column: whatever a row holds, numpy and connectorx see one type. Without an index rows come in the
+        # One cast a column: whatever a row holds, numpy and ADBC see one type. Without an index rows come in the
         # order of the file, in every query.
         fields = ", ".join(f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present)
         found = self._columns(f"SELECT {fields} FROM {self.tables[table]} NOT INDEXED", present, self._size(table))
@@ -149,8 +149,8 @@ class Database:
         return int(found or 0)
 
     def _columns(self, sql: str, names: Sequence[str], count: int) -> Columns:
-        if count >= ROWS_WORTH_CONNECTORX and self.is_fast and not self.is_damaged:
-            fast = self._with_connectorx(sql)
+        if count >= ROWS_WORTH_ADBC and self.is_fast and not self.is_damaged:
+            fast = self._with_adbc(sql)
             if fast is not None:
                 return fast
         cursor, parts = self.connection.execute(sql), []
@@ -160,17 +160,12 @@ class Database:
         table = np.concatenate(parts, axis=1) if parts else np.empty((len(names), 0), np.int64)
         return dict(zip(names, table, strict=True))
 
-    def _with_connectorx(self, sql: str) -> Columns | None:
-        """None where connectorx cannot: its types are narrower than sqlite3's."""
+    def _with_adbc(self, sql: str) -> Columns | None:
+        """None where ADBC cannot read: sqlite3 can, or says what is wrong."""
         try:
-            import connectorx  # noqa: PLC0415 see ROWS_WORTH_CONNECTORX
-
-            # Quoted twice, connectorx takes the URI for a file name and SQLite reads it: read-only, immutable, and
-            # never a new file, which a path with a % would make.
-            table: Any = connectorx.read_sql(f"sqlite://{quote(_uri(self.path), safe='')}", sql, return_type="arrow")
-            return {name: table.column(name).to_numpy().astype(np.int64, copy=False) for name in table.column_names}
-        except Exception:  # noqa: BLE001 Rust panics reach Python under several types; the slow way always works
-            self.is_fast = False  # it may have waited 30 s for a connection: once is enough
+            return integer_columns(_uri(self.path), sql)
+        except Exception:  # noqa: BLE001 a driver that cannot be loaded, errors of three libraries: the slow way works
+            self.is_fast = False
             return None
 
 

@@ -18,14 +18,12 @@ such a batch, and whether a loader that keeps up now still does, no recording te
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics.communication.collectives import launched_in
-from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.timeline import Frame, Mask
@@ -34,6 +32,7 @@ from perfdoctor.replay.edits.shorter import still_there
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
 from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 Factors = npt.NDArray[np.float64]
 
@@ -41,10 +40,6 @@ Factors = npt.NDArray[np.float64]
 _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536}
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
 _MOST_THREADS, _MOST_BLOCKS = 2048, 32
-#: One launch over many tensors: parameters or their gradients.
-_OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
-#: The sum over the batch is inside each block, which stands for a piece of a weight.
-_GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter", re.IGNORECASE)
 _OF_ACTIVATIONS = ("all_to_all", "send_recv")
 
 
@@ -106,7 +101,7 @@ def work_factors(place: Place, factor: float, case: int) -> Factors:
 
 def _of_kernels(place: Place, factor: float, case: int) -> Factors:
     kernels = recorded(place, "kernels")
-    fixed = _of_parameters(place, kernels) | kernels.name.matches(_OVER_PARAMETERS)
+    fixed = _of_parameters(place, kernels) | kernels.name.matches(kernel_names.OVER_PARAMETERS)
     fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
     waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
     certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
@@ -122,8 +117,8 @@ def _of_copies(place: Place, factor: float) -> Factors:
 
 def _of_parameters(place: Place, frame: Frame) -> Mask:
     """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
-    found: Mask = launched_in(place, frame, OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(place, frame)
-    return found
+    updating = launched_in(place, frame, torch_names.OPTIMIZER_RANGE, "ranges", "ops")
+    return updating | filled_by_zero_grad(place, frame)
 
 
 def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Factors:
@@ -138,5 +133,5 @@ def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool
     at_once = np.maximum(sms * a_sm, 1)
     growth = np.ceil(np.ceil(factor * blocks) / at_once) / np.ceil(np.maximum(blocks, 1) / at_once)
     known = (blocks > 0) & (threads > 0) & (sms > 0) & ~kernels["is_graph"]
-    growth = np.where(known & ~kernels.name.matches(_GRID_OF_WEIGHTS), growth, factor)
+    growth = np.where(known & ~kernels.name.matches(kernel_names.GRID_OF_WEIGHTS), growth, factor)
     return np.minimum(growth, factor) if factor > 1 else np.maximum(growth, factor)

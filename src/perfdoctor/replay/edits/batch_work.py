@@ -7,12 +7,9 @@ output to a tensor) are not told from the training's own.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.metrics.communication.collectives import launched_in
-from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.place import Place
@@ -20,18 +17,16 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
 from perfdoctor.replay.edits.chosen_work import part_of_step
 from perfdoctor.replay.graph.graph import WORK, Graph, Numbers
 from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.vocabulary.names import loaders as loader_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
-#: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
-_LOADER_KERNEL = re.compile(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)
-#: Parameters that are kept on the host, and what fetches them: FSDP and DeepSpeed with offloading.
-_OF_PARAMETERS = re.compile(r"FSDP|FullyShardedDataParallel|offload|unshard|partition\w*_param|swap_in", re.IGNORECASE)
 #: Copies of one size that together carry less of the bytes from the host are no batch.
 _BATCH_SHARE = 0.01
 
 
 def loader_kernels(place: Place) -> Mask:
     """One bool a row of DeviceWork: is it a kernel of a library that prepares data?"""
-    return _of_work(place, "kernels", recorded(place, "kernels").name.matches(_LOADER_KERNEL))
+    return _of_work(place, "kernels", recorded(place, "kernels").name.matches(loader_names.LOADER_KERNEL))
 
 
 def batch_copies(place: Place) -> Mask:
@@ -47,8 +42,8 @@ def batch_copies(place: Place) -> Mask:
 
 def _of_parameters(place: Place, copies: Frame, alike: Numbers) -> Mask:
     """One bool a copy: asked for by the optimizer, or for parameters? Without a call, as most others of its size."""
-    told = launched_in(place, copies, OPTIMIZER_RANGE, "ranges", "ops")
-    told |= launched_in(place, copies, _OF_PARAMETERS, "ranges", "ops", "functions")
+    told = launched_in(place, copies, torch_names.OPTIMIZER_RANGE, "ranges", "ops")
+    told |= launched_in(place, copies, torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
     linked = launch_rows(copies, place.timeline.calls) != UNKNOWN
     many = int(alike.max(initial=-1)) + 1
     of_all, of_told = (np.bincount(alike[each], minlength=many) for each in (linked, told))

@@ -1,4 +1,4 @@
-"""What changes in the graph when something is cured? Each edit returns a new graph; none makes a node longer.
+"""What changes in the graph when something is fixed? Each edit returns a new graph; none makes a node longer.
 
 `share` is the part of the time that goes away, from 0 (nothing changes) to 1. Edits may follow each other in any order:
 host time that one has taken out is not there for the next.

@@ -1,4 +1,4 @@
-"""What changes in the graph when batches cost nothing? The most that any loader's cure can win.
+"""What changes in the graph when batches cost nothing? The most that any loader's fix can win.
 
 No wait for the loader, none of its work in the training's own threads, no copies of batches, no kernels of data
 libraries, nor the calls and threads that do nothing but ask for those, nor waits for any of them. Work that was queued
@@ -9,7 +9,6 @@ at worst they stay as slow as they were.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -20,8 +19,7 @@ from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes, same_piece
 from perfdoctor.replay.edits.fused import merged
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
-
-_EVENT = re.compile("EventSynchronize")
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
 def without_loading(graph: Graph, case: int = 1) -> Graph:
@@ -76,8 +74,9 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     lag_0[gone] = 0
     waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
     other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
-    names = graph.place.timeline.calls.name.matches(_EVENT)[graph.call_row[waits]] if waits.size else left
-    second[waits] = np.where(left & ~names, other, NOTHING)
+    names = graph.place.timeline.calls.name
+    of_event = names.matches(cuda_names.WAITS_FOR_EVENT)[graph.call_row[waits]] if waits.size else left
+    second[waits] = np.where(left & ~of_event, other, NOTHING)
     before[waits] = False
     return replace(
         graph,

@@ -14,7 +14,7 @@ import numpy as np
 from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import CriticalPath, PathPiece
+from perfdoctor.records.predictions import CriticalPath, PathPiece
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
 from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.replay.graph.simulate import Played

@@ -12,7 +12,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING, Numbers
 from perfdoctor.replay.graph.period import Period
-from perfdoctor.vocabulary.names.host import ALLOCATOR_CALL
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: A thread that did nothing for so long, while another one of the program did, was woken by it.
 _WOKEN_NS = 50_000
@@ -94,7 +94,7 @@ def _for_room(place: Place, rows: Numbers) -> Mask:
     calls = place.timeline.calls
     took = calls.end_ns[rows] - calls.start_ns[rows]
     full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
-    waits: Mask = full & ~calls.name.matches(ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
+    waits: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
     return waits
 
 

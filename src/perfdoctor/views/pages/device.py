@@ -12,7 +12,7 @@ from perfdoctor.metrics.machine.gpu_samples import HELD_BY, Gpu, gpus
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.lines import lines
 

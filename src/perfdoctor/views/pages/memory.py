@@ -11,7 +11,8 @@ from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import Diagnosis, MemoryUse
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.lines import lines, telling_rows, thinned
 from perfdoctor.views.places import REST

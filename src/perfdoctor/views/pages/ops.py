@@ -11,7 +11,7 @@ from perfdoctor.metrics.grouping import Floats
 from perfdoctor.metrics.host.costs import HostCosts, call_costs, line_costs, op_costs, range_costs
 from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
 

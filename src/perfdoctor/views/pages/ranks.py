@@ -12,7 +12,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.machine.gpu_samples import of_places
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
 from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, parts_of, place_names
 

@@ -1,0 +1,71 @@
+"""Does every dependency earn its place: is each one that is required imported, and is all that is imported declared?"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from folders import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SOURCE = ROOT / "src" / "perfdoctor"
+#: It runs in the user's process, with what that has.
+AGENT = SOURCE / "recording" / "agent"
+#: Required before it is imported, for the reason that stands beside it.
+NOT_YET_IMPORTED = {"sqlite-utils"}
+IMPORTED_AS = {"nvidia-ml-py": "pynvml"}
+
+PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
+PROJECT = tomllib.loads(PYPROJECT)["project"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    """`nvidia-ml-py>=12` is nvidia-ml-py."""
+    return {re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0] for requirement in requirements}
+
+
+def module(distribution: str) -> str:
+    return IMPORTED_AS.get(distribution, distribution.replace("-", "_"))
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+REQUIRED = names(PROJECT["dependencies"])
+EXTRAS = {name for requirements in PROJECT["optional-dependencies"].values() for name in names(requirements)}
+IMPORTED = set().union(*(imported(path) for path in SOURCE.rglob("*.py") if AGENT not in path.parents))
+
+
+@pytest.mark.parametrize("distribution", sorted(REQUIRED - NOT_YET_IMPORTED))
+def test_what_is_required_is_imported(distribution):
+    assert module(distribution) in IMPORTED
+
+
+@pytest.mark.parametrize("distribution", sorted(NOT_YET_IMPORTED))
+def test_what_is_required_and_not_imported_says_why(distribution):
+    assert module(distribution) not in IMPORTED, "take it off NOT_YET_IMPORTED"
+    assert re.search(rf'^  "{distribution}>=[\d.]+", +# .*nothing imports', PYPROJECT, re.MULTILINE)
+
+
+def test_what_is_imported_is_required_or_an_extra():
+    declared = {module(distribution) for distribution in REQUIRED | EXTRAS}
+    assert sorted(IMPORTED - declared - sys.stdlib_module_names - {"perfdoctor", "tomllib"}) == []
+
+
+def test_what_takes_much_room_is_never_required():
+    assert not REQUIRED & {"connectorx", "pandas", "pyarrow", "torch"}
