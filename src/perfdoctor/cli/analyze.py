@@ -85,7 +85,7 @@ def analyze(
         str | None,
         typer.Option(
             "--what-if",
-            help="Predict the step with just these cured: low, likely, high, or a share of the time (50%). "
+            help="Predict the step with just these fixed: low, likely, high, or a share of the time (50%). "
             "Or of another size: batch=2x, ranks=8, synthetic-data.",
             metavar="RULE[=CHOICE],…",
             autocompletion=completion.questions,

@@ -7,16 +7,13 @@ builds name every kernel after the first (`ncclKernel_SendRecv_RING_SIMPLE_Sum_i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
-from perfdoctor.vocabulary.names.kernels import collective_kind
-
-_LIBRARY_RANGE = re.compile(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
+from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 
 
 def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = None) -> Text:
@@ -26,7 +23,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
     if calls is None or "ranges" not in frames or not len(calls):
         return kinds
     ranges = frames["ranges"]
-    ranges = ranges.take(ranges.name.matches(_LIBRARY_RANGE)).sorted()
+    ranges = ranges.take(ranges.name.matches(LIBRARY_RANGE)).sorted()
     call = launch_rows(rows, calls)
     open_range = open_at(ranges, calls, np.maximum(call, 0))
     kind_of_range = ranges.name.mapped(collective_kind)

@@ -303,7 +303,7 @@ def waits():
 def test_a_range_is_not_played_and_savings_are_of_one_execution():
     run = prepare(waits(), Selection("forward"))
     diagnosis = examine(run, list(RULES.values()))
-    assert unplayable(run) == "only a range of it is looked at, and what follows it would move as well"
+    assert unplayable(run) == "only a range of it is analysed, and what follows it would move as well"
     first = diagnosis.findings[0]
     assert first.rule == "input-wait"
     assert first.saving_ns_per_step.likely <= run.step_ns == 6 * UNIT
@@ -312,7 +312,7 @@ def test_a_range_is_not_played_and_savings_are_of_one_execution():
     assert diagnosis.notes[0].startswith("Only the range forward was looked at, 8 executions: ")
 
 
-def test_one_cure_can_be_asked_of_a_range_and_several_cannot():
+def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
     rules, selection = list(RULES.values()), Selection("forward")
     alone = diagnose(waits(), rules, selection=selection).findings[0].saving_ns_per_step
     predicted = diagnose(waits(), rules, [Question("input-wait")], selection).prediction
@@ -323,7 +323,7 @@ def test_one_cure_can_be_asked_of_a_range_and_several_cannot():
     with pytest.raises(AskedWronglyError, match="--what-if host-syncs: not found") as raised:
         diagnose(waits(), rules, [Question("host-syncs")], selection)
     assert "input-wait" in raised.value.do
-    with pytest.raises(AskedWronglyError, match="a range is not played again"):
+    with pytest.raises(AskedWronglyError, match="a range is not replayed"):
         diagnose(waits(), rules, [Question("batch", "2x", amount=2.0)], selection)
 
 

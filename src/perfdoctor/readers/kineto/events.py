@@ -15,7 +15,7 @@ import numpy as np
 
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.readers.kineto.columns import InexactError, Rows, integer, integers, nanoseconds
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 if TYPE_CHECKING:
     from perfdoctor.model.timeline import Ints

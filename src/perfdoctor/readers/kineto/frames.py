@@ -12,17 +12,16 @@ import numpy as np
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.kineto.columns import product
-from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names.nccl import collective_kind
+from perfdoctor.vocabulary.names.python_code import OWN_AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perfdoctor.readers.kineto.columns import Table
 
-_RANGE = re.compile(
-    r"^ProfilerStep#\d+|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#|^## .* ##$"
-    r"|^DistributedDataParallel\.forward|^(nccl|gloo|hccl|xccl|ucc|mpi):"
-)
 _DIRECTION = re.compile(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
 _BYTES_PER_ELEMENT = {
     "complexdouble": 16, "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "float": 4, "int": 4, "uint32": 4,
@@ -66,10 +65,6 @@ class Hosts:
         return processes
 
 
-#: Functions of perfdoctor's own agent that wrap the program's; only the wrapped ones are shown.
-_OUR_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
-
-
 def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
     frames: dict[str, Frame] = {}
     devices = {number for name in _ON_DEVICE if name in tables for number in np.unique(tables[name]["device"]).tolist()}
@@ -86,14 +81,14 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
         put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
     if table := tables.get("calls"):
         names = table.texts["name"]
-        put("calls", table, name=Text(names.codes, [re.sub(r"_v\d+$", "", name) for name in names.values]))
+        put("calls", table, name=Text(names.codes, [cuda_names.without_version(name) for name in names.values]))
     if table := tables.get("ops"):
-        is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(_RANGE)
+        is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(torch_names.OWN_RANGE)
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
         put("ops", table.take(~is_range))
         put("ranges", table.take(is_range & ~on_device))
     if table := tables.get("functions"):
-        table = table.take(~table.texts["name"].matches(_OUR_AGENT))
+        table = table.take(~table.texts["name"].matches(OWN_AGENT))
         put("functions", table, **_own_place(table, hosts))
     if table := tables.get("overheads"):
         put("overheads", table, **_own_place(table, hosts))

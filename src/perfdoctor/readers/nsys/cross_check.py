@@ -23,7 +23,9 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import nccl as nccl_names
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: A summary takes seconds; one that takes longer is reported as refused.
 _TIMEOUT_S = 300
@@ -37,7 +39,6 @@ _DIRECTIONS = {
     "[CUDA memcpy Host-to-Host]": "h2h", "[CUDA memcpy HtoH]": "h2h",
     "[CUDA memset]": "memset",
 }  # fmt: skip
-_VERSION_SUFFIX = re.compile(r"(_v\d+)+$")
 #: `nsys stats` prints megabytes with three decimals.
 _SIZE_GRAIN_BYTES = 1_000
 #: NVIDIA's expert rules about GPU time.
@@ -286,7 +287,7 @@ def _with_our_directions(totals: Totals) -> Totals:
 def _calls(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     def theirs() -> Totals:
         rows = nsys_tool.table("stats", "cuda_api_sum")
-        plain = [{**row, "Name": _VERSION_SUFFIX.sub("", row["Name"])} for row in rows]
+        plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
         return _gathered(plain, "Name", "Num Calls", "Total Time (ns)")
 
     return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
@@ -322,7 +323,7 @@ def _pageable(timeline: Timeline) -> str:
 
 
 def _syncs(timeline: Timeline) -> str:
-    rows = timeline.calls.take(timeline.calls.name.matches(re.compile(r"Synchronize")))
+    rows = timeline.calls.take(timeline.calls.name.matches(cuda_names.SYNCHRONIZES))
     return f"{len(rows)} calls that synchronise, {int(rows.duration_ns.sum()) / 1e6:.3f} ms, of any kind"
 
 
@@ -374,7 +375,7 @@ def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline
     theirs = dict(_recipe_sums(sums))
     source = f"recipe {name}"
     if name == "nccl_sum":
-        ranges = timeline.ranges.take(timeline.ranges.name.matches(re.compile(r"^nccl")))
+        ranges = timeline.ranges.take(timeline.ranges.name.matches(nccl_names.OWN_RANGE))
         return _against("NCCL's own ranges", source, _by_name(ranges), lambda: theirs)
     plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
     return _against("kernels by name", source, _by_name(plain, timeline.collectives), lambda: theirs)

@@ -13,7 +13,9 @@ import numpy as np
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
 from perfdoctor.readers.nsys.tables import NONE, Columns, Tables, different
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE, collective_kind
+from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names.cuda import without_version
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 KERNEL, GRAPH, MEMCPY, MEMSET = (_CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET"))
@@ -22,18 +24,8 @@ _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12:
 #: Moves of managed memory's pages between host and device, whatever memory kinds the row contains.
 _PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
-_CALL_VERSION = re.compile(r"(_v\d+)+$")
-#: NVTX ranges that torch.autograd.profiler.emit_nvtx writes: they are ops.
-_OP = re.compile(
-    r"^(aten|autograd|torch|c10|c10d|_c10d_functional|prims|profiler|quantized|torchvision|torchaudio|fbgemm|inductor"
-    r"|xformers|flash_attn)::|^\w+Backward\d*$"
-)
 _OP_DETAILS = re.compile(r", (?:op_id|seq|input_op_ids|sizes) = ")
 _OP_SIZES = re.compile(r", sizes = (\[.*?\])(?=, \w+ = |$)")
-_DATA_TYPE = re.compile(
-    r"_(float|half|double|bfloat16|u?int\d+_t|bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64))(?![a-z0-9])",
-    re.IGNORECASE,
-)
 
 
 # --- ranks ---
@@ -137,13 +129,8 @@ def _collectives(kernels: Frame) -> Frame:
     return Frame({
         **{column: kernels.columns[column] for column in common}, "kind": names.mapped(collective_kind),
         "bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
-        "data_type": names.mapped(_data_type),
+        "data_type": names.mapped(data_type),
     })  # fmt: skip
-
-
-def _data_type(kernel: str) -> str:
-    found = _DATA_TYPE.search(kernel)
-    return found[1].lower() if found else ""
 
 
 def _memcpy(rows: Columns, ranks: Ranks) -> Frame:
@@ -203,7 +190,7 @@ def _host_frame(rows: Columns, names: Text, ranks: Ranks, **more: Column) -> Fra
 
 
 def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
-    plain = names.mapped(lambda name: _CALL_VERSION.sub("", name))
+    plain = names.mapped(without_version)
     calls = _host_frame(rows, plain, ranks, correlation=_or(rows["correlationId"]))
     return _without_twins(calls) if len(plain.values) < len(names.values) else calls
 
@@ -244,4 +231,4 @@ def _op_parts(text: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=65536)
 def _is_op(name: str) -> bool:
-    return _OP.search(name) is not None
+    return torch_names.OP.search(name) is not None

@@ -12,7 +12,6 @@ by the latter: sends and receives as one kernel, whose bytes are the larger of t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,13 +21,12 @@ from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.collective_kinds import open_at
 from perfdoctor.readers.nsys.tables import UNREADABLE, Database
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 _CALLS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "Bcast", "AlltoAll", "AllToAll", "Gather",
           "Scatter", "Send", "Recv")  # fmt: skip
 _GROUP_START, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 _OF_A_MESSAGE = (*(f"nccl{call}" for call in _CALLS), _GROUP_START, _GROUP_END)
-#: NCCL writes the size of one rank's part (NCCL, src/collectives.cc); a Timeline holds that of the whole message.
-_IN_PARTS = re.compile(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
 _SEND, _RECEIVE = "ncclSend", "ncclRecv"
 
 _BYTES, _COMMUNICATOR, _RANKS = "Message size [bytes]", "NCCL communicator ID", "No. of ranks"
@@ -95,7 +93,7 @@ def _shown(communicator: int) -> str:
 
 def _whole(name: str, size: int, ranks: int) -> int:
     """Bytes of the whole message; UNKNOWN where only a part's size is known and not the number of parts."""
-    if not _IN_PARTS.match(name) or size == UNKNOWN:
+    if not nccl_names.IN_PARTS.match(name) or size == UNKNOWN:
         return size
     return size * ranks if ranks else UNKNOWN
 
@@ -205,7 +203,7 @@ def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
     size = np.where(known, sizes[of_unit], UNKNOWN)
     # Ranks' collectives are matched by their order within a group, so groups are used only if all rows have one.
     group = groups.take(np.maximum(of_unit, 0))
-    ours = rows.name.matches(re.compile("nccl", re.IGNORECASE))
+    ours = rows.name.matches(nccl_names.NAMED_NCCL)
     if not (known & group.where(bool))[ours].all():
         return rows.with_columns(bytes=np.where(size != UNKNOWN, size, rows["bytes"]))
     both = Text.join([rows.text("group"), group])

@@ -19,10 +19,9 @@ from typing import IO
 from urllib.parse import quote
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import Ints, Text
+from perfdoctor.model.columns import Ints, Mask, Text
 from perfdoctor.readers.nsys.columns import integer_columns
 
 Columns = dict[str, Ints]
@@ -228,7 +227,7 @@ class Tables:
         """Without rows whose start and end are both 0: CUPTI took no time stamps for them."""
         return self._kept(rows, (rows["start"] != 0) | (rows["end"] != 0), table, "without a time: dropped.")
 
-    def _kept(self, rows: Columns, good: npt.NDArray[np.bool_], table: str, why: str) -> Columns:
+    def _kept(self, rows: Columns, good: Mask, table: str, why: str) -> Columns:
         if good.all():
             return rows
         self._note(int((~good).sum()), "row", f"of {table} {why}")
