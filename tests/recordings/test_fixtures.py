@@ -19,7 +19,8 @@ from folders import FIXTURES
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice
+from perfdoctor.records.findings import Advice
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 if sys.version_info >= (3, 11):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.vocabulary.names.kernels import COLLECTIVE, collective_kind, family, input_type, math_path
 
 #: name, family, math path, type of the inputs

@@ -9,10 +9,11 @@ from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: The type that an operation is instantiated with; a scalar of 64 bits among a kernel's parameters is no such thing.

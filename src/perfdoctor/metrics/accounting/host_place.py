@@ -22,9 +22,9 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import host as host_names
 from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 _CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
 _NEVER = np.iinfo(np.int64).max

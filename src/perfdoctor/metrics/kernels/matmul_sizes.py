@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.kernels.sets import launching_rows
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.

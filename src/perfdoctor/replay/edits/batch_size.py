@@ -27,12 +27,13 @@ import numpy.typing as npt
 from perfdoctor.metrics.communication.collectives import launched_in
 from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
 from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 Factors = npt.NDArray[np.float64]
