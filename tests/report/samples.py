@@ -197,7 +197,7 @@ ASKED = replace(
 )
 
 
-#: A question of cures and sizes: the step gets longer, and has more samples.
+#: A question of fixes and sizes: the step gets longer, and has more samples.
 LARGER = replace(
     INPUT_BOUND,
     prediction=Prediction(

@@ -41,7 +41,7 @@ def test_what_owns_a_part_is_a_rule():
 
 def test_what_fixes_act_on_shrinks_a_part():
     assert set(SHRINKS.values()) <= set(PARTS)
-    assert {rule.lever for rule in load_rules().values()} - {""} <= set(SHRINKS)
+    assert {rule.action for rule in load_rules().values()} - {""} <= set(SHRINKS)
 
 
 def test_the_page_has_a_colour_for_every_part_and_every_kind_of_memory():

@@ -97,9 +97,9 @@ class _Page:
             yield from self.wrapped(Text(f"Others for your project: {table} in its pyproject.toml."))
 
     def relatives(self) -> Iterator[str]:
-        """Rules whose cure makes this one vanish, and the other way round."""
+        """Rules whose fix makes this one vanish, and the other way round."""
         if self.rule.symptom_of:
-            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that cured it vanishes."
+            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that fixed it vanishes."
         symptoms = [rule.id for rule in self.known.values() if self.rule.id in rule.symptom_of]
         if symptoms:
             yield f"Its symptoms, which vanish with it: {', '.join(symptoms)}."
@@ -124,14 +124,14 @@ class _Page:
                 yield from self.wrapped(Text(block.text))
 
     def afterwards(self) -> Iterator[Text]:
-        part = SHRINKS.get(self.rule.lever)
+        part = SHRINKS.get(self.rule.action)
         shrinks = f"`{PARTS[part].label}` must shrink in the bar of the step, and the step with it" if part else ""
         yield from self.section(
             "Then measure",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
         )
         commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
-        if self.rule.lever:
+        if self.rule.action:
             asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
             commands.insert(0, f"{asked}    # before you begin: what it would bring")
         yield Text()

@@ -101,7 +101,7 @@ SHOWN_PARTS: Mapping[str, Part] = {
     REST: Part("idle: small causes together", "others", "#b4babf", "#7d868e", ",", ","),
 }
 
-#: What a fix acts on when the step is replayed (`lever` of a rule): the part of the step that shrinks.
+#: What a fix acts on when the step is replayed (`action` of a rule): the part of the step that shrinks.
 SHRINKS: Mapping[str, str] = {
     "host_pace": "launch_bound",
     "waits": "host_sync",

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
@@ -24,8 +23,6 @@ _MOST_STEPS = 400
 #: Which rules own a part of the step: where one of them speaks, a long step is its symptom. The profiler's own time is
 #: no part of a step's length.
 OWNERS: Mapping[str, tuple[str, ...]] = {name: part.rules for name, part in PARTS.items() if name != "profiler"}
-
-Floats = npt.NDArray[np.float64]
 
 
 def edges(place: Place) -> Ints:
