@@ -181,7 +181,7 @@ def test_of_copies_between_pageable_memory_and_the_device_the_one_that_is_expose
 ])  # fmt: skip
 def test_a_report_shows_where_to_look(recording, rule):
     run = prepare(read([FIXTURES / recording]))
-    diagnosis = examine(run, list(RULES.values()))
+    diagnosis = examine(run, list(RULES.values())).diagnosis
     advice = next(each for each in flat(diagnosis.findings) if each.rule == rule)
     (span,) = (each for each in advice.evidence if isinstance(each, Span))
     begin, end = looked_at(run)

@@ -64,7 +64,7 @@ def test_a_report_is_whole_and_agrees_with_itself(path: Path) -> None:
         assert error.what
         assert error.do
         return
-    diagnosis = examine(run, list(load_rules().values()))
+    diagnosis = examine(run, list(load_rules().values())).diagnosis
     shown = views(run, diagnosis)
     assert shown.failed == ()
     _page(html.render(diagnosis, shown))

@@ -35,7 +35,7 @@ def test_counts_and_times_are_those_of_the_recording(path):
         run = prepare(read([Path(os.fspath(FOLDER)) / path]))
     except PerfdoctorError:
         pytest.skip("cannot be read, and need not be")
-    found = next(view(run, examine(run, [])), None)
+    found = next(view(run, examine(run, []).diagnosis), None)
     edges = [edge for place in run.places for piece in place.window for edge in piece]
     if found is None:
         assert not edges
