@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.metrics.accounting.behind_idle import is_library
 from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
@@ -23,6 +22,7 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
+from perfdoctor.vocabulary.names.python_code import is_library
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,7 @@ class _Page:
         self.show_all = show_all
         self.links = links
         self.width = min(console.width, WIDEST)
-        self.shades = shades(all_parts(diagnosis), console)
+        self.shades = shades(console)
         self.left, self.gone = ("█", "░") if is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
@@ -147,7 +147,7 @@ class _Page:
             split = places[row - 1][0]
             shown = parts([split], split_base_ns(split))
             cells = max(round(width * split_base_ns(split) / longest_ns), 1)
-            return bar(shown, {**shades(shown, self.console), **self.shades}, cells)
+            return bar(shown, self.shades, cells)
 
         yield from self.with_bars(rows, rank_bar)
 

@@ -8,12 +8,12 @@ from builders import draw, only_finding, timeline
 from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import of_recordings, recording
 from talking import DISPATCH_NS, UNIT_NS, talking
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.readers.open import read
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter as edits
@@ -212,9 +212,11 @@ def test_what_only_a_device_has_is_not_played():
     assert played.can_play("host_work", finding)
 
 
-@pytest.mark.parametrize("name", ["cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys"])
-def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(name):
-    run = prepare(read([FIXTURES / name]))
+@of_recordings(
+    FIXTURES / name for name in ("cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys")
+)
+def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(path):
+    run = recording(path).run
     played = stage(run)
     assert played.error == pytest.approx(0, abs=0.001)
     waited = run.mean(lambda place: (place.host.explicit["input_wait"] & place.window).total_ns)

@@ -12,8 +12,8 @@ import plant
 import pytest
 from builders import only_finding
 from labels import cases, recordings
+from recorded import parameter, recording
 
-from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
@@ -103,21 +103,19 @@ def test_a_healthy_training_plays_as_it_was():
         assert abs(error(played("", 0.0, ranks)[1])) < 0.01
 
 
+#: Its ranks wait for some that were not recorded.
+INCOMPLETE = {"kineto/dlrm-8rank": 0.30}
+PATHS = [
+    parameter(recordings() / case["path"], recordings() / case["path"], INCOMPLETE.get(case["path"], 0.01))
+    for case in (cases() if recordings() else ())
+    if "fails" not in case and not case["path"].endswith((".qdrep", ".nsys-rep"))  # those need nsys to be read
+]
+
+
 @pytest.mark.recordings
-@pytest.mark.skipif(recordings() is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-def test_the_replay_of_real_recordings_is_true_to_them():
-    folder = recordings()
-    errors: dict[str, float] = {}
-    for case in cases():
-        path = folder / case["path"]
-        if "fails" in case or path.suffix in (".qdrep", ".nsys-rep"):  # the latter are exported in test_recordings
-            continue
-        try:
-            run = prepare(read([path]))
-        except PerfdoctorError:
-            continue
-        graphs = graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ()
-        if graphs:
-            errors[case["path"]] = error(graphs)
-    told = "\n".join(f"{share:+8.2%}  {path}" for path, share in errors.items())
-    assert sum(map(abs, errors.values())) / len(errors) <= 0.03, told
+@pytest.mark.skipif(not PATHS, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
+@pytest.mark.parametrize(("path", "most"), PATHS)
+def test_the_replay_of_a_real_recording_is_true_to_it(path, most):
+    run = recording(path).run
+    if graphs := graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ():
+        assert abs(error(graphs)) <= most

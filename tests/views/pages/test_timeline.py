@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine_builders import beside, samples
 from ncu_builders import alone
+from recorded import of_recordings, recording
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
@@ -21,13 +22,13 @@ from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
-from perfdoctor.readers.open import read
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 RECORDINGS = sorted(path for path in FIXTURES.glob("*/*") if path.name in ("torch", "nsys"))
 UNIT = 100_000
@@ -96,13 +97,14 @@ def assert_all_rows_are_shown(run: Run, found: TimelineView) -> None:
         assert ours == theirs, signal
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=[f"{each.parent.name}-{each.name}" for each in RECORDINGS])
-def test_each_track_holds_the_rows_of_its_stream_or_thread(recording):
-    run = prepare(read([recording]))
+@of_recordings(RECORDINGS)
+def test_each_track_holds_the_rows_of_its_stream_or_thread_and_idle_as_it_is_accounted_for(path):
+    run = recording(path).run
     found = shown(run)
     assert_all_rows_are_shown(run, found)
     assert found.pieces_in_all == sum(track.start_ns.size for track in found.tracks)
     assert_well_formed(found)
+    assert_idle_is_that_of_the_accounting(run, found)
 
 
 def assert_well_formed(found: TimelineView) -> None:
@@ -123,10 +125,7 @@ def assert_well_formed(found: TimelineView) -> None:
     assert 0 <= begin < end <= found.length_ns
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=[f"{each.parent.name}-{each.name}" for each in RECORDINGS])
-def test_idle_is_that_of_the_accounting(recording):
-    run = prepare(read([recording]))
-    found = shown(run)
+def assert_idle_is_that_of_the_accounting(run: Run, found: TimelineView) -> None:
     for place, title in (
         (place, f"rank {place.rank} · {'training' if place.device is None else f'GPU {place.device}'}")
         for place in run.places
@@ -337,8 +336,7 @@ def test_threads_are_called_by_their_names():
 
 
 def test_a_run_without_a_gpu_shows_its_training_thread():
-    run = prepare(read([FIXTURES / "cpu-slow-input" / "torch"]))
-    found = shown(run)
+    found = shown(recording(FIXTURES / "cpu-slow-input" / "torch").run)
     assert {(group.title, group.device) for group in found.groups} == {
         ("rank 0 · training thread", None),
         ("rank 0 · host", None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -20,15 +19,16 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
-
-#: DDP sends a bucket from the hook of the parameter whose gradient was its last.
-_GRADIENT_HOOK = re.compile(r"AccumulateGrad")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _gradients(place: Place) -> Mask:
-    """One bool a row: an all-reduce launched by the hook of a parameter's gradient."""
+    """One bool a row: an all-reduce launched by the hook of a parameter's gradient.
+
+    DDP sends a bucket from the hook of the parameter whose gradient was its last.
+    """
     frame = place.collectives
-    inside = launched_in(place, frame, _GRADIENT_HOOK, "ops", "ranges")
+    inside = launched_in(place, frame, torch_names.GRADIENT_HOOK, "ops", "ranges")
     rows: Mask = frame.text("kind").equals("all_reduce") & inside
     return rows
 

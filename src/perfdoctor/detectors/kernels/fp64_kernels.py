@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-#: The type that an operation is instantiated with; a scalar of 64 bits among a kernel's parameters is no such thing.
-_DOUBLE = re.compile(
-    r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double"
-)
 
 
 def _wide(place: Place) -> Mask:
     """Products with a vector are bound by memory and count here; those of matrices are fp32-matmuls'."""
     names = place.kernels.name
     vector = names.where(lambda name: kernel_names.is_vector_product(name) and kernel_names.input_type(name) == "fp64")
-    return vector | (names.matches(_DOUBLE) & ~place.kernel_rows(*MATMUL_FAMILIES))
+    return vector | (names.matches(kernel_names.ON_FP64) & ~place.kernel_rows(*MATMUL_FAMILIES))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.model.place import MATMUL_FAMILIES
 from perfdoctor.model.run import Run
 from perfdoctor.records.time_split import KernelRow
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: More rows help nobody, fewer hide the tail.
@@ -31,6 +31,6 @@ def kernel_table(run: Run) -> tuple[KernelRow, ...]:
 
 
 def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
-    family = "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
+    family = kernel_names.family_or_communication(name)
     path = kernel_names.math_path(name) if family in MATMUL_FAMILIES else ""
     return KernelRow(name, family, path, count, total_ns, total_ns // max(count, 1))

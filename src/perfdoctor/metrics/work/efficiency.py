@@ -18,11 +18,13 @@ import numpy as np
 from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
-from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work, type_of_kernel
+from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
 from perfdoctor.metrics.work.roofline import roofline
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.work_done import Efficiency
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
+from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: With less of the time of matrix products counted, "at least" says more about the recording than about the run.
 _LEAST_KNOWN_SHARE = 0.5
@@ -116,7 +118,7 @@ def _main_type(place: Place, work: OpWork) -> str:
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
         names = place.kernels.name
-        types = np.array([type_of_kernel(name) for name in names.values] or [""])[names.codes[matmul]]
+        types = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
 
 if TYPE_CHECKING:
     from perfdoctor.records.diagnosis import Diagnosis
@@ -76,7 +76,11 @@ def place(use: MemoryUse) -> str:
 def categories(use: MemoryUse) -> list[Line]:
     """What the peak was for, the most first."""
     return [
-        Line(MEMORY_KINDS.get(name, clean_name(name, 32)), wording.size(held), wording.share_of(held, use.peak_bytes))
+        Line(
+            memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32),
+            wording.size(held),
+            wording.share_of(held, use.peak_bytes),
+        )
         for name, held in use.by_category.items()
     ]
 
