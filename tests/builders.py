@@ -27,7 +27,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
 from perfdoctor.records.findings import Finding
-from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.names.nccl import collective_kind
 from perfdoctor.vocabulary.rulebook import load_rules
 
 Lanes = str | Sequence[str]

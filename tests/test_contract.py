@@ -52,7 +52,7 @@ OTHERS = {
 }  # fmt: skip
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
-    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "lever",
+    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "action",
     "needs_without_gpu", "doubt",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
@@ -60,7 +60,7 @@ MAY_BE_LEFT_OUT = {
     "symptom_of",
     "hidden_by_loader",
     "hidden_by_host",
-    "lever",
+    "action",
     "needs_without_gpu",
     "doubt",
 }

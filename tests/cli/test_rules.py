@@ -44,7 +44,7 @@ INPUT_WAIT = rulebook.Rule(
     thresholds={"min_share": rulebook.Threshold(0.03, "fraction of step time", "Below is noise.")},
     fixes=(FIX,),
     summaries={"no-workers": "It waits {wait_ms:.1f} ms."},
-    lever="input_wait",
+    action="input_wait",
     doubt="no loader was seen",
 )
 OTHER = replace(
@@ -205,5 +205,5 @@ def test_nothing_comes_between_a_continued_line_and_its_end():
 
 
 def test_every_lever_names_a_part_that_the_bar_can_show():
-    assert {rule.lever for rule in REAL.values() if rule.lever} <= set(rule_page._SHRINKS)
+    assert {rule.action for rule in REAL.values() if rule.action} <= set(rule_page._SHRINKS)
     assert set(rule_page._SHRINKS.values()) <= set(PART_LABELS)

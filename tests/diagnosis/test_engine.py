@@ -247,7 +247,7 @@ def test_no_share_of_a_step_is_more_than_all_of_it(ranks, unit_us):
 @settings(max_examples=60)
 @given(jobs, units_us)
 def test_together_findings_promise_no_more_than_the_step(ranks, unit_us):
-    """Symptoms are not counted: the cure of their cause takes them along."""
+    """Symptoms are not counted: the fix of their cause takes them along."""
     diagnosis = job(ranks, unit_us)
     promised = {advice.rule: advice.saving_ns_per_step.likely for advice in diagnosis.findings}
     assert sum(promised.values()) <= diagnosis.base_ns, promised
@@ -449,7 +449,7 @@ def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
         return detect
 
     rules = [
-        replace(load_rules()[name], summary="{x}", summaries={}, lever="") for name in ("input-wait", "exposed-copies")
+        replace(load_rules()[name], summary="{x}", summaries={}, action="") for name in ("input-wait", "exposed-copies")
     ]
     monkeypatch.setattr(perfdoctor.detectors.input.input_wait, "detect", same("input-wait"))
     monkeypatch.setattr(perfdoctor.detectors.copies.exposed_copies, "detect", same("exposed-copies"))

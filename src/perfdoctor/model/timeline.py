@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
-    "Stated", "Text", "Timeline", "merge",
+    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",
+    "Source", "Text", "Timeline", "UserValues", "merge",
 ]  # fmt: skip
 
 
@@ -42,13 +42,13 @@ class Frame:
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
 
-    def __getitem__(self, column: str) -> npt.NDArray[np.int64]:
+    def __getitem__(self, column: str) -> Ints:
         """A number column (int64; bool for flags). Text columns: `text`."""
         values = self.columns[column]
         assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
         return values  # type: ignore[return-value]
 
-    def floats(self, column: str) -> npt.NDArray[np.float64]:
+    def floats(self, column: str) -> Floats:
         """A column of measured numbers; NaN is unknown."""
         return self[column].astype(np.float64, copy=False)
 
@@ -149,8 +149,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the user told beside the recording; empty and 0: nothing.
+class UserValues:
+    """What the user gave beside the recording; empty and 0: nothing.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
     one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
@@ -179,7 +179,7 @@ class Timeline:
     world_size: int = 0
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    stated: Stated = field(default_factory=Stated)
+    user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
 
     @classmethod

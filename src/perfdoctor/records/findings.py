@@ -88,7 +88,7 @@ class Fix:
 class Finding:
     """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
 
-    `symptom_of` names the rules whose cure makes just this finding vanish, beside those that its rule names; `explains`
+    `symptom_of` names the rules whose fix makes just this finding vanish, beside those that its rule names; `explains`
     is its other end: the rules whose findings vanish with this one, where only this one's detector knows that. `work`
     tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
     place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which

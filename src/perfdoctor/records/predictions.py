@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """The step after one more cure or size, with all before it, in ns. `choice`: how far it goes, or how large.
+    """The step after one more fix or size, with all before it, in ns. `choice`: how far it goes, or how large.
 
     `samples`: how many times as many samples as recorded all ranks then work on in a step.
     """
@@ -35,7 +35,7 @@ class Scaling:
 class Prediction:
     """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
 
-    `steps` is the way there from `recorded_ns`, one cure after the other: none longer than the one before, the last
+    `steps` is the way there from `recorded_ns`, one fix after the other: none longer than the one before, the last
     the likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
     nothing was played and savings were subtracted. `asked`: is it the answer to a question, or what we find worth it?
     Where the run's size was asked for, a step has `samples` times as many samples and may be longer; `speedup` is that

@@ -64,7 +64,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
 def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:
     yield f"### {number}. {escaped(clean(advice.title))}"
     certain = wording.confidence(advice.confidence)
-    yield f"\n`{clean(advice.rule)}` · **{wording.saving(diagnosis, advice)}** · {certain}"
+    saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
+    yield f"\n`{clean(advice.rule)}` · **{saving}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
     if certainty := wording.certainty(advice):
         yield f"\n{escaped(certainty)}"

@@ -141,14 +141,14 @@ class _Page:
                 yield from self.wrapped(Text(block.text))
 
     def afterwards(self) -> Iterator[Text]:
-        part = PART_LABELS.get(_SHRINKS.get(self.rule.lever, ""), "")
+        part = PART_LABELS.get(_SHRINKS.get(self.rule.action, ""), "")
         shrinks = f"`{part}` and the step must be shorter" if part else ""
         yield from self.section(
             "Verify the fix",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
         )
         commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
-        if self.rule.lever:
+        if self.rule.action:
             asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
             commands.insert(0, f"{asked}    # before the change: the predicted step")
         yield Text()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.metrics.accounting.behind_idle import is_library
 from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
@@ -23,6 +22,7 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
+from perfdoctor.vocabulary.names.python_code import is_library
 
 if TYPE_CHECKING:
     from rich.console import Console

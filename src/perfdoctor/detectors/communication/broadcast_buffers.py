@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -15,13 +14,12 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Mask
 from perfdoctor.records.findings import Finding, Measure
-
-_DDP_FORWARD = re.compile(r"^DistributedDataParallel\.forward")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _of_buffers(place: Place, frame: Frame) -> Mask:
     """One bool a row: a broadcast that DDP's forward launched. Parameters are sent once, before training."""
-    inside = launched_in(place, frame, _DDP_FORWARD, "ranges", "ops")
+    inside = launched_in(place, frame, torch_names.DDP_FORWARD, "ranges", "ops")
     rows: Mask = frame.text("kind").equals("broadcast") & inside
     return rows
 

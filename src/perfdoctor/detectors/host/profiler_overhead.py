@@ -1,4 +1,4 @@
-"""How much of the step does the profiler itself cost? Nothing to cure: without the profiler it is not there."""
+"""How much of the step does the profiler itself cost? Nothing to fix: without the profiler it is not there."""
 
 from __future__ import annotations
 

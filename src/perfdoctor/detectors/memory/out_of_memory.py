@@ -27,7 +27,7 @@ def _held(failed: OutOfMemory) -> Iterator[Rows]:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the last one: earlier ones were survived. It costs the run, and no time that a cure would win back."""
+    """Of the last one: earlier ones were survived. It costs the run, and no time that a fix would win back."""
     failures = [each for each in out_of_memories(run.timeline) if each.asked_bytes >= at["min_asked_bytes"]]
     if not failures:
         return

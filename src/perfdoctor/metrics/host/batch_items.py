@@ -7,7 +7,6 @@ batch where each step computes it exactly once; several (micro-batches, or sever
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 
 import numpy as np
@@ -16,8 +15,7 @@ from perfdoctor.metrics.accounting.host_place import outermost
 from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
-
-_LOSS = re.compile(r"^aten::nll_loss_forward$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def targets_per_step(place: Place) -> float | None:
@@ -25,7 +23,7 @@ def targets_per_step(place: Place) -> float | None:
     if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
     of_rank = place.timeline.ops.of(rank=place.rank)
-    at, losses = _when(place, of_rank.take(of_rank.name.matches(_LOSS)))
+    at, losses = _when(place, of_rank.take(of_rank.name.matches(torch_names.CLASSIFICATION_LOSS)))
     bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
     inside = (at >= bounds[0]) & (at < bounds[-1])
     of_step = np.bincount(np.searchsorted(bounds, at[inside], side="right") - 1, minlength=place.steps.used)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.behind_idle import is_user_function
 from perfdoctor.metrics.host.nesting import levels
 from perfdoctor.model.intervals import Nanoseconds
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 @dataclass(frozen=True)

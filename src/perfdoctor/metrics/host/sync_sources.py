@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.behind_idle import host_rows, is_user_function
+from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.idle_causes import blocking_calls
 from perfdoctor.metrics.accounting.longest import Moment
 from perfdoctor.metrics.host.nesting import innermost_at
@@ -14,7 +14,8 @@ from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, Mask, Timeline
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,12 @@ def _user_functions(timeline: Timeline, rank: int) -> Frame:
 def around_update(place: Place) -> Intervals:
     """When the host was in an optimizer's step, in clipping, or between a scaler's check of gradients and that step."""
     steps = host_rows(place, ("ops", "ranges"))
-    steps = steps.take(steps.name.matches(host_names.OPTIMIZER_STEP))
+    steps = steps.take(steps.name.matches(torch_names.OPTIMIZER_STEP))
     functions = host_rows(place, ("functions",))
-    functions = functions.take(functions.name.matches(host_names.UPDATE_FUNCTION))
+    functions = functions.take(functions.name.matches(torch_names.UPDATE_FUNCTION))
     found = Intervals.of(steps.start_ns, steps.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
     checks = host_rows(place, ("ops",))
-    checks = checks.take(checks.name.matches(host_names.UNSCALES))
+    checks = checks.take(checks.name.matches(torch_names.UNSCALES))
     if not len(checks) or not len(steps):
         return found
     following = np.searchsorted(steps.start_ns, checks.start_ns)

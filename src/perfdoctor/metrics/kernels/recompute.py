@@ -7,24 +7,12 @@ Where they occur inside a node of the backward pass, the forward pass runs again
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
-
-_BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function: ")
-#: Functions of the forward pass that no gradient formula uses. `aten::linear` and `aten::matmul` are not among them:
-#: functions with a backward of their own call those there. In a node that also runs one of these they are forward work.
-_FORWARD = re.compile(
-    r"^aten::(conv[123]d|batch_norm|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|layer_norm|native_layer_norm"
-    r"|group_norm|native_group_norm|rms_norm|relu_?|gelu|silu_?|leaky_relu_?|max_pool[123]d|adaptive_avg_pool2d"
-    r"|softmax|dropout|scaled_dot_product_attention|_flash_attention_forward|_efficient_attention_forward"
-    r"|_scaled_dot_product_\w+_attention|embedding)$"
-)
-_LINEAR = re.compile(r"^aten::linear$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def recomputed(place: Place) -> Mask:
@@ -42,8 +30,9 @@ def forward_again(place: Place) -> Frame:
     """
     ops = place.timeline.ops.of(rank=place.rank)
     nodes, forward = (
-        ops.take(ops.name.matches(_BACKWARD_NODE)),
-        ops.take(ops.name.matches(_FORWARD) | ops.name.matches(_LINEAR)),
+        ops.take(ops.name.matches(torch_names.EVALUATED_NODE)),
+        # In a node that also runs a function of the forward pass alone, `linear` is forward work, too.
+        ops.take(ops.name.matches(torch_names.FORWARD_ONLY) | ops.name.matches(torch_names.LINEAR)),
     )
     node = np.full(len(forward), UNKNOWN, dtype=np.int64)
     for process, thread in sorted(set(zip(nodes["process"].tolist(), nodes["thread"].tolist(), strict=True))):
@@ -53,7 +42,7 @@ def forward_again(place: Place) -> Frame:
         candidate = of_thread[np.maximum(at, 0)]
         inside = (at >= 0) & (forward.end_ns[work] <= nodes.end_ns[candidate])
         node[work] = np.where(inside, candidate, UNKNOWN)
-    node[~np.isin(node, node[forward.name.matches(_FORWARD)])] = UNKNOWN
+    node[~np.isin(node, node[forward.name.matches(torch_names.FORWARD_ONLY)])] = UNKNOWN
     which, position = np.unique(node[node != UNKNOWN], return_inverse=True)
     start, end = nodes.end_ns[which].copy(), nodes.start_ns[which].copy()
     np.minimum.at(start, position, forward.start_ns[node != UNKNOWN])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.metrics.kernels.sets import launching_rows
@@ -11,11 +9,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
-
-_ZERO_GRAD = re.compile(r"\bzero_grad\b", re.IGNORECASE)
-#: The node that stores a parameter's gradient, and the op by which it adds to one that is there.
-_STORES = re.compile(r"^(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
-_ADDS = re.compile(r"^aten::add_$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def filled_by_zero_grad(place: Place, work: Frame) -> Mask:
@@ -23,7 +17,7 @@ def filled_by_zero_grad(place: Place, work: Frame) -> Mask:
     zeroing = Intervals.empty()
     for signal in ("ranges", "ops", "functions"):
         rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(rows.name.matches(_ZERO_GRAD))
+        rows = rows.take(rows.name.matches(torch_names.ZERO_GRAD))
         zeroing = zeroing | Intervals.of(rows.start_ns, rows.end_ns)
     calls = place.timeline.calls
     if not zeroing or not len(calls):
@@ -37,6 +31,7 @@ def filled_by_zero_grad(place: Place, work: Frame) -> Mask:
 def added_to_gradients(place: Place) -> Mask:
     """One bool a row of `place.kernels`: does it add a new gradient to the one that is stored?"""
     ops = place.timeline.ops.of(rank=place.rank)
-    storing, adding = (launching_rows(place, ops.take(ops.name.matches(names)))[0] >= 0 for names in (_STORES, _ADDS))
+    names = (torch_names.STORES_GRADIENT, torch_names.ADDS_IN_PLACE)
+    storing, adding = (launching_rows(place, ops.take(ops.name.matches(name)))[0] >= 0 for name in names)
     rows: Mask = storing & adding
     return rows
