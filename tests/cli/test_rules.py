@@ -21,7 +21,7 @@ from perfdoctor.report.words.code_text import folded
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.vocabulary import rulebook
 from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 
 FIX = rulebook.RuleFix(
     "Load [in] workers",
@@ -205,5 +205,5 @@ def test_nothing_comes_between_a_continued_line_and_its_end():
 
 
 def test_every_lever_names_a_part_that_the_bar_can_show():
-    assert {rule.action for rule in REAL.values() if rule.action} <= set(rule_page._SHRINKS)
-    assert set(rule_page._SHRINKS.values()) <= set(PART_LABELS)
+    assert {rule.action for rule in REAL.values() if rule.action} <= set(SHRINKS)
+    assert set(SHRINKS.values()) <= set(PARTS)

@@ -6,9 +6,6 @@ from dataclasses import replace
 
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
-    IDLE_CAUSES,
-    KERNEL_FAMILIES,
-    MATH_PATHS,
     Advice,
     Fix,
     Measure,
@@ -19,6 +16,8 @@ from perfdoctor.records.findings import (
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 MS = 1_000_000
 POISON = "</script><img src=x onerror=alert(1)>[red]kernel[/]\x1b[31m\x1b]0;title\x07\x00\r\n|`*_@all \ud800\u202e"

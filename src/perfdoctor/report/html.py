@@ -18,7 +18,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
-from perfdoctor.report import charts, embedded, first_screen, json_report
+from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
@@ -31,7 +31,7 @@ from perfdoctor.report.words.parts import (
     split_base_ns,
 )
 from perfdoctor.vocabulary.pages import PAGES
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
     """The whole page. Without views it has neither tables nor charts nor a timeline."""
     page = _environment().get_template("page.html.j2")
-    style, script = _joined(STYLES), _joined(SCRIPTS)
+    style, script = f"\n{part_colours.style_sheet()}{_joined(STYLES)}", _joined(SCRIPTS)
     return page.render(
         diagnosis=diagnosis,
         views=views or Views(),
@@ -93,7 +93,7 @@ def _environment() -> Environment:
         clean_name=clean_name,
         blocks=blocks,
         check=first_screen.check,
-        part_labels=dict(PART_LABELS),
+        part_labels={name: part.label for name, part in PARTS.items()},
         rank_parts=_rank_parts,
         split_base_ns=split_base_ns,
         SHOWN=SHOWN_FINDINGS,

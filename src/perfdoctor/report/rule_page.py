@@ -13,7 +13,7 @@ from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.wording import fix_terms
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
@@ -26,23 +26,6 @@ _INDENT = "  "
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 #: A need that every recording with a timeline meets.
 _ALWAYS = "places"
-#: The part of the step that a fix makes shorter, by the action that simulates the fix in the replay.
-_SHRINKS = {
-    "allocator": "allocator",
-    "collectives": "exposed_communication",
-    "compilation": "compilation",
-    "copies": "exposed_copy",
-    "fused": "compute",
-    "garbage_collection": "garbage_collection",
-    "host_pace": "launch_bound",
-    "host_work": "host_work",
-    "input_wait": "input_wait",
-    "kernels": "compute",
-    "lateness": "exposed_communication",
-    "peer_wait": "peer_wait",
-    "storage": "storage",
-    "waits": "host_sync",
-}
 
 
 def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
@@ -141,8 +124,8 @@ class _Page:
                 yield from self.wrapped(Text(block.text))
 
     def afterwards(self) -> Iterator[Text]:
-        part = PART_LABELS.get(_SHRINKS.get(self.rule.action, ""), "")
-        shrinks = f"`{part}` and the step must be shorter" if part else ""
+        part = SHRINKS.get(self.rule.action)
+        shrinks = f"`{PARTS[part].label}` and the step must be shorter" if part else ""
         yield from self.section(
             "Verify the fix",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",

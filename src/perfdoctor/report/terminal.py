@@ -68,7 +68,7 @@ class _Page:
         self.show_all = show_all
         self.links = links
         self.width = min(console.width, WIDEST)
-        self.shades = shades(all_parts(diagnosis), console)
+        self.shades = shades(console)
         self.filled, self.saved = ("█", "░") if is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
@@ -147,7 +147,7 @@ class _Page:
             split = places[row - 1][0]
             shown = parts([split], split_base_ns(split))
             cells = max(round(width * split_base_ns(split) / longest_ns), 1)
-            return bar(shown, {**shades(shown, self.console), **self.shades}, cells)
+            return bar(shown, self.shades, cells)
 
         yield from self.with_bars(rows, rank_bar)
 

@@ -14,7 +14,7 @@ from perfdoctor.records.diagnosis import SourceInfo
 from perfdoctor.records.memory import Holder, MemoryUse
 from perfdoctor.report import html, json_report, markdown, terminal
 from perfdoctor.report.words import memory, skipped_rules, wording
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 
-from perfdoctor.records.findings import IDLE_CAUSES, Outcome
+from perfdoctor.records.findings import Outcome
 from perfdoctor.records.savings import Saving
 from perfdoctor.report.words import skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.words.parts import all_parts, cells
-from perfdoctor.vocabulary.parts import PART_LABELS
 from perfdoctor.vocabulary.signals import NEEDS
 
 
@@ -68,10 +67,6 @@ def test_evidence_reads_in_its_unit(value, unit, words):
 )
 def test_speedups_keep_the_digits_that_matter(number, words):
     assert wording.factor(number) == words
-
-
-def test_every_idle_cause_has_a_label():
-    assert set(IDLE_CAUSES) < set(PART_LABELS)
 
 
 def test_the_verdict_names_the_finding_and_the_step_after_the_fix():

@@ -26,11 +26,11 @@ from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.steps import Marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 #: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call issues nothing: it is other code.
@@ -180,7 +180,7 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
 
 
 def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity) -> dict[str, Intervals]:
-    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are findings.IDLE_CAUSES."""
+    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES."""
     causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
     if not idle or not len(work):
         return {**causes, "unknown": idle}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
 
 if TYPE_CHECKING:
     from perfdoctor.records.diagnosis import Diagnosis
@@ -74,7 +74,11 @@ def place(use: MemoryUse) -> str:
 def categories(use: MemoryUse) -> list[Line]:
     """The peak by purpose, largest first."""
     return [
-        Line(MEMORY_KINDS.get(name, clean_name(name, 32)), wording.size(part), wording.share_of(part, use.peak_bytes))
+        Line(
+            memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32),
+            wording.size(part),
+            wording.share_of(part, use.peak_bytes),
+        )
         for name, part in use.by_category.items()
     ]
 

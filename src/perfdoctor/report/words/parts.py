@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.report.words.wording import counted
-from perfdoctor.vocabulary import parts as part_names
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary import places as names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, REST, SMALL_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Idle causes that are too small to be seen are shown as one part.
-REST = "rest"
-SMALL_SHARE = 0.01
 #: Further findings are shown only on request.
 SHOWN_FINDINGS = 5
 
@@ -47,7 +43,7 @@ def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
     }
     whole = sum(split.window_ns for split in splits)
     small = [key for key in IDLE_CAUSES if 0 < sizes[key] < SMALL_SHARE * whole]
-    labels = dict(PART_LABELS)
+    labels = {name: part.label for name, part in PARTS.items()}
     if len(small) > 1:
         sizes[REST] = sum(sizes.pop(key) for key in small)
         labels[REST] = f"idle: {counted(len(small), 'smaller cause')}"
@@ -77,7 +73,7 @@ def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSp
 def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str]:
     """`rank 3`, with its device where a rank has several."""
     places = [(split.rank, split.device) for split in splits]
-    return dict(zip(places, part_names.place_names(places), strict=True))
+    return dict(zip(places, names.place_names(places), strict=True))
 
 
 def cells(shown: Sequence[Part], width: int) -> list[int]:

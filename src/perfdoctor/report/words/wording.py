@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
+from perfdoctor.vocabulary.kinds import MATH_PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -302,6 +303,4 @@ def saved_of(diagnosis: Diagnosis) -> str:
 
 
 def math_path(path: str) -> str:
-    return {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}.get(
-        path, clean_name(path, 24)
-    )
+    return MATH_PATHS[path] if path in MATH_PATHS else clean_name(path, 24)
