@@ -22,7 +22,7 @@ from perfdoctor.report.words.code_text import folded
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.vocabulary import rulebook
 from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 
 FIX = rulebook.RuleFix(
     "Load [in] workers",
@@ -117,19 +117,19 @@ def test_a_rule_s_page_has_everything_its_document_says(command):
     page = run(command, "input-wait").stdout
     assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
-        "Why it costs\n  Nothing is issued meanwhile.",
+        "Why it matters\n  Nothing is issued meanwhile.",
         "What a report says\n  … ms of a … ms step pass.\n  - no workers: It waits … ms.",
-        "How it is told\n  From steps.\n  What may leave us unsure: no loader was seen.",
+        "How it is detected\n  From steps.\n  What may be uncertain: no loader was seen.",
         "  min_share = 0.03 (fraction of step time)\n      Below is noise.",
         "[tool.perfdoctor.thresholds.input-wait]",
-        "No problem when\n  It is a test.",
-        "Its symptoms, which vanish with it: worker-restarts.",
-        "Fix: Load [in] workers (minutes of work, numerics stay)\n  If it says: no workers\n",
+        "Not a problem when\n  It is a test.",
+        "Its symptoms, which disappear with it: worker-restarts.",
+        "Fix: Load [in] workers (minutes of work, numerics unchanged)\n  For: no workers\n",
         "```python\nloader = DataLoader(\n    d,\n)\n```\n",
-        "`idle: waits for the next batch` must",
+        "`idle: waits for the next batch` and",
         "perfdoctor analyze RECORDING --what-if input-wait\n",
         "perfdoctor run --fail-on input-wait -- COMMAND\n",
-        "Read on\n  https://example.org/loader\n",
+        "References\n  https://example.org/loader\n",
     ):
         assert part in page
     assert "A symptom of input-wait" in run(command, "worker-restarts").stdout
@@ -205,5 +205,5 @@ def test_nothing_comes_between_a_continued_line_and_its_end():
 
 
 def test_every_lever_names_a_part_that_the_bar_can_show():
-    assert {rule.action for rule in REAL.values() if rule.action} <= set(rule_page._SHRINKS)
-    assert set(rule_page._SHRINKS.values()) <= set(PART_LABELS)
+    assert {rule.action for rule in REAL.values() if rule.action} <= set(SHRINKS)
+    assert set(SHRINKS.values()) <= set(PARTS)

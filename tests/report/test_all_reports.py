@@ -1,4 +1,4 @@
-"""Does every report show every diagnosis, and let nothing from a trace have its way?"""
+"""Does every report show every diagnosis, with text from a trace escaped?"""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def test_every_finding_and_its_symptoms_are_named(report, name):
         assert all(symptom.rule in text for symptom in advice.symptoms)
 
 
-def test_what_was_not_looked_at_and_what_failed_is_said(report):
+def test_skipped_and_failed_rules_are_named(report):
     assert "rank-skew" in report(INPUT_BOUND)
     assert "ZeroDivisionError" in report(COMMUNICATION)
     assert "record with --trace=cuda,nvtx" in report(NOTHING)
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
-def test_what_costs_no_time_promises_none_and_is_not_called_healthy(render):
+def test_a_finding_that_costs_no_time_predicts_no_saving_and_is_not_healthy(render):
     text = render(GROWING)
     assert "costs memory, no time" in text
-    assert not any(words in text for words in ("Nothing worth fixing", "1.00×", "saves ", "fixing it"))
+    assert not any(words in text for words in ("Nothing worth fixing", "1.00×", "saves ", "Fixing it"))
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
-def test_the_way_to_a_prediction_is_shown_stop_by_stop(render):
+def test_a_prediction_is_shown_stage_by_stage(render):
     text = render(INPUT_BOUND).replace("\u00a0", " ")
     assert all(words in text for words in ("as recorded", "701 ms", "270 ms", "−431 ms", "252 ms", "−18.0 ms"))
     assert "input-wait=50%" in render(ASKED)

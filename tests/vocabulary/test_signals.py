@@ -43,7 +43,7 @@ def test_a_signal_is_read_somewhere(signal):
 def test_the_same_table_explains_a_rule_and_why_it_was_skipped():
     assert need_label("calls|ops") == "host calls or framework ops"
     assert need_label("transports|nccl_facts") == "NCCL's log"
-    assert skipped_rules.waking(("memory_totals", "allocations|memory")) == (
+    assert skipped_rules.to_record(("memory_totals", "allocations|memory")) == (
         f"{NEEDS['memory_totals'].hint}; {NEEDS['allocations'].hint}"
     )
 

@@ -20,7 +20,6 @@ from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
-from perfdoctor.model.place import MATMUL_FAMILIES
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
@@ -30,6 +29,7 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Stage, stage
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.rulebook import Rule
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS

@@ -14,15 +14,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Finding, Span
+from perfdoctor.records.findings import Advice, Finding, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: The file's first track: by it ours are known.
 FIRST_TRACK = "perfdoctor findings"
-#: Actions that are about idle of one cause under another name.
-_CAUSE_OF = {"waits": "host_sync", "host_pace": "launch_bound"}
 _MILLISECOND_NS = 1e6
 
 
@@ -100,7 +99,7 @@ def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | 
     if finding is not None and finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
         return Intervals.of(starts, ends)
-    cause = _CAUSE_OF.get(action, action)
+    cause = SHRINKS.get(action, "")
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]
     if advice.rule == "exposed-communication":

@@ -30,7 +30,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
 
 __all__ = ["FIRST_TRACK", "render"]
@@ -211,9 +211,9 @@ class _Recording:
             [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
         causes = {
-            **{PART_LABELS[cause]: pieces for cause, pieces in place.idle_causes.items()},
-            PART_LABELS["exposed_communication"]: place.exposed_communication,
-            PART_LABELS["exposed_copy"]: place.exposed_copies,
+            **{PARTS[cause].label: pieces for cause, pieces in place.idle_causes.items()},
+            PARTS["exposed_communication"].label: place.exposed_communication,
+            PARTS["exposed_copy"].label: place.exposed_copies,
         }
         rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+#: Columns of numbers, one element a row unless said otherwise.
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 #: What a column of a signal is stored as, by the type that `vocabulary.signals` declares; text: see `Text`.
 DTYPES: Mapping[type, np.dtype[Any]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 
 #: Correlations are 32 bit in every tool; the mask keeps a damaged one from overflowing the key.
 _CORRELATION_BITS = 40
@@ -46,8 +46,8 @@ class DeviceWork:
     end_ns: Ints
     stream: Ints
     launch: Ints
-    is_h2d: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    is_blocking_copy: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_h2d: Mask
+    is_blocking_copy: Mask
 
     def __len__(self) -> int:
         return int(self.start_ns.size)

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Ints, Mask, Text
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
-    "Text", "Timeline", "UserValues", "merge",
+    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",
+    "Source", "Text", "Timeline", "UserValues", "merge",
 ]  # fmt: skip
 
 
@@ -42,13 +42,13 @@ class Frame:
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
 
-    def __getitem__(self, column: str) -> npt.NDArray[np.int64]:
+    def __getitem__(self, column: str) -> Ints:
         """A number column (int64; bool for flags). Text columns: `text`."""
         values = self.columns[column]
         assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
         return values  # type: ignore[return-value]
 
-    def floats(self, column: str) -> npt.NDArray[np.float64]:
+    def floats(self, column: str) -> Floats:
         """A column of measured numbers; NaN is unknown."""
         return self[column].astype(np.float64, copy=False)
 

@@ -12,32 +12,6 @@ from perfdoctor.records.savings import Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
-IDLE_CAUSES = (
-    "input_wait",
-    "host_sync",
-    "launch_bound",
-    "host_work",
-    "allocator",
-    "storage",
-    "garbage_collection",
-    "compilation",
-    "peer_wait",
-    "profiler",
-    "queue_latency",
-    "unknown",
-)
-KERNEL_FAMILIES = (
-    "gemm",
-    "attention",
-    "convolution",
-    "elementwise",
-    "reduction",
-    "normalization",
-    "optimizer",
-    "embedding",
-    "other",
-)
-MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
 #: What `--what-if` can ask beside rules: another size of the run.
 SIZES = ("batch", "ranks", "synthetic-data")
 

@@ -11,11 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from perfdoctor.model.columns import Ints
-
-Floats = npt.NDArray[np.float64]
+from perfdoctor.model.columns import Floats, Ints
 
 #: What a number is; only reports round. `number` has no unit, `position` counts from 0 and is not to be added up.
 Unit = Literal[

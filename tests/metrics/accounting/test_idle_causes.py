@@ -10,7 +10,7 @@ from perfdoctor.metrics.accounting.idle_causes import driving_threads
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.model.steps import host_marks
-from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
 def causes(**picture) -> dict[str, float]:

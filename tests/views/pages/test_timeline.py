@@ -23,11 +23,12 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 RECORDINGS = sorted(path for path in FIXTURES.glob("*/*") if path.name in ("torch", "nsys"))
 UNIT = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tables import of_each
 
-from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.vocabulary.names.kernels import family, input_type, math_path
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tables import of_each
 
-from perfdoctor.records.findings import KERNEL_FAMILIES
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES
 from perfdoctor.vocabulary.names import nccl
 from perfdoctor.vocabulary.names.kernels import family, family_or_communication
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind

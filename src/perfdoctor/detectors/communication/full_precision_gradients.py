@@ -15,10 +15,11 @@ from perfdoctor.metrics.communication.collectives import (
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names.kernels import input_type
 
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")

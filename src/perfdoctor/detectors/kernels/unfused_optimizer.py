@@ -11,9 +11,10 @@ from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
 def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

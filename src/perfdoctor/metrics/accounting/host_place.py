@@ -21,9 +21,9 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 _NEVER = np.iinfo(np.int64).max
 

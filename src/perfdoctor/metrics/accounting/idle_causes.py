@@ -26,11 +26,11 @@ from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.steps import Marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 #: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call issues nothing: it is other code.
@@ -154,9 +154,9 @@ class _Stretches:
     end: Nanoseconds
     launched_at: Nanoseconds
     returned_at: Nanoseconds
-    was_launched: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ends_with_batch: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    queued_before_recording: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    was_launched: Mask
+    ends_with_batch: Mask
+    queued_before_recording: Mask
     call: Nanoseconds
 
 
@@ -180,7 +180,7 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
 
 
 def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity) -> dict[str, Intervals]:
-    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are findings.IDLE_CAUSES."""
+    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES."""
     causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
     if not idle or not len(work):
         return {**causes, "unknown": idle}
@@ -215,7 +215,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     return causes
 
 
-def idle_without_call(stretches: _Stretches, queued: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Intervals:
+def idle_without_call(stretches: _Stretches, queued: Mask) -> Intervals:
     return _pieces(stretches.start, stretches.end, ~stretches.was_launched & ~queued)
 
 
@@ -224,7 +224,7 @@ def _shorter(pieces: Intervals, limit_ns: int) -> tuple[Nanoseconds, Nanoseconds
     return pieces.starts[keep], pieces.ends[keep]
 
 
-def _pieces(starts: Nanoseconds, ends: Nanoseconds, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Intervals:
+def _pieces(starts: Nanoseconds, ends: Nanoseconds, mask: Mask) -> Intervals:
     return Intervals.of(starts[mask], ends[mask])
 
 
@@ -269,7 +269,7 @@ def is_among(calls: Frame, some: Frame) -> Mask:
     return found
 
 
-def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:
     """Did the device run dry while the host stood in a blocking call that had begun while it was busy?"""
     if not len(blocking):
         return np.zeros(stretches.start.size, dtype=bool)
@@ -279,7 +279,7 @@ def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tupl
     return (last >= 0) & (reach[np.maximum(last, 0)] + _CLOCK_SLACK_NS >= stretches.start)
 
 
-def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> Mask:
     """Is the work that ended the stretch a copy that the host waits for (`.item()`, `.cpu()`)?"""
     blocking_copies = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
     return np.isin(stretches.call, blocking_copies) & stretches.was_launched

@@ -16,15 +16,13 @@ from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.communication.link_baseline import baseline
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
-
-#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
-_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
+from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,7 @@ def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
         return measured.bus_bytes_per_second, measured.source
     own = [place for place in rows.places if len(place.recorded_collectives)]
     # Ranks of the group that were not recorded may be in another machine.
-    if kind not in _ON_RINGS or len(own) < ranks or not in_one_node(own):
+    if kind not in ON_RINGS or len(own) < ranks or not in_one_node(own):
         return np.nan, ""
     return _links_of(run, own, ranks)
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.idle_causes import below_step
-from perfdoctor.metrics.grouping import Floats
 from perfdoctor.metrics.host.enclosing import Nested, lines_of, nested, ops_of
 from perfdoctor.metrics.host.launching import Asked, asked, host_window, in_line
 from perfdoctor.metrics.host.sync_sources import syncs
@@ -23,7 +22,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
 #: These may run for the whole recording: of them counts what lies in the window.

@@ -9,10 +9,8 @@ import numpy as np
 from perfdoctor.metrics.accounting.host_place import HostPlace, outermost
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Frame, Ints
+from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
-
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)

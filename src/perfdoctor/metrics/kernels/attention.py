@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.metrics.kernels.sets import launching_rows, stream_order
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -30,7 +30,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     segment = np.cumsum(product[order] | np.r_[True, stream[1:] != stream[:-1]])
     between = ~product[order]
 
-    def count(rows: Mask) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def count(rows: Mask) -> Ints:
         return np.bincount(segment[rows[order] & between], minlength=int(segment[-1]) + 2)
 
     softmax, backward = names.matches(kernel_names.SOFTMAX), names.matches(kernel_names.SOFTMAX_BACKWARD)

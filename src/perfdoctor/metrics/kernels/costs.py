@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.host.enclosing import lines_of, ops_of
 from perfdoctor.metrics.host.launching import asked, in_line, in_op
 from perfdoctor.metrics.placed_groups import PlacedGroups
 from perfdoctor.model.launches import launch_rows
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Names of element types as torch writes them, and as everybody says them.
@@ -172,9 +172,7 @@ def _codes(text: Text, rows: Ints) -> Ints:
     return np.where(rows == UNKNOWN, UNKNOWN, text.codes[np.maximum(rows, 0)]).astype(np.int64)
 
 
-def _slowest(
-    means: npt.NDArray[np.float64], places: tuple[Place, ...]
-) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
+def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
     running = ~np.isnan(means)
     several = running.sum(axis=0) > 1
     filled = np.where(running, means, -np.inf)

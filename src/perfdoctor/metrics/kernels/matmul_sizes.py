@@ -13,12 +13,12 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.kernels.sets import launching_rows
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Floats, Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -52,7 +52,7 @@ class Misaligned:
 
     rows: Mask
     without: Mask
-    padding: npt.NDArray[np.float64]
+    padding: Floats
     sizes: tuple[Sizes, ...]
 
 

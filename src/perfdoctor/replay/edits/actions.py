@@ -23,7 +23,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.findings import Finding
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.chosen_work import chosen_of, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
@@ -40,7 +40,6 @@ WORK = {
 }
 #: Behind a wait the device stays dry until the next launch has reached it.
 _REFILL_NS = 50_000
-ACTIONS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
 _Result = TypeVar("_Result")

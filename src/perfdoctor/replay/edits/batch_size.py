@@ -21,20 +21,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.communication.collectives import launched_in
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import Frame, Mask
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph
 from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
-
-Factors = npt.NDArray[np.float64]
 
 #: Threads and blocks that an SM takes, by compute capability where they are fewer than on data-centre GPUs.
 _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536}
@@ -71,11 +69,11 @@ def _with_loading(graph: Graph, factor: float) -> Graph:
     )
 
 
-def _whole(ns: Factors | Numbers) -> Numbers:
+def _whole(ns: Floats | Ints) -> Ints:
     return np.rint(ns).astype(np.int64)
 
 
-def _loading_ns(graph: Graph) -> Factors:
+def _loading_ns(graph: Graph) -> Floats:
     """What is left of the loading that the training's own threads do in front of each call, without its own pace."""
     loading = np.zeros(len(graph))
     if graph.awaited or not graph.place.host.explicit.get("input_wait"):
@@ -87,7 +85,7 @@ def _loading_ns(graph: Graph) -> Factors:
     return loading
 
 
-def work_factors(place: Place, factor: float, case: int) -> Factors:
+def work_factors(place: Place, factor: float, case: int) -> Floats:
     """By what each row of DeviceWork takes longer."""
     factors = np.ones(len(place.work))
     rows = device_rows(place)
@@ -99,7 +97,7 @@ def work_factors(place: Place, factor: float, case: int) -> Factors:
     return factors
 
 
-def _of_kernels(place: Place, factor: float, case: int) -> Factors:
+def _of_kernels(place: Place, factor: float, case: int) -> Floats:
     kernels = recorded(place, "kernels")
     fixed = _of_parameters(place, kernels) | kernels.name.matches(kernel_names.OVER_PARAMETERS)
     fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
@@ -108,7 +106,7 @@ def _of_kernels(place: Place, factor: float, case: int) -> Factors:
     return np.where(fixed, 1.0, factor if certain else waves)
 
 
-def _of_copies(place: Place, factor: float) -> Factors:
+def _of_copies(place: Place, factor: float) -> Floats:
     """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
     copies = recorded(place, "copies")
     on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
@@ -121,7 +119,7 @@ def _of_parameters(place: Place, frame: Frame) -> Mask:
     return updating | filled_by_zero_grad(place, frame)
 
 
-def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Factors:
+def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:
     """By what each kernel takes longer if it takes as long as its waves; never more than in proportion."""
     blocks, threads = kernels["blocks"], kernels["threads_per_block"]
     capability, sms = place.info.compute_capability, place.info.sm_count

@@ -13,9 +13,9 @@ from perfdoctor.metrics.communication.collectives import launched_in
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.replay.edits.chosen_work import part_of_step
-from perfdoctor.replay.graph.graph import WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -40,7 +40,7 @@ def batch_copies(place: Place) -> Mask:
     return _of_work(place, "copies", from_host & large)
 
 
-def _of_parameters(place: Place, copies: Frame, alike: Numbers) -> Mask:
+def _of_parameters(place: Place, copies: Frame, alike: Ints) -> Mask:
     """One bool a copy: asked for by the optimizer, or for parameters? Without a call, as most others of its size."""
     told = launched_in(place, copies, torch_names.OPTIMIZER_RANGE, "ranges", "ops")
     told |= launched_in(place, copies, torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
@@ -73,12 +73,12 @@ def loader_nodes(graph: Graph) -> Mask:
     return found
 
 
-def held_up_ns(graph: Graph, by: Mask) -> Numbers:
+def held_up_ns(graph: Graph, by: Mask) -> Ints:
     """How long each piece of work that could have started waited while these rows of DeviceWork ran, in ns."""
     busy = Intervals.of(graph.place.work.start_ns[by], graph.place.work.end_ns[by])
     start = np.where(graph.kind == WORK, graph.recorded_start_ns, 0)
     waited = busy.overlap_ns(np.where(graph.kind == WORK, start - graph.extra_ns, 0), start)
-    held_up: Numbers = np.minimum(waited, graph.extra_ns)
+    held_up: Ints = np.minimum(waited, graph.extra_ns)
     return held_up
 
 
@@ -91,7 +91,7 @@ def brings_batch(place: Place) -> Mask:
     return found
 
 
-def same_piece(place: Place) -> Numbers:
+def same_piece(place: Place) -> Ints:
     """For each row of DeviceWork a number that the same piece of every step has: the so many-th of its name there."""
     pieces, so_far = np.full(len(place.work), UNKNOWN), 0
     for signal, rows in device_rows(place).items():

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame, Mask
-from perfdoctor.replay.graph.graph import Numbers
+from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.replay.graph.ranks import device_rows, recorded
 
 
@@ -42,7 +41,7 @@ def own(place: Place, signal: str) -> Frame:
     return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
 
 
-def _everywhere(place: Place, frame: Frame, inside: Numbers, chosen: Mask) -> Mask:
+def _everywhere(place: Place, frame: Frame, inside: Ints, chosen: Mask) -> Mask:
     """One bool a row of the frame: as chosen inside the window, and outside as most of its counterparts inside are."""
     rows = np.zeros(len(frame), dtype=bool)
     rows[inside] = chosen
@@ -59,7 +58,7 @@ def _everywhere(place: Place, frame: Frame, inside: Numbers, chosen: Mask) -> Ma
     return np.where(known, rows, alike)
 
 
-def part_of_step(frame: Frame, step: Numbers) -> Numbers:
+def part_of_step(frame: Frame, step: Ints) -> Ints:
     """For each row its name, and how many of that name came before it in its step."""
     name = frame.name.codes.astype(np.int64)
     order = np.lexsort((frame.start_ns, name, step))

@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes, same_piece
 from perfdoctor.replay.edits.fused import merged
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
@@ -47,14 +47,14 @@ def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
     return replace(graph, duration_ns=np.where(beside, np.minimum(alone_ns, graph.duration_ns), graph.duration_ns))
 
 
-def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Numbers:
+def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Ints:
     """For each node what the same piece of other steps usually took alone; its own where none was alone.
 
     `fastest`: the least that any of them took.
     """
     rows = np.flatnonzero(beside | alone)
     piece = same_piece(graph.place)[graph.work_row[rows]]
-    found: Numbers = graph.duration_ns.copy()
+    found: Ints = graph.duration_ns.copy()
     order = np.argsort(piece, kind="stable")
     for group in np.split(rows[order], np.flatnonzero(np.diff(piece[order])) + 1):
         quiet = graph.duration_ns[group[alone[group]]]
@@ -113,13 +113,13 @@ def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
     )
 
 
-def _on(depends: Numbers, chosen: Mask) -> Mask:
+def _on(depends: Ints, chosen: Mask) -> Mask:
     """Which nodes depend on one of the chosen?"""
     on: Mask = (depends != NOTHING) & chosen[np.maximum(depends, 0)]
     return on
 
 
-def _last_of(graph: Graph, nodes: Numbers, among: Mask) -> tuple[Numbers, Mask]:
+def _last_of(graph: Graph, nodes: Ints, among: Mask) -> tuple[Ints, Mask]:
     """For each node the one of those that ended last before it began or, of a wait, was over; and is there one?"""
     candidates = np.flatnonzero(among)
     candidates = candidates[np.argsort(graph.recorded_end_ns[candidates], kind="stable")]

@@ -10,9 +10,9 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.draft import Draft
-from perfdoctor.replay.graph.graph import NOTHING, Graph, Numbers
+from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
 from perfdoctor.replay.graph.period import issued_in, period_of
 from perfdoctor.vocabulary.names import cuda as cuda_names
@@ -120,7 +120,7 @@ def _other_streams(draft: Draft) -> None:
     draft.inferred += int(use.sum())
 
 
-def _last_of_others(draft: Draft) -> Numbers:
+def _last_of_others(draft: Draft) -> Ints:
     """For each work that of all other streams which ended last before it started; NOTHING where none had."""
     start, end, streams = draft.work_start, draft.work_end, draft.streams
     best, best_end = np.full(draft.works, NOTHING), np.full(draft.works, _NEVER)
@@ -165,7 +165,7 @@ def _waits(draft: Draft) -> None:
     draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 
-def _last_before(draft: Draft, moments: Numbers) -> tuple[Numbers, Mask, Numbers]:
+def _last_before(draft: Draft, moments: Ints) -> tuple[Ints, Mask, Ints]:
     """The work that ended last before each moment, NOTHING where none; is it of the period before; when it ended.
 
     What was issued before the period is taken to be as far back as its counterpart is from the period's end.

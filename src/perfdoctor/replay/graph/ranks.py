@@ -11,9 +11,9 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 from perfdoctor.replay.graph.build import ALL_UNITS, MOST_WORK, graph_of
-from perfdoctor.replay.graph.graph import WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import host_graph
 
 #: The frames of which DeviceWork is made, in its order.
@@ -52,7 +52,7 @@ def recorded(place: Place, signal: str) -> Frame:
     return place.timeline[signal].of(rank=place.rank, device=place.device or 0)
 
 
-def device_rows(place: Place) -> Mapping[str, Numbers]:
+def device_rows(place: Place) -> Mapping[str, Ints]:
     """For each row of a signal's frame of this device, its row in DeviceWork."""
     if isinstance(place, HostPlace):
         return {"collectives": place.collective_rows}
@@ -86,7 +86,7 @@ def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     )
 
 
-def _nodes(graph: Graph, rows: Numbers) -> Numbers:
+def _nodes(graph: Graph, rows: Ints) -> Ints:
     """The nodes of these collectives, given as rows of the place's recorded ones; UNKNOWN outside the period."""
     work_rows = device_rows(graph.place)["collectives"][rows]
     works = np.flatnonzero(graph.kind == WORK)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.model.columns import Ints, Mask, Text
-from perfdoctor.model.timeline import Frame
-from perfdoctor.records.views import Floats, Unit
+from perfdoctor.model.timeline import Floats, Frame
+from perfdoctor.records.views import Unit
 
 #: What `order` can sort at once, in linear time.
 _MOST_SHORT = np.iinfo(np.uint16).max
