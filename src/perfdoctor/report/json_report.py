@@ -1,4 +1,4 @@
-"""What does a script read? The diagnosis as JSON, format 1; names are only ever added."""
+"""What does a script read? The diagnosis as JSON, format 1: keys are added, never renamed."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same in JSON's own types: no half characters, no NaN or infinity (null instead), no numpy numbers."""
+    """The same in JSON's types: no lone surrogates, null for NaN and infinity, no numpy numbers."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if value is None or isinstance(value, bool | int):

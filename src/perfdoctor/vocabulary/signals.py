@@ -256,7 +256,7 @@ DERIVED_NEEDS: Mapping[str, Need] = {
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
     "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
     # What all rules about time lack where only memory or a machine was recorded.
-    "time": Need("any record of time", _A_TRAINING),
+    "time": Need("a timeline", _A_TRAINING),
 }
 
 NEEDS: Mapping[str, Need] = {**SIGNALS, **DERIVED_NEEDS}

@@ -56,7 +56,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
         # Where no rank is the clear culprit nobody knows what would be if one came in time.
         work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
-        counted_ns=likely,
+        affected_ns=likely,
     )
 
 

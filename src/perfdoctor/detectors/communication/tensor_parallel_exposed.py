@@ -77,5 +77,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("matrix kernels that could hide them", matmul_ns, "ns"),
         ),
         work=work_of(run, lambda place: _of_layers(place, at)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

@@ -83,8 +83,8 @@ def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
     """How much time the action can shorten, a step and place, counted as the finding counts its saving."""
-    if finding.counted_ns:
-        return finding.counted_ns
+    if finding.affected_ns:
+        return finding.affected_ns
     if action == "host_pace":
         return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
     if action == "waits":

@@ -1,4 +1,4 @@
-"""Which parts does a step's time have, in the order and with the widths in which a bar shows them?"""
+"""Which parts does a step have, in which order and with which widths in a bar?"""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, REST, SMALL_SHARE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: More findings than these are shown only to who asks.
+#: Further findings are shown only on request.
 SHOWN_FINDINGS = 5
 
 
 @dataclass(frozen=True)
 class Part:
-    """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window without steps)."""
+    """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window if there are none)."""
 
     key: str
     label: str
@@ -34,7 +34,7 @@ class Part:
 
 
 def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
-    """The parts that are not empty, of one or several ranks together; they sum to the whole."""
+    """The non-empty parts of one or several ranks together; they sum to the whole."""
     sizes = {
         "compute": sum(split.compute_ns for split in splits),
         "exposed_communication": sum(split.exposed_communication_ns for split in splits),
@@ -63,7 +63,7 @@ def all_parts(diagnosis: Diagnosis) -> tuple[Part, ...]:
 
 
 def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSplit, str]]:
-    """All of them if they are few; else the slowest and the median, each with that word."""
+    """All of them if they are few; otherwise the slowest and the median, labelled as such."""
     if len(splits) <= at_most:
         return [(split, "") for split in splits]
     ordered = sorted(splits, key=lambda split: (-split_base_ns(split), -split.compute_ns, split.rank))
@@ -71,21 +71,21 @@ def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSp
 
 
 def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str]:
-    """`rank 3`, with the device only where a rank has several."""
+    """`rank 3`, with its device where a rank has several."""
     places = [(split.rank, split.device) for split in splits]
     return dict(zip(places, names.place_names(places), strict=True))
 
 
 def cells(shown: Sequence[Part], width: int) -> list[int]:
-    """How many of `width` characters each part gets: largest remainders, and at least one from 1 % on."""
+    """How many of `width` characters each part gets: largest remainders, at least one from 1 % on."""
     whole = sum(part.ns for part in shown)
     if not whole:
         return [0] * len(shown)
     exact = [part.ns * width / whole for part in shown]
     least = [1 if part.ns >= SMALL_SHARE * whole else 0 for part in shown]
-    given = [max(int(want), floor) for want, floor in zip(exact, least, strict=True)]
-    by_need = sorted(range(len(shown)), key=lambda i: exact[i] - given[i], reverse=True)
-    for i in by_need[: max(width - sum(given), 0)]:
+    given = [max(int(cells_of), floor) for cells_of, floor in zip(exact, least, strict=True)]
+    by_remainder = sorted(range(len(shown)), key=lambda i: exact[i] - given[i], reverse=True)
+    for i in by_remainder[: max(width - sum(given), 0)]:
         given[i] += 1
     while sum(given) > width:
         given[max(range(len(given)), key=given.__getitem__)] -= 1
