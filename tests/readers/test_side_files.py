@@ -145,9 +145,7 @@ def test_alone_such_files_give_notes_on_what_was_read(tmp_path):
     found = read(written(tmp_path, a=TOPOLOGY, b=LOG))
     assert any("2 GPUs" in note for note in found.notes)
     diagnosis = diagnose(found, list(load_rules().values()))
-    assert wording.verdict(diagnosis).startswith(
-        "2 GPUs: 1 pair over NV4 (1 more file beside); nothing was found wrong"
-    )
+    assert wording.verdict(diagnosis).startswith("2 GPUs: 1 pair over NV4 (1 more file). No problem found")
     assert not [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
 
 

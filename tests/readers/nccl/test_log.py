@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from folders import RECORDINGS
+from tables import of_each
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
@@ -72,7 +73,7 @@ def test_channels_of_a_pair_are_counted_once(tmp_path):
     assert (len(frame), frame["channels"].tolist()) == (1, [3])
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("line", "name", "value", "amount"),
     [
         ("NCCL version 2.27.7+cuda13.0", "version", "2.27.7+cuda13.0", None),

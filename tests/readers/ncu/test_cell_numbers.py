@@ -7,11 +7,12 @@ from math import isnan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number, unit_of
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("unit", "factor", "counts"),
     [
         ("ns", 1, "ns"), ("nsecond", 1, "ns"), ("usecond", 1e3, "ns"), ("us", 1e3, "ns"), ("msecond", 1e6, "ns"),
@@ -27,7 +28,7 @@ def test_every_unit_has_a_base(unit, factor, counts):
     assert unit_of(unit) == (pytest.approx(factor), counts)
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("cells", "comma"),
     [
         (["4,963,609,951.19", "61.84"], False),

@@ -424,4 +424,4 @@ def test_alone_it_is_diagnosed_and_every_report_notes_that_there_is_no_step(tmp_
     assert "their share of a step is not known" in html.render(diagnosis)
     console = Console(width=100, file=io.StringIO())
     terminal.render(diagnosis, console)
-    assert "far from the roofline; single kernels were measured" in " ".join(console.file.getvalue().split())
+    assert "far from the roofline. Single kernels were measured" in " ".join(console.file.getvalue().split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from snapshots import frame
+from tables import of_each
 
 from perfdoctor.readers.torch_memory.stacks import frame_of_row, stack_of
 
@@ -42,7 +43,7 @@ def of(*texts):
     return stack_of([frame_of_row(frame(text)) for text in texts])
 
 
-@pytest.mark.parametrize(("frames", "category"), CASES.values(), ids=CASES)
+@of_each(("frames", "category"), CASES.values())
 def test_a_category_is_what_the_frames_prove(frames, category):
     assert of(*frames).category == category
 

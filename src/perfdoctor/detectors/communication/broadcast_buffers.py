@@ -56,5 +56,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(Measure("exposed broadcasts of buffers", exposed_ns, "ns"),),
         work=work_of(run, lambda place: _of_buffers(place, place.collectives)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

@@ -14,9 +14,10 @@ from perfdoctor.metrics.host.enclosing import lines_of, ops_of
 from perfdoctor.metrics.host.launching import asked, in_line, in_op
 from perfdoctor.metrics.placed_groups import PlacedGroups
 from perfdoctor.model.launches import launch_rows
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Names of element types as torch writes them, and as everybody says them.
