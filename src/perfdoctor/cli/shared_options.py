@@ -1,4 +1,4 @@
-"""Which options have the commands in common that diagnose?"""
+"""Which options do all commands that diagnose have?"""
 
 from __future__ import annotations
 
