@@ -65,7 +65,7 @@ def analyze(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
+            help="Write the HTML report here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
         ),
     ] = None,
     no_html: shared_options.NoHtml = False,
@@ -104,7 +104,7 @@ def analyze(
     quiet: shared_options.Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
-    """Diagnose what was already recorded."""
+    """Diagnose recorded profiles."""
     if html is not None and no_html:
         raise typer.BadParameter("--html and --no-html exclude each other.")
     output = output_of(format_, json)

@@ -49,8 +49,8 @@ def run(
             autocompletion=completion.passes,
         ),
     ] = "auto",
-    steps: Annotated[int, typer.Option(min=1, help="Recorded steps.")] = 10,
-    skip_steps: Annotated[int, typer.Option(min=1, help="Steps before the recorded ones.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to record.")] = 10,
+    skip_steps: Annotated[int, typer.Option(min=1, help="Steps to skip before them.")] = 5,
     stop: Annotated[
         bool | None,
         typer.Option(
@@ -62,7 +62,8 @@ def run(
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page here.", show_default="report.html in the folder")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),
     ] = None,
     no_html: shared_options.NoHtml = False,
     json: Annotated[

@@ -317,8 +317,8 @@ def test_the_whole_program_names_what_was_left_behind(tmp_path: Path) -> None:
         code, _, errors = run.finish()
         assert code == 3
         assert run.alive() == []
-    assert b"ended by perfdoctor: sleep" in errors
-    assert "ended by perfdoctor: sleep" in run.notes
+    assert b"perfdoctor ended them: sleep" in errors
+    assert "perfdoctor ended them: sleep" in run.notes
 
 
 # --- a tool that fails ---
