@@ -78,7 +78,7 @@ def test_a_snapshot_s_areas_sum_to_what_was_in_use(tmp_path, changes):
 def test_what_was_held_before_the_recording_is_named_so(tmp_path):
     made, _ = watched(30)
     chart = page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-0-0"]
-    first = next(each for each in chart.series if each.name == "held before the recording")
+    first = next(each for each in chart.series if each.name == "allocated before the recording")
     assert first.y[0] >= 40 * MIB
 
 
