@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfdoctor.metrics.accounting.device_place import DevicePlace
+from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
-from perfdoctor.metrics.accounting.idle_causes import host_activity
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import DeviceWork, device_work

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.accounting.idle_causes import below_step
+from perfdoctor.metrics.accounting.driving_threads import below_step
 from perfdoctor.metrics.host.enclosing import Nested, lines_of, nested, ops_of
 from perfdoctor.metrics.host.launching import Asked, asked, host_window, in_line
 from perfdoctor.metrics.host.sync_sources import syncs

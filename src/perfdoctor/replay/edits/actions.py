@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.blocking_calls import blocking_calls, is_among
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls, is_among
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
