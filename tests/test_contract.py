@@ -11,6 +11,8 @@ import shutil
 import string
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from folders import ROOT
 from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.rulebook import load_rules, rules_folder
+from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.signals import NEEDS
 
 if sys.version_info >= (3, 11):
@@ -146,11 +148,13 @@ def summaries(rule_id: str) -> list[str]:
 FIXES = {
     f"{rule_id}: {fix['title']}": (document, fix) for rule_id, document in DOCUMENTS.items() for fix in document["fix"]
 }
+#: Those that rules state themselves, and those that they have in common.
 THRESHOLDS = {
     f"{rule_id}.{name}": (name, entry)
     for rule_id, document in DOCUMENTS.items()
     for name, entry in document["thresholds"].items()
-}
+    if not isinstance(entry, str)
+} | {name: (name, asdict(entry)) for name, entry in shared_thresholds().items()}
 
 
 # Pairs
@@ -239,6 +243,15 @@ def test_a_threshold_has_value_unit_and_reason(name, entry):
     assert entry["unit"].strip()
     assert entry["why"].strip()
     assert "share" not in name or 0 < entry["value"] <= 1
+
+
+def test_a_threshold_that_rules_have_in_common_is_written_once():
+    entries = [entry for document in DOCUMENTS.values() for entry in document["thresholds"].values()]
+    named = Counter(entry for entry in entries if isinstance(entry, str))
+    assert set(named) == set(shared_thresholds())
+    assert [name for name, times in named.items() if times < 2] == [], "one rule's own belongs into its document"
+    own = Counter(tuple(entry.values()) for entry in entries if not isinstance(entry, str))
+    assert [each for each, times in own.items() if times > 1] == []
 
 
 # Words
