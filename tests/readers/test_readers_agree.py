@@ -10,7 +10,7 @@ from folders import FIXTURES
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Timeline
 from perfdoctor.readers.open import read
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.vocabulary.names.kernels import collective_kind
 

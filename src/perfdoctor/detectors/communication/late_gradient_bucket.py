@@ -9,12 +9,12 @@ import numpy as np
 
 from perfdoctor.metrics.communication.collectives import (
     exposed_rows_ns,
-    launched_in,
     sizes_can_be_judged,
     transfer_share,
 )
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -27,7 +27,7 @@ _GRADIENT_HOOK = re.compile(r"AccumulateGrad")
 def _gradients(place: Place) -> Mask:
     """One bool a row: an all-reduce launched by the hook of a parameter's gradient."""
     frame = place.collectives
-    inside = launched_in(place, frame, _GRADIENT_HOOK, "ops", "ranges")
+    inside = launches_of(place, "collectives").while_open(_GRADIENT_HOOK, "ops", "ranges")
     rows: Mask = frame.text("kind").equals("all_reduce") & inside
     return rows
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.kernels.sets import largest, launching_rows
+from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.host_rows import named
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -27,9 +29,9 @@ _GRADIENT = re.compile(
 
 def _sorting(place: Place) -> Mask:
     """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
-    names, ops = place.kernels.name, place.timeline.ops.of(rank=place.rank)
-    by_gradient, _ = launching_rows(place, ops.take(ops.name.matches(_GRADIENT)))
-    return names.matches(_ALWAYS) | (names.matches(_SORTED) & (by_gradient >= 0))
+    names, gradients = place.kernels.name, named(place.timeline, "ops", _GRADIENT)
+    by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
+    return names.matches(_ALWAYS) | (names.matches(_SORTED) & by_gradient)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

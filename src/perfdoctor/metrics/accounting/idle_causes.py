@@ -16,16 +16,16 @@ host        ▓▓ sync ▓▓│ next batch │launch   launched at s
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.metrics.accounting.queued import before_first_call, graphs_in_flight, launch_latency_ns
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
-from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.steps import PROFILER_STEP, Marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import host as host_names
 
@@ -37,8 +37,6 @@ ISSUING_GAP_NS = 1_000_000
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 #: Timestamps of host and device are aligned by the tools to a few microseconds.
 _CLOCK_SLACK_NS = 20_000
-#: Makes one number of a thread and a moment.
-_PRIME = 1_000_003
 #: A thread that issued less than this share of the launches does not drive the device (a loader that copies a batch).
 _DRIVING_SHARE = 0.01
 
@@ -69,7 +67,7 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
         files=_named(host_names.FILE_CALL, os_calls),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
-        blocking=calls.take(calls.name.matches(host_names.BLOCKING_CALL)),
+        blocking=_blocking_by_name(timeline.calls, rank, threads),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
         graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
@@ -197,13 +195,14 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
-    host = replace(host, blocking=blocking_calls(host, work, calls))
-    after_sync = _begun_under_sync(stretches, host.blocking) & late
+    blocking = calls.take(blocking_rows(host, work))
+    after_sync = _begun_under_sync(stretches, blocking) & late
     blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
     at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
-    _blame_host(causes, host_late, stretches, host, refill=_pieces(stretches.start, stretches.end, after_sync))
+    refill = _pieces(stretches.start, stretches.end, after_sync)
+    _blame_host(causes, host_late, stretches, host, blocked=_covered(blocking), refill=refill)
     # A loader's wait and the profiler's own flushes also show where no call tells who launched the work.
     causes["unknown"] = _claim(causes, "input_wait", causes["unknown"] & host.explicit["input_wait"], causes["unknown"])
     causes["unknown"] = _claim(causes, "profiler", causes["unknown"] & host.profiler, causes["unknown"])
@@ -230,13 +229,18 @@ def _claim(causes: dict[str, Intervals], cause: str, part: Intervals, rest: Inte
 
 
 def _blame_host(
-    causes: dict[str, Intervals], rest: Intervals, stretches: _Stretches, host: HostActivity, refill: Intervals
+    causes: dict[str, Intervals],
+    rest: Intervals,
+    stretches: _Stretches,
+    host: HostActivity,
+    *,
+    blocked: Intervals,
+    refill: Intervals,
 ) -> None:
     """Share out the time in which the host was late, strongest evidence first."""
     for cause, proven in host.explicit.items():
         rest = _claim(causes, cause, rest & proven, rest)
     rest = _claim(causes, "profiler", rest & host.profiler, rest)
-    blocked = Intervals.of(host.blocking.start_ns, host.blocking.end_ns)
     rest = _claim(causes, "host_sync", rest & blocked, rest)
     # A sync drained the queue: until it is refilled, issuing is the price of that sync.
     rest = _claim(causes, "host_sync", rest & refill & host.issuing, rest)
@@ -251,17 +255,16 @@ def _blame_host(
     causes["unknown"] = causes["unknown"] | rest
 
 
-def blocking_calls(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
-    """Calls in which the host waits for the device: by name, and copies to pageable memory."""
-    rows = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
-    return Frame.join([host.blocking, calls.take(rows)]) if rows.size else host.blocking
+def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
+    own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
+    return np.flatnonzero(own & calls.name.matches(host_names.BLOCKING_CALL))
 
 
-def is_among(calls: Frame, some: Frame) -> Mask:
-    """One bool a row of `calls`: is it one of `some`? A thread begins one call at a moment, or one inside another."""
-    ours, theirs = (frame["thread"] * _PRIME + frame.start_ns for frame in (calls, some))
-    found: Mask = np.isin(ours, theirs)
-    return found
+def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:
+    """Rows of `timeline.calls` in which the host waits for the device: by name, and copies to pageable memory."""
+    copying = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
+    rows: Ints = np.union1d(host.blocking, copying)
+    return rows
 
 
 def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

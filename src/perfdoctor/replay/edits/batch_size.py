@@ -24,15 +24,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.metrics.communication.collectives import launched_in
 from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.timeline import Frame, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
-from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 Factors = npt.NDArray[np.float64]
@@ -95,18 +94,18 @@ def _loading_ns(graph: Graph) -> Factors:
 def work_factors(place: Place, factor: float, case: int) -> Factors:
     """By what each row of DeviceWork takes longer."""
     factors = np.ones(len(place.work))
-    rows = device_rows(place)
+    rows = place.work.rows
     factors[rows["kernels"]] = _of_kernels(place, factor, case)
     factors[rows["copies"]] = _of_copies(place, factor)
-    kinds = recorded(place, "collectives").text("kind")
+    kinds = place.recorded("collectives").text("kind")
     factors[rows["collectives"]] = np.where(kinds.where(lambda kind: kind in _OF_ACTIVATIONS), factor, 1.0)
     factors[loader_kernels(place) | batch_copies(place)] = factor
     return factors
 
 
 def _of_kernels(place: Place, factor: float, case: int) -> Factors:
-    kernels = recorded(place, "kernels")
-    fixed = _of_parameters(place, kernels) | kernels.name.matches(_OVER_PARAMETERS)
+    kernels = place.recorded("kernels")
+    fixed = _of_parameters(place, "kernels") | kernels.name.matches(_OVER_PARAMETERS)
     fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
     waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
     certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
@@ -115,14 +114,15 @@ def _of_kernels(place: Place, factor: float, case: int) -> Factors:
 
 def _of_copies(place: Place, factor: float) -> Factors:
     """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
-    copies = recorded(place, "copies")
+    copies = place.recorded("copies")
     on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
-    return np.where(on_device & ~_of_parameters(place, copies), factor, 1.0)
+    return np.where(on_device & ~_of_parameters(place, "copies"), factor, 1.0)
 
 
-def _of_parameters(place: Place, frame: Frame) -> Mask:
+def _of_parameters(place: Place, signal: str) -> Mask:
     """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
-    found: Mask = launched_in(place, frame, OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(place, frame)
+    launched = recorded_launches(place, signal)
+    found: Mask = launched.while_open(OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
     return found
 
 

@@ -16,7 +16,6 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import CriticalPath, PathPiece
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
-from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.replay.graph.simulate import Played
 
 #: In which order host time is shared out to what it was spent on; the rest is issuing work, and Python in between.
@@ -136,8 +135,8 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 
 def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
-    for signal, rows in device_rows(place).items():
-        name = recorded(place, signal).name
+    for signal, rows in place.work.rows.items():
+        name = place.recorded(signal).name
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]
