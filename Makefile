@@ -42,7 +42,7 @@ bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/page.py
 
-promises: $(BIN)/.made  ## what examples promise on this processor, against their cured twins
+promises: $(BIN)/.made  ## predicted savings of the examples on this processor, against their fixed versions
 	$(BIN)/python benchmarks/promises.py --rounds $(or $(ROUNDS),5) $(EXAMPLES)
 
 docs: $(BIN)/.made  ## write the generated parts of README.md

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.records.findings import Advice, Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice
 
 if sys.version_info >= (3, 11):
     import tomllib

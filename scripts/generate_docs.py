@@ -1,17 +1,25 @@
-"""Write the texts that follow from the rules: the categories in README.md, docs/rules.md. `--check` only compares."""
+"""Write the texts that follow from the program: docs/rules.md, and README.md's categories and terminal output.
+
+`--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
-from generated_pages import CATEGORIES, rules_page
+from generated_pages import rules_page
 
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]
-_BEGIN, _END = "<!-- rules: begin, `make docs` writes this -->", "<!-- rules: end -->"
+sys.path.insert(0, str(_ROOT / "benchmarks"))
+from labels import recordings  # noqa: E402
 
 
 def categories_table() -> str:
@@ -25,17 +33,37 @@ def categories_table() -> str:
     return "\n".join([heading, "", "| category | rules | examples |", "| --- | ---: | --- |", *rows])
 
 
-def with_categories(readme: str) -> str:
-    """The README with its table as the rules are now."""
-    before, rest = readme.split(_BEGIN)
-    _, after = rest.split(_END)
-    return f"{before}{_BEGIN}\n{categories_table()}\n{_END}{after}"
+def terminal_sample(recording: Path) -> str:
+    """The first sentence, the bar and the first finding, as a terminal of 80 columns shows them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "perfdoctor.cli.main", "analyze", str(recording), "--no-html"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    head, step, finding, *_ = done.stdout.split("\n\n")
+    heading, *lines = step.splitlines()
+    bar = takewhile(lambda line: not line[0].isalpha(), lines)
+    verdict = head.rpartition("\n")[0]  # without the last line, the version of the recording
+    return "\n".join(["```", verdict, "", heading, *bar, "", finding, "```"])
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with what stands between the marks of this name replaced."""
+    begin, end = f"<!-- {name}: begin, `make docs` writes this -->", f"<!-- {name}: end -->"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{part}\n{end}{after}"
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Each file, and what it should say."""
     readme = _ROOT / "README.md"
-    yield readme, with_categories(readme.read_text("utf-8"))
+    text = with_part(readme.read_text("utf-8"), "rules", categories_table())
+    if (folder := recordings()) is not None:
+        text = with_part(text, "sample", terminal_sample(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"))
+    yield readme, text
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

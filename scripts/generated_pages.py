@@ -12,22 +12,13 @@ import click
 import typer
 
 from perfdoctor.cli.main import app
+from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
+from perfdoctor.vocabulary.signals import NEEDS, need_label
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
-
-#: Title and examples of each category.
-CATEGORIES = {
-    "input": ("Input", "waiting for data, DataLoader workers"),
-    "host": ("Host", "launch-bound, host syncs, checkpoints, garbage collection, recompilation"),
-    "kernels": ("Kernels", "fp32 matmuls, unfused attention and optimizer, tiny kernels, occupancy, memory access"),
-    "copies": ("Copies", "pageable memory, copies not overlapped, slow PCIe"),
-    "communication": ("Communication", "collectives not overlapped, stragglers, NCCL on slow paths, pipeline bubbles"),
-    "memory": ("Memory", "out of memory, leaks, fragmentation, recomputation"),
-    "device": ("Device", "throttled clocks, slow or shared GPUs, irregular steps"),
-}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -91,9 +82,9 @@ def _body(rule: Rule) -> Iterator[str]:
 
 
 def _needs(rule: Rule) -> str:
-    """The recorded signals that the rule needs."""
-    needs = ", ".join(" or ".join(f"`{each}`" for each in need.split("|")) for need in rule.needs)
-    return f"Recorded: {needs}. Without them the rule is *skipped*, not *clear*."
+    """Without which signals the rule is skipped, and how each is recorded."""
+    lines = [f"* {need_label(need)} (`{need}`): {NEEDS[need.split('|')[0]].hint}" for need in rule.needs]
+    return "\n".join([*lines, "", "Without them the rule is *skipped*, which is not *clear*."])
 
 
 def _link(reference: str) -> str:

@@ -22,11 +22,12 @@ import numpy as np
 
 from perfdoctor.detectors import detector
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
 from perfdoctor.records.findings import Finding
-from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.names.nccl import collective_kind
 from perfdoctor.vocabulary.rulebook import load_rules
 
 Lanes = str | Sequence[str]
@@ -119,9 +120,9 @@ def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
     """A signal's rows as literals; columns that a row leaves out are unknown, on rank 0, device 0, stream 7, thread 1."""
     rows = list(rows)
     columns = {}
-    for column, kind in SIGNALS[signal].items():
+    for column, kind in SIGNALS[signal].columns.items():
         values = [row.get(column, _DEFAULTS.get(column, "")) for row in rows]
-        columns[column] = Text.of(values) if kind is str else np.array(values, dtype=kind)
+        columns[column] = Text.of(values) if kind is str else np.array(values, dtype=DTYPES[kind])
     return Frame(columns)
 
 

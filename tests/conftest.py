@@ -1,4 +1,4 @@
-"""What holds for all tests: hypothesis is quick and repeatable, nothing writes into fixtures/, real tools get a second try."""
+"""What holds for all tests: which worker runs which, hypothesis is repeatable, and nothing writes into fixtures/."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ import pytest
 from folders import FIXTURES
 from hypothesis import settings
 
-settings.register_profile("perfdoctor", max_examples=150, deadline=None, derandomize=True)
+# `make test-all` chooses the second one, and looks in more places each night: it is not derandomized.
+settings.register_profile("perfdoctor", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("thorough", max_examples=400, deadline=None, print_blob=True)
 settings.load_profile("perfdoctor")
 
 
-#: Tests that run somebody else's program on a machine shared with others. On a busy one nsys now and then loses its own
-#: agent and a step of 50 ms takes 500: one more try, which the summary shows (`-ra`), tells that from a fault of ours.
-_REAL_TOOLS = ("nsys", "torch", "chromium")
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file run in one worker, or those of one recording; what waits for other programs is begun first."""
     for item in items:
-        if any(item.get_closest_marker(name) for name in _REAL_TOOLS):
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    first: dict[str, int] = {}
+    for number, item in enumerate(items):
+        first.setdefault(_group(item), number)
+    items.sort(key=lambda item: (not _waits(item), first[_group(item)]))
+
+
+def _group(item: pytest.Item) -> str:
+    return str(item.get_closest_marker("xdist_group").args[0])
+
+
+def _waits(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(tool) for tool in ("nsys", "torch", "chromium"))
 
 
 def _fingerprints() -> dict[str, str]:

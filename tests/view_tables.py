@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from folders import ROOT
 
-from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Text
-from perfdoctor.readers.open import read
 from perfdoctor.records.views import Table
 
 #: Recordings of the fixtures that have GPU work, from both tools.
@@ -24,11 +21,6 @@ GPU_RECORDINGS = [
     for path in sorted((ROOT / "fixtures" / name).iterdir())
     if path.is_dir()
 ]
-each_fixture = [f"{path.parent.name}/{path.name}" for path in GPU_RECORDINGS]
-
-
-def run_of(path: Path) -> Run:
-    return prepare(read([path]))
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:

@@ -111,7 +111,9 @@ def test_each_shell_gets_a_script_that_asks_the_program(shell):
 def test_the_lines_of_the_documents_say_what_the_documents_say():
     told = dict(completion.rules(""))
     assert told == {name: rule.title.replace("'", "’") for name, rule in RULES.items()}
-    assert [name for name, _, lever in completion._rules() if lever] == [n for n, rule in RULES.items() if rule.lever]
+    assert [name for name, _, action in completion._rules() if action] == [
+        n for n, rule in RULES.items() if rule.action
+    ]
 
 
 def test_every_offer_is_accepted():

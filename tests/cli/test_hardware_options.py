@@ -8,10 +8,10 @@ import pytest
 from builders import draw
 from typer.testing import CliRunner
 
-from perfdoctor.cli.hardware_options import number, stated
+from perfdoctor.cli.hardware_options import number, user_values
 from perfdoctor.cli.main import app
 from perfdoctor.errors import AskedWronglyError
-from perfdoctor.model.timeline import Stated
+from perfdoctor.model.timeline import UserValues
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ def test_numbers_have_decimal_suffixes(text, value):
 
 
 def test_nothing_told_is_nothing():
-    assert stated(None, [], None, None) is None
+    assert user_values(None, [], None, None) is None
 
 
 def test_all_of_it_together():
-    told = stated("h100 sxm", ["bf16=900T", "memory=3T"], "16k", "70B")
-    assert told == Stated("NVIDIA H100 SXM", {"bf16": 900e12, "memory": 3e12}, 16e3, 70e9)
-    assert stated("NVIDIA H100 80GB HBM3", [], None, None).gpu == "NVIDIA H100 SXM"
-    assert stated(None, [], "4096", None) == Stated(tokens_per_step=4096)
+    told = user_values("h100 sxm", ["bf16=900T", "memory=3T"], "16k", "70B")
+    assert told == UserValues("NVIDIA H100 SXM", {"bf16": 900e12, "memory": 3e12}, 16e3, 70e9)
+    assert user_values("NVIDIA H100 80GB HBM3", [], None, None).gpu == "NVIDIA H100 SXM"
+    assert user_values(None, [], "4096", None) == UserValues(tokens_per_step=4096)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_all_of_it_together():
 def test_what_cannot_be_is_refused_with_what_can(asked, what, do):
     told = {"gpu": None, "peaks": [], "tokens_per_step": None, "parameters": None, **asked}
     with pytest.raises(AskedWronglyError) as raised:
-        stated(**told)
+        user_values(**told)
     assert what in raised.value.what
     assert do in raised.value.do
 

@@ -98,7 +98,7 @@ def test_conditions_and_questions_hold_for_the_part():
         (("--steps", "5..3"), "--steps 5..3: that names no steps"),
         (("--steps", "two"), "--steps two: that names no steps"),
         (("--steps", "1..999"), "--steps 1..999: there are "),
-        (("--range", "DataLoader", "--what-if", "batch=2x"), "--what-if batch=2x: a range is not played again"),
+        (("--range", "DataLoader", "--what-if", "batch=2x"), "--what-if batch=2x: a range is not replayed"),
     ],
 )
 def test_what_is_asked_wrongly_is_said_in_two_lines(arguments, what):
@@ -112,7 +112,7 @@ def test_what_is_asked_wrongly_is_said_in_two_lines(arguments, what):
 
 def test_an_unknown_range_names_those_that_were_recorded():
     line = run(ON_CPU, "--range", "nope", "--no-html").stderr.splitlines()[1]
-    assert line.startswith("  → Recorded, longest first: ProfilerStep##, ")
+    assert line.startswith("  → Recorded, longest first: ProfilerStep#, ")
     assert "_SingleProcessDataLoaderIter" in line
 
 

@@ -41,7 +41,7 @@ def run(*arguments):
         ("fp32-matmuls=bf16, host-syncs=100%", [Question("fp32-matmuls", "bf16"), Question("host-syncs", "100%", 1.0)]),
     ],
 )
-def test_rules_and_how_far_their_cures_go(text, meant):
+def test_rules_and_how_far_their_fixes_go(text, meant):
     assert what_if.questions(text, RULES) == tuple(meant)
 
 
@@ -51,7 +51,7 @@ def test_rules_and_how_far_their_cures_go(text, meant):
         ("", "--what-if names no rule", "Ask like this"),
         ("input-wiat", "--what-if 'input-wiat': there is no such rule", "Did you mean input-wait"),
         ("qqqq", "--what-if 'qqqq': there is no such rule", "What can be asked: "),
-        ("memory-growth", "--what-if memory-growth: what its cure brings cannot be played", "What can be asked: "),
+        ("memory-growth", "--what-if memory-growth: its fix cannot be simulated", "What can be asked: "),
         ("input-wait=", "--what-if input-wait=: there is no such choice", "Choices of input-wait: low, likely, high"),
         ("input-wait=fast", "--what-if input-wait=fast: there is no such choice", "or a share from 1% to 100%."),
         ("input-wait=0%", "--what-if input-wait=0%: there is no such choice", "Choices of input-wait"),
@@ -71,7 +71,7 @@ def test_rules_and_how_far_their_cures_go(text, meant):
         ("batch=0x", "--what-if batch=0x: that is no factor", "0.1x to 64x"),
         ("synthetic-data=50%", "--what-if synthetic-data=50%: there is nothing to choose", "by itself"),
         ("sintetic-data", "--what-if 'sintetic-data': there is no such rule", "Did you mean synthetic-data"),
-        ("memory-growth", "--what-if memory-growth: what its cure", "batch=2x"),
+        ("memory-growth", "--what-if memory-growth: its fix", "batch=2x"),
     ],
 )
 def test_what_means_nothing_is_said_in_one_line_and_the_right_ones_in_another(text, what, right):
@@ -156,4 +156,4 @@ def test_a_recording_that_cannot_be_played_again_ends_with_1(tmp_path, monkeypat
     Path("trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [alone]}), "utf-8")
     result = run("trace.json", "--what-if", "input-wait")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[0].endswith("cannot be played again: no steps were found in it")
+    assert result.stderr.splitlines()[0].endswith("cannot be replayed: no steps were found in it")

@@ -11,7 +11,8 @@ from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULE = replace(load_rules()["input-wait"], doubt="the loader is guessed")

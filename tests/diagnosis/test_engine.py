@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
+from perfdoctor.detectors import detector
 from perfdoctor.diagnosis.engine import diagnose, missing, speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, merge
-from perfdoctor.records.findings import Diagnosis, Finding, Saving
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
 RULES = list(load_rules().values())
@@ -243,7 +247,7 @@ def test_no_share_of_a_step_is_more_than_all_of_it(ranks, unit_us):
 @settings(max_examples=60)
 @given(jobs, units_us)
 def test_together_findings_promise_no_more_than_the_step(ranks, unit_us):
-    """Symptoms are not counted: the cure of their cause takes them along."""
+    """Symptoms are not counted: the fix of their cause takes them along."""
     diagnosis = job(ranks, unit_us)
     promised = {advice.rule: advice.saving_ns_per_step.likely for advice in diagnosis.findings}
     assert sum(promised.values()) <= diagnosis.base_ns, promised
@@ -445,7 +449,7 @@ def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
         return detect
 
     rules = [
-        replace(load_rules()[name], summary="{x}", summaries={}, lever="") for name in ("input-wait", "exposed-copies")
+        replace(load_rules()[name], summary="{x}", summaries={}, action="") for name in ("input-wait", "exposed-copies")
     ]
     monkeypatch.setattr(perfdoctor.detectors.input.input_wait, "detect", same("input-wait"))
     monkeypatch.setattr(perfdoctor.detectors.copies.exposed_copies, "detect", same("exposed-copies"))
@@ -462,7 +466,7 @@ def test_a_symptom_of_a_symptom_hangs_under_the_root(monkeypatch):
     chain = ("exposed-copies", "input-wait", "host-syncs")
     rules = []
     for place, rule_id in enumerate(chain):
-        module = __import__(f"perfdoctor.detectors.{rule_id.replace('-', '_')}", fromlist=["detect"])
+        module = sys.modules[detector(load_rules()[rule_id]).__module__]
         monkeypatch.setattr(module, "detect", found(rule_id))
         above = (chain[place - 1],) if place else ()
         rules.append(replace(load_rules()[rule_id], summary="", summaries={}, needs=(), symptom_of=above))

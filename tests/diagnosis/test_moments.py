@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from builders import BASE_NS, draw, frame, only_finding, only_place
 from folders import FIXTURES
+from recorded import parameter, recording
 
-from perfdoctor.diagnosis.engine import examine
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.metrics.accounting.longest import LONGEST, longest, longest_idle
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
-from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving, Span
+from perfdoctor.records.findings import Finding, Span
+from perfdoctor.records.savings import Saving
 from perfdoctor.report.words.wording import stretch
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -169,7 +169,7 @@ def test_of_copies_between_pageable_memory_and_the_device_the_one_that_is_expose
     assert (span.start_ns % (14 * UNIT), span.end_ns - span.start_ns) == (0, 3 * UNIT)
 
 
-@pytest.mark.parametrize(("recording", "rule"), [
+@pytest.mark.parametrize(("path", "rule"), [parameter(FIXTURES / path, FIXTURES / path, rule) for path, rule in (
     ("input-bound-workers/nsys", "input-wait"),
     ("sync-drains-queue/torch", "host-syncs"),
     ("sync-drains-queue/torch", "item-syncs"),
@@ -177,10 +177,9 @@ def test_of_copies_between_pageable_memory_and_the_device_the_one_that_is_expose
     ("communication-exposed/nsys", "exposed-communication"),
     ("straggler/torch", "rank-skew"),
     ("cpu-slow-input/torch", "input-wait"),
-])  # fmt: skip
-def test_a_report_shows_where_to_look(recording, rule):
-    run = prepare(read([FIXTURES / recording]))
-    diagnosis = examine(run, list(RULES.values()))
+)])  # fmt: skip
+def test_a_report_shows_where_to_look(path, rule):
+    run, diagnosis = recording(path).run, recording(path).diagnosis
     advice = next(each for each in flat(diagnosis.findings) if each.rule == rule)
     (span,) = (each for each in advice.evidence if isinstance(each, Span))
     begin, end = looked_at(run)

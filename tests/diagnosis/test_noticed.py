@@ -11,7 +11,8 @@ from perfdoctor.diagnosis.engine import _in_vain, _noticed, _ranked
 from perfdoctor.diagnosis.prediction import NOTICED
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Advice, Finding, Saving
+from perfdoctor.records.findings import Advice, Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 
@@ -40,13 +41,13 @@ def test_less_than_a_thousandth_of_the_step_is_no_saving(run):
     assert saved(_noticed(finding(1_000, 2_000, 5_000), run)) == (1_000, 2_000, 5_000)
 
 
-def test_only_a_cure_that_would_take_time_away_can_be_in_vain():
+def test_only_a_fix_that_would_take_time_away_can_be_in_vain():
     assert _in_vain(finding(100, 200, 300), finding(0, 0, 0))
     assert not _in_vain(finding(100, 200, 300), finding(0, 0, 5_000)), "it may win something"
     assert not _in_vain(finding(0, 0, 0), finding(0, 0, 0)), "it only informs"
 
 
-def test_cures_in_vain_come_behind_what_informs(run):
+def test_fixes_in_vain_come_behind_what_informs(run):
     rules = load_rules()
     values = {"share": 0.5, "count": 3}
     found = []

@@ -10,10 +10,10 @@ from builders import draw, findings
 from graphs import EVERYTHING, MS, sick
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.diagnosis.prediction import MOST_CURES, NOTICED, Question, notes, predicted
+from perfdoctor.diagnosis.prediction import MOST_FIXES, NOTICED, Question, notes, predicted
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.records.findings import PredictedStep
+from perfdoctor.records.predictions import PredictedStep
 from perfdoctor.replay.what_if.savings import stage, unplayable
 from perfdoctor.report.words.parts import SHOWN_FINDINGS
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -49,7 +49,7 @@ def stops(prediction):
 # What is played
 
 
-def test_cures_are_played_one_after_the_other_and_the_last_stop_is_the_prediction():
+def test_fixes_are_played_one_after_the_other_and_the_last_stop_is_the_prediction():
     prediction = asked(Question("input-wait"), Question("fp32-matmuls"))
     assert prediction.recorded_ns == 100 * MS
     # The device no longer stands still; then kernels are so short that the host's own 71 ms are the limit.
@@ -66,7 +66,7 @@ def test_in_another_order_the_way_is_another_and_the_end_the_same():
     assert stops(prediction) == [("fp32-matmuls", "", pytest.approx(100)), ("input-wait", "", pytest.approx(71))]
 
 
-def test_a_share_says_how_far_a_cure_goes():
+def test_a_share_says_how_far_a_fix_goes():
     prediction = asked(Question("input-wait", "50%", 0.5))
     assert stops(prediction) == [("input-wait", "50%", pytest.approx(93))]  # half of the 14 ms in which it stands still
     assert prediction.step_ns == later(*(prediction.steps[-1].step_ns,) * 3)
@@ -89,7 +89,7 @@ def test_16_bits_are_what_the_finding_assumes():
 
 
 def test_no_stop_wins_more_than_its_findings_count_and_none_is_longer_than_the_one_before():
-    """Cured, a host that is faster also hides its loader's work. That is not promised."""
+    """Fixed, a host that is faster also hides its loader's work. That is not promised."""
     drawn = slow_host()
     run = prepare(drawn)
     prediction = asked(Question("input-wait"), Question("launch-bound"), drawn=drawn)
@@ -138,29 +138,29 @@ def test_shorter_kernels_win_no_more_than_they_are_shorter():
 
 def test_without_a_question_the_shown_causes_are_fixed_that_can_be_played():
     diagnosis = diagnose(sick(), RULES)
-    playable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and lever(each.rule)]
-    assert MOST_CURES == SHOWN_FINDINGS
-    assert diagnosis.prediction.fixed[: len(playable)] == tuple(playable[:MOST_CURES])
-    assert set(diagnosis.prediction.fixed) <= {each.rule for each in diagnosis.findings if lever(each.rule)}
+    playable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and action(each.rule)]
+    assert MOST_FIXES == SHOWN_FINDINGS
+    assert diagnosis.prediction.fixed[: len(playable)] == tuple(playable[:MOST_FIXES])
+    assert set(diagnosis.prediction.fixed) <= {each.rule for each in diagnosis.findings if action(each.rule)}
     way = [diagnosis.prediction.recorded_ns, *(step.step_ns for step in diagnosis.prediction.steps)]
     assert all(before - behind >= NOTICED * way[0] for before, behind in itertools.pairwise(way))
     assert not diagnosis.prediction.asked
     assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.001)
 
 
-def test_a_cure_that_wins_nothing_by_itself_is_predicted_where_another_uncovers_it():
+def test_a_fix_that_wins_nothing_by_itself_is_predicted_where_another_uncovers_it():
     diagnosis = diagnose(sick(), RULES)
     savings = {each.rule: each.saving_ns_per_step.likely for each in diagnosis.findings}
     assert savings["fp32-matmuls"] == 0  # while the loader is the limit
     assert diagnosis.prediction.fixed.index("input-wait") < diagnosis.prediction.fixed.index("fp32-matmuls")
 
 
-def lever(rule):
-    return load_rules()[rule].lever
+def action(rule):
+    return load_rules()[rule].action
 
 
 def test_what_cannot_be_played_is_the_first_finding_s_saving_subtracted():
-    rules = [replace(rule, lever="") for rule in RULES]
+    rules = [replace(rule, action="") for rule in RULES]
     diagnosis = diagnose(sick(), rules)
     first, prediction = diagnosis.findings[0], diagnosis.prediction
     left_ns = 100 * MS - first.saving_ns_per_step.likely
@@ -177,9 +177,9 @@ def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     played = stage(run)
     longer, less = (replace(played, base_ns=played.base_ns * by) for by in (1.0123, 0.97))
     assert next(notes(None, run, played)).endswith("the step takes as long as recorded, to less than 0.1 %.")
-    assert next(notes(None, run, longer)).endswith("Played again unchanged, the step takes 1.2 % longer than recorded.")
+    assert next(notes(None, run, longer)).endswith("Replayed unchanged, the step takes 1.2 % longer than recorded.")
     assert next(notes(None, run, less)).endswith("the step takes 3.0 % less than recorded.")
-    assert any("Played again unchanged" in note for note in diagnose(sick(), RULES).notes)
+    assert any("Replayed unchanged" in note for note in diagnose(sick(), RULES).notes)
 
 
 def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
@@ -187,7 +187,7 @@ def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
     diagnosis = diagnose(sick(), RULES)
     assert diagnosis.prediction.replay_error is None
     assert diagnosis.notes[-1].startswith(
-        "Savings are arithmetic, since this recording cannot be played again: the replay of its unchanged steps is off by "
+        "Savings are arithmetic, since this recording cannot be replayed: the replay of its unchanged steps is off by "
     )
 
 
@@ -204,15 +204,15 @@ def test_a_recording_that_cannot_be_played_answers_no_question():
     with pytest.raises(PerfdoctorError) as error:
         asked(Question("input-wait"), drawn=draw(kernels="## ++"))
     assert not isinstance(error.value, AskedWronglyError)
-    assert error.value.what.endswith("cannot be played again: no steps were found in it")
+    assert error.value.what.endswith("cannot be replayed: no steps were found in it")
 
 
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
         ("garbage-collection", "not found in this recording"),
-        ("slow-links", "could not look, since the recording lacks ranks"),
-        ("idle-unknown", "found, but what its cure brings cannot be played on this recording"),
+        ("slow-links", "not checked, since the recording lacks ranks"),
+        ("idle-unknown", "found, but its fix cannot be simulated on this recording"),
     ],
 )
 def test_what_was_not_found_or_has_no_lever_is_asked_wrongly(rule, why):
@@ -245,7 +245,7 @@ def test_a_share_of_kernels_needs_a_finding_that_tells_which(monkeypatch):
     detect = detector.detect
     monkeypatch.setattr(detector, "detect", lambda run, at: (replace(each, work={}) for each in detect(run, at)))
     what, do = refused(Question("fp32-matmuls", "50%", 0.5))
-    assert what.endswith("of which kernels a share is meant, its finding does not tell")
+    assert what.endswith("its finding does not say of which kernels a share is meant")
     assert do == "Choices of fp32-matmuls here: bf16, fp16, low, likely, high."
 
 

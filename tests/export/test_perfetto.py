@@ -10,6 +10,7 @@ import perfetto_file
 import pytest
 from builders import draw, timeline
 from labels import recordings
+from recorded import of_recordings, recording
 from report.samples import POISON
 
 from perfdoctor.diagnosis.engine import examine
@@ -19,7 +20,6 @@ from perfdoctor.export.trace import shown
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Timeline, merge
-from perfdoctor.readers.open import read
 from perfdoctor.vocabulary.parts import PART_LABELS
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -392,10 +392,9 @@ RECORDINGS = (
 
 @pytest.mark.recordings
 @pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_public_recordings_come_back_row_by_row(name):
-    recorded = read([FOLDER / name])
-    file = exported(recorded)
+@of_recordings([FOLDER / name for name in RECORDINGS] if FOLDER else [])
+def test_public_recordings_come_back_row_by_row(path):
+    recorded, file = recording(path).timeline, perfetto_file.read(recording(path).perfetto)
     shift_ns = max(0, -min(int(recorded[signal].start_ns.min()) for signal in SIGNALS if len(recorded[signal])))
     for signal, category in SIGNALS.items():
         told = [(start + shift_ns, end + shift_ns, text or "(no name)") for start, end, text in rows(recorded[signal])]

@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.hardware.peaks import DATA_TYPES, named, peaks_of, with_told
+from perfdoctor.hardware.peaks import DATA_TYPES, named, peaks_of, with_user_peaks
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -162,17 +162,17 @@ def test_a_name_of_several_boards_names_none_and_lists_them():
 
 def test_what_somebody_told_stands_in_place_of_the_table():
     board = peaks_of("NVIDIA A100-SXM4-80GB")
-    told = with_told(board, {"fp64": 1e12, "memory": 3e12})
+    told = with_user_peaks(board, {"fp64": 1e12, "memory": 3e12})
     assert told is not None
     assert told.matmul_flop_per_second("fp64") == 1e12  # also in place of its matrix units
     assert told.matmul_flop_per_second("bf16") == 312e12
     assert told.memory_bytes_per_second == 3e12
-    assert with_told(board, {}) is board
-    alone = with_told(None, {"bf16": 5e14})
+    assert with_user_peaks(board, {}) is board
+    alone = with_user_peaks(None, {"bf16": 5e14})
     assert alone is not None
     assert (alone.half_flop_per_second, alone.fp32_flop_per_second, alone.memory_bytes_per_second) == (5e14, 0, 0)
     assert alone.ridge_flop_per_byte("bf16") == 0
-    assert with_told(None, {}) is None
+    assert with_user_peaks(None, {}) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.records.findings import Saving
+from perfdoctor.records.savings import Saving
 
 
 def test_a_saving_is_a_range_of_the_removable_time():

@@ -7,19 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from folders import FIXTURES
+from recorded import parameter, recording
 
-from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Timeline
-from perfdoctor.readers.open import read
 
 BOTH = sorted(folder.parent for folder in FIXTURES.glob("*/torch") if (folder.parent / "nsys").is_dir())
-each_pair = pytest.mark.parametrize("case", BOTH, ids=[path.name for path in BOTH])
+each_pair = pytest.mark.parametrize("case", [parameter(path / "both", path) for path in BOTH])
 
 
 def pair(case: Path) -> tuple[Timeline, Timeline]:
-    return read([case / "nsys"]), read([case / "torch"])
+    return recording(case / "nsys").timeline, recording(case / "torch").timeline
 
 
 def relative(timeline: Timeline, signal: str, rank: int) -> list[tuple[int, int, str]]:
@@ -35,12 +34,12 @@ def test_there_are_pairs() -> None:
 
 
 @each_pair
-@pytest.mark.parametrize("signal", ["kernels", "collectives", "copies", "calls", "ops", "ranges"])
-def test_both_hold_the_same_rows_to_the_nanosecond(case: Path, signal: str) -> None:
+def test_both_hold_the_same_rows_to_the_nanosecond(case: Path) -> None:
     nsys, kineto = pair(case)
     assert nsys.ranks == kineto.ranks
-    for rank in nsys.ranks:
-        assert relative(nsys, signal, rank) == relative(kineto, signal, rank)
+    for signal in ("kernels", "collectives", "copies", "calls", "ops", "ranges"):
+        for rank in nsys.ranks:
+            assert relative(nsys, signal, rank) == relative(kineto, signal, rank), signal
 
 
 def launches(timeline: Timeline, signal: str, rank: int) -> list[tuple[int, int, str, int]]:
@@ -57,11 +56,11 @@ def launches(timeline: Timeline, signal: str, rank: int) -> list[tuple[int, int,
 
 
 @each_pair
-@pytest.mark.parametrize("signal", ["kernels", "collectives", "copies"])
-def test_both_join_all_device_work_with_the_call_that_launched_it(case: Path, signal: str) -> None:
+def test_both_join_all_device_work_with_the_call_that_launched_it(case: Path) -> None:
     nsys, kineto = pair(case)
-    for rank in nsys.ranks:
-        assert launches(nsys, signal, rank) == launches(kineto, signal, rank)
+    for signal in ("kernels", "collectives", "copies"):
+        for rank in nsys.ranks:
+            assert launches(nsys, signal, rank) == launches(kineto, signal, rank), signal
 
 
 @each_pair
@@ -82,7 +81,7 @@ def test_both_say_the_same_of_kernels_and_collectives(case: Path) -> None:
 
 @each_pair
 def test_both_account_for_time_alike(case: Path) -> None:
-    runs = [prepare(timeline) for timeline in pair(case)]
+    runs = [recording(case / tool).run for tool in ("nsys", "torch")]
     for ours, theirs in zip(runs[0].places, runs[1].places, strict=True):
         assert ours.steps.found_by == theirs.steps.found_by
         for left, right in (

@@ -20,6 +20,7 @@ from perfdoctor.recording.tools.nvml import COLUMNS
 from perfdoctor.report.words import wording
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 TRACE = ROOT / "fixtures" / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = ROOT / "fixtures" / "healthy" / "nsys" / "profile.sqlite"
@@ -157,7 +158,7 @@ def test_a_finding_in_such_files_alone_is_the_verdict(tmp_path):
     )
     diagnosis = diagnose(read(written(tmp_path, a=lines)), list(load_rules().values()))
     assert [advice.rule for advice in diagnosis.findings] == ["nccl-slow-path"]
-    assert wording.verdict(diagnosis).startswith("NCCL takes a slower way")
+    assert wording.verdict(diagnosis).startswith("NCCL uses a slower path")
 
 
 def test_a_folder_finds_them_by_content(tmp_path):
@@ -214,5 +215,5 @@ def test_lines_of_garbage_do_not_cost_the_rest(tmp_path, text, garbage):
         "topology" if text == TOPOLOGY else "nccl" if "NCCL" in text else "nvml"
     )
     found = side_files.read(tmp_path / "a", kind)
-    assert sum(len(found[signal]) for signal in side_files.SIGNALS) > 0
+    assert sum(len(found[signal]) for signal in MACHINE_SIGNALS) > 0
     assert json.dumps(found.notes)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import FIXTURES
+from recorded import of_recordings, recording
+from tables import of_each
 
-from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.readers.open import read
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice
 from perfdoctor.vocabulary.rulebook import load_rules
 
 if sys.version_info >= (3, 11):
@@ -32,30 +30,10 @@ RECORDINGS = sorted(
     for folder in FIXTURES.glob(f"*/{name}")
     if (folder.parent / "expected.toml").exists()
 )
-each_recording = pytest.mark.parametrize(
-    "recording", RECORDINGS, ids=[f"{path.parent.name}-{path.name}" for path in RECORDINGS]
-)
 
 
-def digest() -> dict[str, str]:
-    files = (path for path in sorted(FIXTURES.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_written_into_fixtures() -> Iterator[None]:
-    before = digest()
-    yield
-    assert digest() == before
-
-
-def expected(recording: Path) -> dict[str, Any]:
-    return tomllib.loads((recording.parent / "expected.toml").read_text("utf-8"))
-
-
-@cache
-def diagnosis_of(recording: Path) -> Diagnosis:
-    return diagnose(read([recording]), list(load_rules().values()))
+def expected(path: Path) -> dict[str, Any]:
+    return tomllib.loads((path.parent / "expected.toml").read_text("utf-8"))
 
 
 def findings(diagnosis: Diagnosis) -> dict[str, Advice]:
@@ -68,92 +46,65 @@ def promises(diagnosis: Diagnosis) -> dict[str, float]:
     return {rule: each.saving_ns_per_step.likely / diagnosis.base_ns for rule, each in findings(diagnosis).items()}
 
 
-@each_recording
-def test_an_expectation_names_rules_and_causes_that_exist(recording: Path) -> None:
-    known = expected(recording)
-    named = {*known["found"], *known["silent"], *([known["first"]] if known["first"] else [])}
-    assert named <= set(load_rules())
-    assert known.get("idle", {"cause": "unknown"})["cause"] in IDLE_CAUSES
-
-
-@each_recording
-def test_a_story_has_three_lines(recording: Path) -> None:
-    assert len(expected(recording)["story"].strip().splitlines()) == 3
-
-
 def test_there_are_recordings_of_both_tools() -> None:
     assert len([path for path in RECORDINGS if path.name == "nsys"]) >= 15
     assert len([path for path in RECORDINGS if path.name == "torch"]) >= 15
 
 
-@each_recording
-def test_the_first_finding_is_what_the_story_tells(recording: Path) -> None:
-    known, diagnosis = expected(recording), diagnosis_of(recording)
+@of_each("path", {str(path.parent.name): path for path in RECORDINGS})
+def test_an_expectation_is_a_story_of_three_lines_and_names_rules_and_causes_that_exist(path: Path) -> None:
+    known = expected(path)
+    named = {*known["found"], *known["silent"], *([known["first"]] if known["first"] else [])}
+    assert named <= set(load_rules())
+    assert known.get("idle", {"cause": "unknown"})["cause"] in IDLE_CAUSES
+    assert len(known["story"].strip().splitlines()) == 3
+
+
+@of_recordings(RECORDINGS)
+def test_the_findings_are_what_the_story_tells(path: Path) -> None:
+    known, diagnosis = expected(path), recording(path).diagnosis
+    assert [outcome.error for outcome in diagnosis.outcomes if outcome.status == "failed"] == []
+    found = promises(diagnosis)
     if known["first"]:
         assert diagnosis.findings[0].rule == known["first"]
-    assert set(known["found"]) <= set(promises(diagnosis))
-
-
-@each_recording
-def test_rules_that_have_nothing_to_say_stay_silent(recording: Path) -> None:
-    known, found = expected(recording), promises(diagnosis_of(recording))
+    assert set(known["found"]) <= set(found)
     assert {rule: found[rule] for rule in known["silent"] if found.get(rule, 0) > 0.03} == {}
     if known["healthy"]:
         assert {rule: share for rule, share in found.items() if share > 0.03} == {}
 
 
-@each_recording
-def test_no_rule_fails(recording: Path) -> None:
-    assert [outcome.error for outcome in diagnosis_of(recording).outcomes if outcome.status == "failed"] == []
-
-
-@each_recording
-def test_the_parts_of_every_window_sum_to_it_exactly(recording: Path) -> None:
-    diagnosis = diagnosis_of(recording)
+@of_recordings(RECORDINGS)
+def test_the_parts_of_every_window_sum_to_it_exactly(path: Path) -> None:
+    diagnosis = recording(path).diagnosis
     for row in (*diagnosis.time, *diagnosis.recording):
         assert row.compute_ns + row.exposed_communication_ns + row.exposed_copy_ns + row.idle_ns == row.window_ns
         assert sum(row.idle_causes_ns.values()) == row.idle_ns
 
 
-@each_recording
-def test_the_shares_are_those_that_the_generator_counted(recording: Path) -> None:
-    rows = {row.rank: row for row in diagnosis_of(recording).recording}
-    for known in expected(recording).get("shares", ()):
-        row = rows[known["rank"]]
+@of_recordings(RECORDINGS)
+def test_times_are_those_that_the_generator_counted(path: Path) -> None:
+    """Shares of the whole recording; the steps used to the nanosecond; what idle time is made of; a real file's wait."""
+    known, diagnosis = expected(path), recording(path).diagnosis
+    whole = {row.rank: row for row in diagnosis.recording}
+    for told in known.get("shares", ()):
+        row = whole[told["rank"]]
         for part in ("compute", "exposed_communication", "exposed_copy", "idle"):
-            share = 100 * getattr(row, f"{part}_ns") / row.window_ns
-            assert share == pytest.approx(known[part], abs=known["tolerance"]), part
-
-
-@each_recording
-def test_the_steps_used_are_those_of_the_story(recording: Path) -> None:
-    assert diagnosis_of(recording).steps.used == expected(recording)["steps_used"]
-
-
-@each_recording
-def test_the_steps_used_are_accounted_for_to_the_nanosecond(recording: Path) -> None:
-    rows = {row.rank: row for row in diagnosis_of(recording).time}
-    for known in expected(recording).get("steps", ()):
-        row = rows[known.pop("rank")]
-        assert {part: getattr(row, part) for part in known} == known
-
-
-@each_recording
-def test_idle_time_has_the_cause_that_the_story_tells(recording: Path) -> None:
-    known = expected(recording)
-    for row in diagnosis_of(recording).time if "idle" in known else ():
+            assert 100 * getattr(row, f"{part}_ns") / row.window_ns == pytest.approx(
+                told[part], abs=told["tolerance"]
+            ), part
+    assert diagnosis.steps.used == known["steps_used"]
+    used = {row.rank: row for row in diagnosis.time}
+    for told in known.get("steps", ()):
+        row = used[told.pop("rank")]
+        assert {part: getattr(row, part) for part in told} == told
+    for row in diagnosis.time:
         causes = row.idle_causes_ns
-        assert max(causes, key=lambda cause: causes[cause]) == known["idle"]["cause"]
-        share = causes[known["idle"]["cause"]] / row.idle_ns
-        assert share == pytest.approx(known["idle"]["share"], abs=known["idle"]["tolerance"])
-
-
-@each_recording
-def test_the_wait_of_a_real_recording_is_what_its_file_sums_to(recording: Path) -> None:
-    known = expected(recording)
-    for row in diagnosis_of(recording).time if "wait" in known else ():
-        share = row.idle_causes_ns["input_wait"] / row.window_ns
-        assert share == pytest.approx(known["wait"]["share_of_steps"], abs=known["wait"]["tolerance"])
+        if told := known.get("idle"):
+            assert max(causes, key=lambda cause: causes[cause]) == told["cause"]
+            assert causes[told["cause"]] / row.idle_ns == pytest.approx(told["share"], abs=told["tolerance"])
+        if told := known.get("wait"):
+            share = causes["input_wait"] / row.window_ns
+            assert share == pytest.approx(told["share_of_steps"], abs=told["tolerance"])
 
 
 TWINS = [
@@ -167,7 +118,7 @@ TWINS = [
 @pytest.mark.parametrize(("sick", "cured", "rule"), TWINS)
 def test_the_promise_holds_what_the_cured_twin_takes(sick: str, cured: str, rule: str) -> None:
     """The twins are the same run but for the one thing; a promise may be off by 2 % of the step."""
-    before, after = (diagnosis_of(FIXTURES / name / "torch") for name in (sick, cured))
+    before, after = (recording(FIXTURES / name / "torch").diagnosis for name in (sick, cured))
     promise, saved = findings(before)[rule].saving_ns_per_step, before.base_ns - after.base_ns
     margin = 0.02 * before.base_ns
     assert promise.low - margin <= saved <= promise.high + margin
@@ -175,12 +126,12 @@ def test_the_promise_holds_what_the_cured_twin_takes(sick: str, cured: str, rule
 
 def test_the_straggler_is_named() -> None:
     for name in ("nsys", "torch"):
-        skew = [f for f in diagnosis_of(FIXTURES / "straggler" / name).findings if f.rule == "rank-skew"]
+        skew = [f for f in recording(FIXTURES / "straggler" / name).diagnosis.findings if f.rule == "rank-skew"]
         assert [finding.values["late_rank"] for finding in skew] == [3]
 
 
 def test_the_straggler_comes_last_wherever_anybody_waits() -> None:
-    found = findings(diagnosis_of(FIXTURES / "straggler" / "torch"))["rank-skew"]
+    found = findings(recording(FIXTURES / "straggler" / "torch").diagnosis)["rank-skew"]
     assert found.values["caused_percent"] > 50
 
 
@@ -239,7 +190,9 @@ def test_the_scrubber_takes_paths_and_names_out_of_a_trace() -> None:
 
 def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:
     """One CPU, recorded once each: within a third."""
-    sick, cured = (diagnosis_of(FIXTURES / name / "torch") for name in ("cpu-slow-input", "cpu-slow-input-fixed"))
+    sick, cured = (
+        recording(FIXTURES / name / "torch").diagnosis for name in ("cpu-slow-input", "cpu-slow-input-fixed")
+    )
     assert sick.prediction is not None
     assert sick.prediction.fixed == ("input-wait",)
     assert sick.prediction.step_ns[1] == pytest.approx(cured.steps.median_ns, rel=1 / 3)

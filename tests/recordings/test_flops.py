@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from labels import recordings
+from recorded import of_recordings, recording
 
-from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.work.efficiency import efficiency
-from perfdoctor.readers.open import read
 from perfdoctor.records.work_done import Efficiency
 
 FOLDER = recordings()
@@ -23,22 +22,18 @@ pytestmark = [
 ]
 
 
-def path_of(name: str) -> Path:
-    assert FOLDER is not None
-    path = FOLDER / "kineto" / name
-    if not path.exists():
-        pytest.skip(f"{name} is not among the recordings")
-    return path
+def of(*names: str) -> pytest.MarkDecorator:
+    return of_recordings(FOLDER / "kineto" / name for name in names) if FOLDER else of_recordings([])
 
 
-def counted(name: str) -> Efficiency:
-    result = efficiency(prepare(read([path_of(name)], lambda _: None)))
+def counted(path: Path) -> Efficiency:
+    result = efficiency(recording(path).run)
     assert result is not None
     return result
 
 
-def events(name: str) -> list[dict]:
-    with gzip.open(path_of(name)) as file:
+def events(path: Path) -> list[dict]:
+    with gzip.open(path) as file:
         return [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
 
 
@@ -69,9 +64,9 @@ def flop_of(event: dict) -> int:
 OPS = ("mm", "addmm", "bmm", "_scaled_dot_product_flash_attention", "convolution", "convolution_backward")
 
 
-def by_plain_python(name: str) -> tuple[int, float]:
+def by_plain_python(path: Path) -> tuple[int, float]:
     """FLOP of all ops whose kernels were recorded, and the share of the matmul kernels' time that they explain."""
-    rows = events(name)
+    rows = events(path)
     ops = defaultdict(list)
     for event in rows:
         if event.get("cat") == "cpu_op" and event["name"] in {f"aten::{op}" for op in OPS}:
@@ -93,48 +88,50 @@ def by_plain_python(name: str) -> tuple[int, float]:
     return sum(flop_of(event) for event in reached.values()), len(reached)
 
 
-def test_a_whole_window_holds_the_flop_of_all_ops_that_launched_a_kernel():
+@of("compile-triton-mi300.json.gz")
+def test_a_whole_window_holds_the_flop_of_all_ops_that_launched_a_kernel(path: Path):
     """No steps here: the window is the whole recording. Seven products and one attention."""
-    flop, ops = by_plain_python("compile-triton-mi300.json.gz")
+    flop, ops = by_plain_python(path)
     assert ops == 8
-    assert counted("compile-triton-mi300.json.gz").flop_per_step == flop
+    assert counted(path).flop_per_step == flop
 
 
-def test_a_training_step_is_three_forward_passes_and_what_is_done_again():
+@of("resnet-ddp-mi300-rank0.json.gz")
+def test_a_training_step_is_three_forward_passes_and_what_is_done_again(path: Path):
     """ResNet-18 on 10 images of 224 × 224, the published 1.814 billion multiply-adds each; with checkpoints.
 
     The gradient of the first image is asked for by nobody: 2 · 10 · 64 · 3 · 7 · 7 · 112² FLOP less.
     """
-    result = counted("resnet-ddp-mi300-rank0.json.gz")
+    result = counted(path)
     forward, first = 2 * 10 * 1.814e9, 2 * 10 * 64 * 3 * 7 * 7 * 112**2
     assert result.model_flop_per_step == pytest.approx(3 * forward - first, rel=1e-3)
     assert result.recomputed_flop_per_step == pytest.approx(forward - first, rel=1e-3)
     assert result.hfu / result.mfu == pytest.approx(result.flop_per_step / result.model_flop_per_step)
     assert (result.known_share, result.gpu, result.data_type) == (1.0, "AMD Instinct MI300X", "bf16")
-    flop, _ = by_plain_python("resnet-ddp-mi300-rank0.json.gz")
+    flop, _ = by_plain_python(path)
     assert 2 * result.flop_per_step <= flop <= 3 * result.flop_per_step  # two whole steps, and the edges of others
 
 
-def test_no_kernel_of_a_public_recording_is_faster_than_its_gpu():
+@of("qwen-0.5b-h100.json.gz", "bert-small-h100.json.gz", "resnet-ddp-mi300-rank0.json.gz",
+    "eager-b200.json.gz", "ddp-a100-rank3-of-8.json.gz", "ddp-v100-rank1-of-2.json.gz")  # fmt: skip
+def test_no_kernel_of_a_public_recording_is_faster_than_its_gpu(path: Path):
     """A sparse rate in the table, or FLOP counted twice, would show here."""
-    seen = 0
-    for name in ("qwen-0.5b-h100.json.gz", "bert-small-h100.json.gz", "resnet-ddp-mi300-rank0.json.gz",
-                 "eager-b200.json.gz", "ddp-a100-rank3-of-8.json.gz", "ddp-v100-rank1-of-2.json.gz"):  # fmt: skip
-        rows = [row for row in counted(name).roofline.rows if row.kind != "memory" and row.share_of_roof is not None]
-        seen += len(rows)
-        assert all(0 < row.share_of_roof < 1 for row in rows), name
-    assert seen > 50
+    rows = [row for row in counted(path).roofline.rows if row.kind != "memory" and row.share_of_roof is not None]
+    assert rows
+    assert all(0 < row.share_of_roof < 1 for row in rows)
 
 
-def test_kernels_without_a_launch_are_unknown_and_lower_the_share_that_is_known():
+@of("qwen-0.5b-h100.json.gz")
+def test_kernels_without_a_launch_are_unknown_and_lower_the_share_that_is_known(path: Path):
     """436 of 1,465 kernels were launched before the recording began."""
-    result = counted("qwen-0.5b-h100.json.gz")
+    result = counted(path)
     assert 0.6 < result.known_share < 0.8
     assert 0.1 < result.mfu < 0.15
 
 
-def test_older_recordings_do_not_tell_where_convolutions_lay_their_weights():
+@of("resnet50-workers4.pt.trace.json.gz")
+def test_older_recordings_do_not_tell_where_convolutions_lay_their_weights(path: Path):
     """So that of a ResNet next to nothing is counted, and no share of the peak is told."""
-    result = counted("resnet50-workers4.pt.trace.json.gz")
+    result = counted(path)
     assert result.known_share < 0.01
     assert (result.mfu, result.lacks) == (None, ("shapes",))

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from folders import ROOT
 from labels import cases, recordings, wrong
+from recorded import of_recordings, parameter, recording
 
-from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Diagnosis
-from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.report import json_report
 
 FOLDER = recordings()
 CASES = cases() if FOLDER else []
@@ -32,7 +31,7 @@ pytestmark = [
     pytest.mark.recordings,
     pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS"),
 ]
-each_case = pytest.mark.parametrize("case", CASES, ids=[case["path"] for case in CASES])
+each_case = pytest.mark.parametrize("case", [parameter(FOLDER / case["path"], case) for case in CASES])
 
 Piece = tuple[int, int]
 
@@ -54,18 +53,25 @@ def path_of(case: dict[str, Any]) -> Path:
     return path
 
 
-def diagnosis_of(path: Path) -> Diagnosis:
-    return diagnose(read([path]), list(load_rules().values()))
-
-
 @each_case
-def test_every_label_holds(case: dict[str, Any]) -> None:
+def test_every_label_holds_and_times_are_exact_and_those_that_plain_code_finds_in_the_raw_file(
+    case: dict[str, Any],
+) -> None:
     path = path_of(case)
     if "fails" in case:
         with pytest.raises(PerfdoctorError, match=case["fails"]):
             read([path])
         return
-    assert list(wrong(case, diagnosis_of(path))) == []
+    diagnosis = recording(path).diagnosis
+    assert list(wrong(case, diagnosis)) == []
+    for row in (*diagnosis.time, *diagnosis.recording):
+        assert row.compute_ns + row.exposed_communication_ns + row.exposed_copy_ns + row.idle_ns == row.window_ns
+        assert sum(row.idle_causes_ns.values()) == row.idle_ns
+        assert row.communication_ns == row.exposed_communication_ns + row.hidden_communication_ns
+    if not case.get("timeless"):
+        theirs, keys = count(path), Counted.KEYS
+        ours = [{key: getattr(row, key) for key in keys} for row in diagnosis.recording if row.device is not None]
+        assert sorted(ours, key=str) == sorted(theirs, key=str)
 
 
 # ---- the same numbers by other means: plain loops over plain rows ---------------------------------------------------
@@ -88,6 +94,11 @@ def length(pieces: Iterable[Piece]) -> int:
 class Counted:
     """One device's rows as plain tuples, and what follows from them."""
 
+    KEYS = (
+        "window_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "copy_ns", "exposed_copy_ns", "idle_ns",
+        "kernel_count",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.compute: list[Piece] = []
         self.nccl: list[Piece] = []
@@ -105,16 +116,11 @@ class Counted:
         window = max(end for _, end in rows) - min(start for start, _ in rows)
         compute, with_nccl = length(self.compute), length(self.compute + self.nccl)
         busy = length(rows)
-        return {
-            "window_ns": window,
-            "compute_ns": compute,
-            "communication_ns": length(self.nccl),
-            "exposed_communication_ns": with_nccl - compute,
-            "copy_ns": length(self.copies),
-            "exposed_copy_ns": busy - with_nccl,
-            "idle_ns": window - busy,
-            "kernel_count": len(self.compute) + len(self.nccl),
-        }
+        numbers = (
+            window, compute, length(self.nccl), with_nccl - compute, length(self.copies), busy - with_nccl, window - busy,
+            len(self.compute) + len(self.nccl),
+        )  # fmt: skip
+        return dict(zip(self.KEYS, numbers, strict=True))
 
 
 def count_sqlite(path: Path) -> dict[object, Counted]:
@@ -143,7 +149,9 @@ def count_sqlite(path: Path) -> dict[object, Counted]:
 
 def count_kineto(path: Path) -> dict[object, Counted]:
     data = path.read_bytes()
-    document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_float=Decimal)
+    document = json.loads(
+        gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_float=str
+    )  # and Decimal of what is needed
     events = document["traceEvents"] if isinstance(document, dict) else document
     found: dict[object, Counted] = defaultdict(Counted)
     for event in events:
@@ -165,39 +173,13 @@ def count(path: Path) -> list[dict[str, int]]:
     return [counted.numbers() for counted in found.values()]
 
 
-@each_case
-def test_times_are_those_that_plain_code_finds_in_the_raw_file(case: dict[str, Any]) -> None:
-    if "fails" in case:
-        pytest.skip("is refused")
-    if case.get("timeless"):
-        pytest.skip("tells of no time")
-    path = path_of(case)
-    diagnosis = diagnosis_of(path)
-    ours = sorted(
-        [{key: getattr(row, key) for key in count(path)[0]} for row in diagnosis.recording if row.device is not None],
-        key=str,
-    )
-    assert ours == sorted(count(path), key=str)
-
-
-@each_case
-def test_the_partition_is_exact(case: dict[str, Any]) -> None:
-    if "fails" in case:
-        pytest.skip("is refused")
-    diagnosis = diagnosis_of(path_of(case))
-    for row in (*diagnosis.time, *diagnosis.recording):
-        assert row.compute_ns + row.exposed_communication_ns + row.exposed_copy_ns + row.idle_ns == row.window_ns
-        assert sum(row.idle_causes_ns.values()) == row.idle_ns
-        assert row.communication_ns == row.exposed_communication_ns + row.hidden_communication_ns
-
-
 EDGES = sorted((FOLDER / "kineto" / "edge").iterdir()) if FOLDER else []
 
 
-@pytest.mark.parametrize("path", EDGES, ids=[path.name for path in EDGES])
+@of_recordings(EDGES)
 def test_every_odd_trace_is_diagnosed_or_refused_in_words(path: Path) -> None:
     try:
-        diagnosis = diagnosis_of(path)
+        diagnosis = recording(path).diagnosis
     except PerfdoctorError as error:
         assert error.what
         assert error.do
@@ -206,17 +188,18 @@ def test_every_odd_trace_is_diagnosed_or_refused_in_words(path: Path) -> None:
     assert diagnosis.time or diagnosis.notes
 
 
-def test_no_kernel_named_nvjet_counts_as_off_tensor_cores() -> None:
-    for name in ("before", "after"):
-        diagnosis = diagnosis_of(path_of({"path": f"nsys/mfu_2gpu_{name}.sqlite"}))
-        paths = {row.math_path for row in diagnosis.kernels if row.name.startswith("nvjet")}
-        assert paths == {"tensor_core"}
+def of(*names: str) -> list[Path]:
+    return [FOLDER / name for name in names] if FOLDER else []
 
 
-def test_secrets_of_a_recording_are_in_no_report() -> None:
-    from perfdoctor.report import html, json_report  # noqa: PLC0415
+@of_recordings(of("nsys/mfu_2gpu_before.sqlite", "nsys/mfu_2gpu_after.sqlite"))
+def test_no_kernel_named_nvjet_counts_as_off_tensor_cores(path: Path) -> None:
+    kernels = recording(path).diagnosis.kernels
+    assert {row.math_path for row in kernels if row.name.startswith("nvjet")} == {"tensor_core"}
 
-    diagnosis = diagnosis_of(path_of({"path": "kineto/ddp-world1-v100-ns.pt.trace.json.gz"}))
-    for text in (json_report.render(diagnosis), html.render(diagnosis)):
+
+@of_recordings(of("kineto/ddp-world1-v100-ns.pt.trace.json.gz"))
+def test_secrets_of_a_recording_are_in_no_report(path: Path) -> None:
+    for text in (json_report.render(recording(path).diagnosis), recording(path).page):
         for secret in ("twshared", "sraikund", "tsp_pnb", "mast_hpc"):
             assert secret not in text

@@ -11,19 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from labels import cases, fixture_cases, recordings
+from recorded import of_recordings, recording
 from view_tables import rows_of
 
-from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
-from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, Views
-from perfdoctor.report import html
-from perfdoctor.views.build import views
 from perfdoctor.views.places import in_short, in_words
-from perfdoctor.vocabulary.rulebook import load_rules
 
 FOLDER = recordings()
 MOST_BYTES = 1_500_000
@@ -56,18 +51,17 @@ def paths() -> Iterator[Path]:
 PATHS = list(dict.fromkeys(paths()))
 
 
-@pytest.mark.parametrize("path", PATHS, ids=["/".join(path.parts[-2:]) for path in PATHS])
+@of_recordings(PATHS)
 def test_a_report_is_whole_and_agrees_with_itself(path: Path) -> None:
     try:
-        run = prepare(read([path]))
+        run = recording(path).run
     except PerfdoctorError as error:
         assert error.what
         assert error.do
         return
-    diagnosis = examine(run, list(load_rules().values()))
-    shown = views(run, diagnosis)
+    diagnosis, shown = recording(path).diagnosis, recording(path).views
     assert shown.failed == ()
-    _page(html.render(diagnosis, shown))
+    _page(recording(path).page)
     for table in shown.tables:
         _table(table)
     tables = {table.id: table for table in shown.tables}
@@ -135,7 +129,7 @@ def _inside_ns(run: Run, *signals: str) -> float:
 
 
 def _times_of_device_work(run: Run, tables: dict[str, Table]) -> None:
-    if run.look.range_name or any(place.device is None for place in run.places):
+    if run.selection.range_name or any(place.device is None for place in run.places):
         return
     for id_, signals in {
         "kernels": ("kernels", "collectives"),

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
     IDLE_CAUSES,
     KERNEL_FAMILIES,
     MATH_PATHS,
     Advice,
-    Diagnosis,
     Fix,
-    GpuInfo,
-    KernelRow,
     Measure,
     Outcome,
-    PredictedStep,
-    Prediction,
     Rows,
-    Saving,
-    Scaling,
-    SourceInfo,
     Span,
-    StepStats,
-    TimeSplit,
 )
+from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
+from perfdoctor.records.savings import Saving
+from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 
 MS = 1_000_000
 POISON = "</script><img src=x onerror=alert(1)>[red]kernel[/]\x1b[31m\x1b]0;title\x07\x00\r\n|`*_@all \ud800\u202e"
@@ -132,7 +126,7 @@ INPUT_BOUND = Diagnosis(
         Outcome("small-kernels", "clear"),
         Outcome("exposed-communication", "skipped", ("collectives",)),
         Outcome("rank-skew", "skipped", ("collectives",)),
-        Outcome("device-throttling", "skipped", ("samples",)),
+        Outcome("device-throttling", "skipped", ("device_samples",)),
     ),
     findings=(
         advice(
@@ -204,7 +198,7 @@ ASKED = replace(
 )
 
 
-#: A question of cures and sizes: the step gets longer, and has more samples.
+#: A question of fixes and sizes: the step gets longer, and has more samples.
 LARGER = replace(
     INPUT_BOUND,
     prediction=Prediction(

@@ -13,7 +13,9 @@ from report.samples import ASKED, COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, 
 from rich.cells import cell_len
 from rich.console import Console
 
-from perfdoctor.records.findings import Outcome, PredictedStep, Prediction, Rows, Saving
+from perfdoctor.records.findings import Outcome, Rows
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import Saving
 from perfdoctor.report import terminal
 
 WIDTHS = (40, 50, 60, 72, 80, 100, 160)
@@ -74,7 +76,8 @@ def test_an_input_bound_run():
     Not looked at
       - 2 rules without collectives: exposed-communication, rank-skew. To wake:
         record a training of several ranks
-      - 1 rule without device samples: device-throttling
+      - 1 rule without samples of the GPUs: device-throttling. To wake: record with
+        `perfdoctor run`, or analyse what nvidia-smi printed beside the trace
 
     Notes
       - 2 steps at the start were left out: they are longer than 1.5 times the

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, masked_command, told_environment
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, masked_command, recorded_environment
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_masking_keeps_the_number_of_words(words: list[str]) -> None:
 
 
 def test_of_the_environment_only_what_bears_on_speed_is_told() -> None:
-    told = told_environment({
+    told = recorded_environment({
         "CUDA_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "1", "RANK": "0", "AWS_SECRET_ACCESS_KEY": "x", "HOME": "/me",
         "USER": "me", "NCCL_AUTH_TOKEN": "x", "TORCH_LOGS": "dynamo",
     })  # fmt: skip

@@ -13,18 +13,14 @@ import typer
 
 from perfdoctor.cli import (
     completion,
+    hardware_options,
+    part_options,
     report_files,
     shared_options,
     what_if,
 )
 from perfdoctor.cli import (
     cross_check as cross_checking,
-)
-from perfdoctor.cli import (
-    hardware_options as stated,
-)
-from perfdoctor.cli import (
-    part_options as looking,
 )
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
@@ -34,9 +30,10 @@ if TYPE_CHECKING:
 
     from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.model.run import Run
-    from perfdoctor.model.selection import Look
-    from perfdoctor.model.timeline import Stated
-    from perfdoctor.records.findings import Advice, Diagnosis
+    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.timeline import UserValues
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
     from perfdoctor.vocabulary.rulebook import Rule
 
 CONDITION_MET = 3
@@ -88,18 +85,18 @@ def analyze(
         str | None,
         typer.Option(
             "--what-if",
-            help="Predict the step with just these cured: low, likely, high, or a share of the time (50%). "
+            help="Predict the step with just these fixed: low, likely, high, or a share of the time (50%). "
             "Or of another size: batch=2x, ranks=8, synthetic-data.",
             metavar="RULE[=CHOICE],…",
             autocompletion=completion.questions,
         ),
     ] = None,
-    gpu: stated.Gpu = None,
-    peak: stated.Peak = None,
-    tokens_per_step: stated.TokensPerStep = None,
-    parameters: stated.Parameters = None,
-    range_: looking.Range = None,
-    steps: looking.Steps = None,
+    gpu: hardware_options.Gpu = None,
+    peak: hardware_options.Peak = None,
+    tokens_per_step: hardware_options.TokensPerStep = None,
+    parameters: hardware_options.Parameters = None,
+    range_: part_options.Range = None,
+    steps: part_options.Steps = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
     ] = False,
@@ -114,14 +111,14 @@ def analyze(
     rules = rules_of(rule or [], ignore or [])
     conditions = conditions_of(fail_on or [], rules)
     asked = questions_of(ask)
-    told = stated.stated(gpu, peak or [], tokens_per_step, parameters)
-    part = looking.look(range_, steps)
+    told = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
+    part = part_options.selection(range_, steps)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, look=part)
+    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, selection=part)
     page = None
     try:
         page = _write_files(diagnosis, run, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
@@ -174,23 +171,23 @@ def diagnosed(
     paths: Sequence[Path],
     rules: Sequence[Rule],
     asked: Sequence[Question] = (),
-    told: Stated | None = None,
+    told: UserValues | None = None,
     *,
     quiet: bool,
     verbose: bool,
-    look: Look | None = None,
+    selection: Selection | None = None,
 ) -> tuple[Diagnosis, Run]:
-    """What is wrong, and the prepared recording of which that was told. `look`: the part that is looked at."""
+    """What is wrong, and the prepared recording of which that was told. `selection`: the part that is looked at."""
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
         from perfdoctor.diagnosis.engine import examine
         from perfdoctor.metrics.accounting.prepare import prepare
-        from perfdoctor.model.selection import EVERYTHING
+        from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.readers.open import read
 
         timeline = read(paths, say)
         say("looking for what costs time")
-        run = prepare(replace(timeline, stated=told) if told else timeline, look or EVERYTHING)
+        run = prepare(replace(timeline, user_values=told) if told else timeline, selection or WHOLE_RECORDING)
         return examine(run, rules, asked), run
 
 

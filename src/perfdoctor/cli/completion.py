@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 #: The environment variable by which the shell asks.
 ASKED = "_PERFDOCTOR_COMPLETE"
 _TITLE = re.compile(r'^title *= *"(.*)"$', re.MULTILINE)
-_LEVER = re.compile(r"^lever *=", re.MULTILINE)
+_ACTION = re.compile(r"^action *=", re.MULTILINE)
 _PASSES = {
     "auto": "what this machine can",
     "torch": "torch.profiler",
@@ -33,7 +33,7 @@ def questions(incomplete: str) -> list[Offer]:
     """For `--what-if`: behind the last comma, what can be played again."""
     sizes = [("batch=2x", "twice the batch"), ("ranks=8", "on eight ranks"), ("synthetic-data", "without a loader")]
     before, word = _last(incomplete)
-    offered = [*((name, title) for name, title, lever in _rules() if lever), *sizes]
+    offered = [*((name, title) for name, title, action in _rules() if action), *sizes]
     return [(before + name, title) for name, title in _fitting(offered, word)]
 
 
@@ -82,7 +82,7 @@ def _last(incomplete: str) -> tuple[str, str]:
 
 
 def _rules() -> Iterator[tuple[str, str, bool]]:
-    """Id, title, and whether its cure can be played; by their lines, which is ten times as fast as to read the TOML.
+    """Id, title, and whether its fix can be simulated; by their lines, which is ten times as fast as to read the TOML.
 
     A straight apostrophe would end the string that zsh evaluates.
     """
@@ -91,4 +91,4 @@ def _rules() -> Iterator[tuple[str, str, bool]]:
     for path in rule_files():
         text = path.read_text("utf-8")
         if title := _TITLE.search(text):
-            yield path.stem, title[1].replace("'", "’"), bool(_LEVER.search(text))
+            yield path.stem, title[1].replace("'", "’"), bool(_ACTION.search(text))

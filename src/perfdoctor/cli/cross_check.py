@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perfdoctor.readers.nsys.cross_check import Compared, CrossCheck, ExpertRule, Sum
-    from perfdoctor.records.findings import Advice, Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
 
 #: More differences than these are counted, unless all are asked for.
 _SHOWN = 5

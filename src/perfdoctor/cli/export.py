@@ -47,10 +47,10 @@ def export(
     """Write the merged timeline, with the findings as tracks of it."""
     if perfetto is None:
         raise AskedWronglyError("nothing says what to write", do="Name the file: --perfetto train.pftrace.")
-    part = part_options.look(range_, steps)
+    part = part_options.selection(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
-    diagnosis, run = diagnosed(paths, rules, quiet=quiet, verbose=verbose, look=part)
+    diagnosis, run = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)
     from perfdoctor.export.perfetto import render
 
     with progress(quiet=quiet, verbose=verbose) as say:

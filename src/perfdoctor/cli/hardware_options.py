@@ -14,7 +14,7 @@ from perfdoctor.errors import AskedWronglyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.model.timeline import Stated
+    from perfdoctor.model.timeline import UserValues
 
 Gpu = Annotated[
     str | None,
@@ -51,18 +51,20 @@ _LEAST_PEAK = 1e9
 _MOST_NAMES = 8
 
 
-def stated(gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None) -> Stated | None:
+def user_values(
+    gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None
+) -> UserValues | None:
     """None where nothing was told. Raises AskedWronglyError, before anything is read."""
     if gpu is None and not peaks and tokens_per_step is None and parameters is None:
         return None
-    from perfdoctor.model.timeline import Stated
+    from perfdoctor.model.timeline import UserValues
 
     if parameters is not None and tokens_per_step is None:
         raise AskedWronglyError(
             "--parameters without --tokens-per-step tells no FLOP",
             do="Give both: a step's model FLOP are 6 · parameters · tokens.",
         )
-    return Stated(
+    return UserValues(
         gpu=_gpu(gpu) if gpu is not None else "",
         peaks=dict(_peak(text) for text in peaks),
         tokens_per_step=_count("--tokens-per-step", tokens_per_step, "16384, or 16k"),

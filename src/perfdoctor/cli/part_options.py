@@ -10,7 +10,7 @@ import typer
 from perfdoctor.errors import AskedWronglyError
 
 if TYPE_CHECKING:
-    from perfdoctor.model.selection import Look
+    from perfdoctor.model.selection import Selection
 
 Range = Annotated[
     str | None,
@@ -33,15 +33,15 @@ Steps = Annotated[
 _STEPS = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
-def look(range_name: str | None, steps: str | None) -> Look | None:
+def selection(range_name: str | None, steps: str | None) -> Selection | None:
     """None for everything. Raises AskedWronglyError, before anything is read."""
     if range_name is None and steps is None:
         return None
-    from perfdoctor.model.selection import Look
+    from perfdoctor.model.selection import Selection
 
     if range_name is not None and not range_name.strip():
         raise AskedWronglyError("--range names nothing", do="Name a range as it was recorded: --range forward.")
-    return Look(range_name or "", _steps(steps) if steps is not None else None)
+    return Selection(range_name or "", _steps(steps) if steps is not None else None)
 
 
 def _steps(text: str) -> tuple[int, int]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from perfdoctor.vocabulary.rulebook import Rule
 
-#: The order of `findings.Category`, which costs numpy to ask for.
-CATEGORIES = ("input", "host", "kernels", "copies", "communication", "memory", "device")
 #: In fewer cells a title beside its id becomes a column of single words.
 _LEAST_BESIDE = 32
 RULES_EXAMPLES = """\b
@@ -116,10 +114,11 @@ def _rows(rules: Sequence[Rule], *, verbose: bool) -> Iterator[Text]:
 
 
 def _grouped(rules: Sequence[Rule], console: Console, *, verbose: bool) -> Iterator[Text]:
-    """By category, in the order in which a batch goes through a step; titles beside the ids, or under them."""
+    """By category; titles beside the ids, or under them."""
     from rich.text import Text
 
     from perfdoctor.report.terminal_text import WIDEST, wrapped
+    from perfdoctor.vocabulary.categories import CATEGORIES
 
     width = min(console.width, WIDEST)
     beside = max(len(rule.id) for rule in rules) + 4

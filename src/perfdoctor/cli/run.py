@@ -17,8 +17,8 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perfdoctor.model.selection import Look
-    from perfdoctor.model.timeline import Stated
+    from perfdoctor.model.selection import Selection
+    from perfdoctor.model.timeline import UserValues
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan
     from perfdoctor.recording.record import Session
@@ -103,8 +103,8 @@ def run(
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
-    told = hardware_options.stated(gpu, peak or [], tokens_per_step, parameters)
-    part = part_options.look(range_, None)
+    told = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
+    part = part_options.selection(range_, None)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     say = _saying(quiet=quiet)
     _tell_plan(session, say)
@@ -166,10 +166,10 @@ def _free_name(name: str) -> Path:
 
 def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
     from perfdoctor import __version__
-    from perfdoctor.system.run_folder import Manifest, RunFolder, masked_command, told_environment
+    from perfdoctor.system.run_folder import Manifest, RunFolder, masked_command, recorded_environment
 
     manifest = Manifest(
-        perfdoctor=__version__, command=masked_command(command), environment=told_environment(environment),
+        perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
         started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),
     )  # fmt: skip
     return RunFolder.create(where, manifest)
@@ -279,7 +279,8 @@ def _store(folder: RunFolder, say: Callable[[str], None]) -> None:
 
 
 def _report(
-    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: Stated | None, part: Look | None,
+    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: UserValues | None,
+    part: Selection | None,
     code: int, *,
     format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
     verbose: bool,
@@ -287,7 +288,9 @@ def _report(
     """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
     met = False
     try:
-        diagnosis, run = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose, look=part)
+        diagnosis, run = analyze.diagnosed(
+            [folder.path], rules, told=told, quiet=quiet, verbose=verbose, selection=part
+        )
         sys.stdout.flush()
         analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
         page = None if no_html else analyze.write_html(html, [folder.path], diagnosis, run, text=False)

@@ -1,4 +1,4 @@
-"""What does `--what-if "RULE[=CHOICE], …"` ask? Cures of what was found, or another size of the run."""
+"""What does `--what-if "RULE[=CHOICE], …"` ask? Fixes of what was found, or another size of the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SMALLEST, _LARGEST = 0.1, 64
 
 
 def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
-    """The cures asked for, in the order in which they are named. Raises AskedWronglyError, before anything is read.
+    """The fixes asked for, in the order in which they are named. Raises AskedWronglyError, before anything is read.
 
     Whether a rule found something is known only behind the diagnosis: see `diagnosis/prediction.py`.
     """
@@ -43,19 +43,18 @@ def questions(text: str, known: Mapping[str, Rule]) -> tuple[Question, ...]:
 
 def _question(text: str, known: Mapping[str, Rule]) -> Question:
     from perfdoctor.diagnosis.prediction import PRECISIONS, Question
-    from perfdoctor.records.findings import CASES, SIZES
+    from perfdoctor.records.findings import SIZES
+    from perfdoctor.records.savings import CASES
 
     name, given, choice = (piece.strip() for piece in text.partition("="))
     if name in SIZES:
         amount, network = _amount(name, given, choice)
         return Question(name, choice, amount=amount, network_bytes_per_second=network)
-    can_be_asked = [*(rule.id for rule in known.values() if rule.lever), *_SIZES_SHOWN]
+    can_be_asked = [*(rule.id for rule in known.values() if rule.action), *_SIZES_SHOWN]
     if name not in known:
         raise AskedWronglyError(f"--what-if {name!r}: there is no such rule", do=_right_ones(name, can_be_asked))
     if name not in can_be_asked:
-        raise AskedWronglyError(
-            f"--what-if {name}: what its cure brings cannot be played", do=_right_ones("", can_be_asked)
-        )
+        raise AskedWronglyError(f"--what-if {name}: its fix cannot be simulated", do=_right_ones("", can_be_asked))
     choices = (*PRECISIONS.get(name, ()), *CASES)
     share = _SHARE.fullmatch(choice)
     part = float(share[1]) / 100 if share else 0.0

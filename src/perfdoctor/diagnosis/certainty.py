@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
+from perfdoctor.vocabulary.signals import SIGNALS
 
 if TYPE_CHECKING:
     from perfdoctor.model.run import Run
@@ -17,32 +18,8 @@ if TYPE_CHECKING:
 #: A median of fewer steps moves with each of them.
 FEWEST_STEPS = 3
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
-#: What a rule looks at, in words; what is no signal (steps, places, ranks) is told by itself.
-_SIGNALS = {
-    "kernels": "kernels",
-    "copies": "copies",
-    "collectives": "collectives",
-    "calls": "host calls",
-    "ops": "framework ops",
-    "ranges": "ranges",
-    "functions": "Python stacks",
-    "os_calls": "operating-system calls",
-    "overheads": "the profiler's own marks",
-    "memory": "memory samples",
-    "allocations": "each allocation",
-    "memory_segments": "the allocator's segments",
-    "memory_events": "the allocator's events",
-    "memory_totals": "the allocator's totals",
-    "device_memory": "what CUDA handed out of the memory",
-    "kernel_profiles": "kernels measured by Nsight Compute",
-    "device_samples": "samples of the GPUs",
-    "links": "the machine's topology",
-    "transports": "NCCL's log",
-    "nccl_facts": "NCCL's log",
-    "link_tests": "measured links",
-}
-#: A rule that looks at these alone tells of moments, and needs no steps.
-_STEPLESS = {"memory_events", "device_samples", "links", "transports", "nccl_facts", "link_tests"}
+#: A rule that needs these alone speaks of moments, and needs no steps.
+_STEPLESS = frozenset(name for name, signal in SIGNALS.items() if not signal.has_time)
 
 
 @dataclass(frozen=True)
@@ -84,6 +61,6 @@ def _signals(rule: Rule, run: Run) -> str:
     """What of the rule's needs was recorded here (of everything, where it needs no signal): `kernels and ranges`."""
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     looked_at = dict.fromkeys(each for need in needs for each in need.split("|"))
-    named = [each for each in looked_at if each in _SIGNALS] or _SIGNALS
-    words = [_SIGNALS[each] for each in named if len(run.timeline[each])]
+    named = [each for each in looked_at if each in SIGNALS] or SIGNALS
+    words = list(dict.fromkeys(SIGNALS[each].label for each in named if len(run.timeline[each])))
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -13,7 +13,7 @@ from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import NOTICED, Question, speedup
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.accounting.prepare import keep_findings, look_notes, prepare, step_stats
+from perfdoctor.metrics.accounting.prepare import keep_findings, prepare, selection_notes, step_stats
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -22,41 +22,33 @@ from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.model.place import MATMUL_FAMILIES
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import (
-    Advice,
-    Diagnosis,
-    Finding,
-    Fix,
-    GpuInfo,
-    KernelRow,
-    Outcome,
-    Saving,
-    SourceInfo,
-)
+from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
+from perfdoctor.records.findings import Advice, Finding, Fix, Outcome
+from perfdoctor.records.savings import Saving
+from perfdoctor.records.time_split import KernelRow
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Stage, stage
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
-#: Signals that tell of a machine, and of no time of a run.
-_OF_THE_MACHINE = frozenset(("device_samples", "links", "transports", "nccl_facts", "link_tests"))
 #: The kernel table of a report: more rows help nobody, fewer hide the tail.
 _KERNEL_ROWS = 30
 
 
 def diagnose(
-    timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = (), look: Look = EVERYTHING
+    timeline: Timeline, rules: Sequence[Rule], what_if: Sequence[Question] = (), selection: Selection = WHOLE_RECORDING
 ) -> Diagnosis:
     """Run every rule on a recording. A rule that raises becomes `failed`, and the others go on.
 
-    `what_if`: the cures to predict together, instead of the first ones found. `look`: the part that is looked at.
-    Raises as `prediction.answered` and `look.narrowed` do.
+    `what_if`: the fixes to predict together, instead of the first ones found. `selection`: the part that is analysed.
+    Raises as `prediction.answered` and `selection.narrowed` do.
     """
-    return examine(prepare(timeline, look), rules, what_if)
+    return examine(prepare(timeline, selection), rules, what_if)
 
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Diagnosis:
@@ -74,7 +66,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     found = [(_hanging(rule, each, seen), each) for (rule, _), each in zip(seen, promised, strict=True)]
     in_vain = {rule.id for (rule, alone), each in zip(seen, promised, strict=True) if _in_vain(alone, each)}
     ranked = _ranked(found, run, in_vain)
-    with_cures = (
+    predicted = (
         prediction.answered(what_if, ranked, seen, outcomes, run, played)
         if what_if
         else prediction.predicted(ranked, seen, run, played)
@@ -89,8 +81,8 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         kernels=_kernel_table(run),
         outcomes=tuple(outcomes),
         findings=ranked,
-        prediction=with_cures,
-        notes=_all_notes(run, seen, prediction.notes(with_cures, run, played)),
+        prediction=predicted,
+        notes=_all_notes(run, seen, prediction.notes(predicted, run, played)),
         base_ns=run.step_ns,
         per_step=run.per_step,
         titles={rule.id: rule.title for rule in rules},
@@ -139,14 +131,14 @@ def _hanging(rule: Rule, finding: Finding, seen: Sequence[tuple[Rule, Finding]])
 
 def _staged(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Stage | None:
     """The run ready to be played again, if any finding asks for it."""
-    return stage(run) if any(rule.lever and finding.saving_ns_per_step.likely for rule, finding in seen) else None
+    return stage(run) if any(rule.action and finding.saving_ns_per_step.likely for rule, finding in seen) else None
 
 
 def _promised(rule: Rule, finding: Finding, run: Run, played: Stage | None) -> Finding:
-    """What a cure brings: the step played again with it, or, where that cannot be, what loader and host leave of it."""
-    if played is None or not played.can_play(rule.lever, finding) or not finding.saving_ns_per_step.likely:
+    """What a fix brings: the step played again with it, or, where that cannot be, what loader and host leave of it."""
+    if played is None or not played.can_play(rule.action, finding) or not finding.saving_ns_per_step.likely:
         return _what_remains(rule, finding, run)
-    return replace(finding, saving_ns_per_step=played.saving(played.cure(rule.id, rule.lever, finding)))
+    return replace(finding, saving_ns_per_step=played.saving(played.fix(rule.id, rule.action, finding)))
 
 
 def _what_remains(rule: Rule, finding: Finding, run: Run) -> Finding:
@@ -167,12 +159,12 @@ def _noticed(finding: Finding, run: Run) -> Finding:
 
 
 def _in_vain(alone: Finding, promised: Finding) -> bool:
-    """Would the cure take time away, but none off the step?"""
+    """Would the fix take time away, but none off the step?"""
     return bool(alone.saving_ns_per_step.likely) and not promised.saving_ns_per_step.high
 
 
 def _ranked(found: Sequence[tuple[Rule, Finding]], run: Run, in_vain: Collection[str] = ()) -> tuple[Advice, ...]:
-    """Largest saving first, cures in vain last; a finding that vanishes when another is cured hangs under that one."""
+    """Largest saving first, fixes in vain last; a finding that vanishes when another is fixed hangs under that one."""
     order = sorted(found, key=lambda pair: (-pair[1].saving_ns_per_step.likely, pair[0].id in in_vain, pair[0].id))
     present = list(dict.fromkeys(rule.id for rule, _ in order))
     causes = {rule.id: _cause(rule, {rule.id: rule for rule, _ in order}, present) for rule, _ in order}
@@ -217,7 +209,7 @@ def _advice(rank: int, rule: Rule, finding: Finding, run: Run, symptoms: tuple[A
         title=rule.title,
         summary=_summary(rule, finding),
         why=rule.why,
-        category=rule.category,  # type: ignore[arg-type]
+        category=rule.category,
         confidence=certainty.level,
         confidence_because=certainty.because,
         saving_ns_per_step=saving,
@@ -254,14 +246,14 @@ def _kernel_table(run: Run) -> tuple[KernelRow, ...]:
 
 
 def _kernel_row(name: str, count: int, total_ns: int) -> KernelRow:
-    family = "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
+    family = kernel_names.family_or_communication(name)
     path = kernel_names.math_path(name) if family in MATMUL_FAMILIES else ""
     return KernelRow(name, family, path, count, total_ns, total_ns // max(count, 1))
 
 
 def _all_notes(run: Run, seen: Sequence[tuple[Rule, Finding]], of_prediction: Iterator[str]) -> tuple[str, ...]:
     """Which part was looked at, what the readers say, and what the numbers rest on."""
-    return (*look_notes(run), *run.timeline.notes, *_notes(run), *_limit_notes(seen, run), *of_prediction)
+    return (*selection_notes(run), *run.timeline.notes, *_notes(run), *_limit_notes(seen, run), *of_prediction)
 
 
 def _notes(run: Run) -> Iterator[str]:
@@ -272,7 +264,7 @@ def _notes(run: Run) -> Iterator[str]:
     if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
         yield "Only memory was recorded: pass a trace of the same run beside it, and both are looked at."
         return
-    if not run.places and _OF_THE_MACHINE & timeline.recorded:
+    if not run.places and not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
         yield "Only what the machine tells was recorded: pass a trace of the run beside it, and both are looked at."
         return
     if not run.places and "kernel_profiles" in timeline.recorded:
@@ -296,7 +288,7 @@ def _limit_notes(seen: Sequence[tuple[Rule, Finding]], run: Run) -> Iterator[str
     """What keeps savings below what detectors saw."""
     if any(rule.hidden_by_loader for rule, _ in seen) and unhidden_share(run) < 1:
         yield (
-            "The loader is the limit: until input-wait is cured, faster work on the GPU mostly waits longer. "
+            "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
             "Other savings are promised accordingly."
         )
     spare_ns = run_spare_ns(run)
@@ -314,7 +306,7 @@ def _left_out(run: Run) -> Iterator[str]:
     steps = [place.steps for place in run.places if place.steps.used]
     if not steps:
         return
-    warm_up = 0 if run.look.range_name else max(each.warm_up for each in steps)
+    warm_up = 0 if run.selection.range_name else max(each.warm_up for each in steps)
     partial = max(each.partial for each in steps)
     if warm_up:
         yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."

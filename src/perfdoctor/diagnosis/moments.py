@@ -21,7 +21,7 @@ from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
 from perfdoctor.vocabulary.rulebook import Rule
 
-#: Levers that are not called as the cause of the idle time that they move.
+#: Actions that are not called as the cause of the idle time that they move.
 _CAUSE_OF = {**{cause: cause for cause in IDLE_CAUSES}, "host_pace": "launch_bound", "waits": "host_sync"}
 
 
@@ -35,17 +35,17 @@ def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
 def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
     if finding.thread_time:
         return longest(run, (moment for place in run.places for moment in _of_thread(place, finding)))
-    if rule.lever == "copies":
+    if rule.action == "copies":
         return longest_exposed(run, "copies", lambda place: chosen_of(place, ("copies",), finding.work))
-    if rule.lever == "collectives":
+    if rule.action == "collectives":
         return longest_exposed(run, "collectives", lambda place: chosen_of(place, ("collectives",), finding.work))
-    if rule.lever == "lateness":  # it is seen where another rank waits for the late one
+    if rule.action == "lateness":  # it is seen where another rank waits for the late one
         return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
-    if rule.lever in WORK:
-        return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.lever, finding)))
-    is_part = rule.symptom_of and rule.lever not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
-    if rule.lever in _CAUSE_OF and not is_part:
-        return longest_idle(run, _CAUSE_OF[rule.lever])
+    if rule.action in WORK:
+        return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
+    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
+    if rule.action in _CAUSE_OF and not is_part:
+        return longest_idle(run, _CAUSE_OF[rule.action])
     return iter(())
 
 
@@ -61,10 +61,10 @@ def _of_others(place: Place, finding: Finding) -> Mask:
     return rows
 
 
-def _run_of_work(place: Place, lever: str, finding: Finding) -> list[Moment]:
+def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
     """The longest run, by what its kernels took, of those chosen, with no other between and no step's edge in it."""
-    frames = [own(place, signal) for signal in WORK[lever]]
-    rows = chosen_of(place, WORK[lever], finding.work)
+    frames = [own(place, signal) for signal in WORK[action]]
+    rows = chosen_of(place, WORK[action], finding.work)
     if not finding.work or not rows.any():  # all the work there is: that is not a moment
         return []
     start, end = (np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "end_ns"))

@@ -1,6 +1,6 @@
-"""How long is a step with several cures together, and how does one get there? Played where it can be, else arithmetic.
+"""How long is a step with several fixes together, added one by one? Replayed where possible, else arithmetic.
 
-Savings of several cures are never added up: they hide each other, or uncover each other.
+Savings of several fixes are never added up: they hide each other, or uncover each other.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import CASES, SIZES, Advice, Finding, Outcome, PredictedStep, Prediction
-from perfdoctor.replay.edits.actions import pulled_ns
+from perfdoctor.records.findings import SIZES, Advice, Finding, Outcome
+from perfdoctor.records.predictions import PredictedStep, Prediction
+from perfdoctor.records.savings import CASES
+from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import Cure, Stage, unplayable
-from perfdoctor.replay.what_if.sizes import cure_stop, size_stop, why_not
+from perfdoctor.replay.what_if.savings import SimulatedFix, Stage, unplayable
+from perfdoctor.replay.what_if.sizes import fix_stop, size_stop, why_not
 from perfdoctor.replay.what_if.sizes import played as played_sizes
 from perfdoctor.vocabulary.rulebook import Rule
 
 Found = Sequence[tuple[Rule, Finding]]
 
 #: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
-MOST_CURES = 5
+MOST_FIXES = 5
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
 #: less is noise, and no saving.
 NOTICED = 0.001
@@ -33,9 +35,9 @@ _NO_BF16 = "fp32-before-ampere"
 
 @dataclass(frozen=True)
 class Question:
-    """A cure that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
+    """A fix that is asked for. `choice`: low, likely, high, a precision, or "" for the finding's own range.
 
-    `share`: how far its lever goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
+    `share`: how far its action goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
     size of the run (`findings.SIZES`), `amount` is the factor, or the number of ranks; and then
     `network_bytes_per_second` what a network gives each of them one way, where that is told (0: it is not).
     """
@@ -57,59 +59,59 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 
 
 def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | None) -> Prediction | None:
-    """The step with the causes shown first fixed together; with the first one alone where they cannot be played.
+    """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
-    A cure that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
+    A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
     """
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     by_rule = _by_rule(seen)
     rule, finding = by_rule[ranked[0].rule]
-    if played is None or not played.can_play(rule.lever, finding):
+    if played is None or not played.can_play(rule.action, finding):
         return _subtracted(ranked[0], run, None)
     shown = [by_rule[advice.rule] for advice in ranked]
-    cures = _uncovered(
+    fixes = _uncovered(
         [
-            played.cure(rule.id, rule.lever, finding)
+            played.fix(rule.id, rule.action, finding)
             for rule, finding in shown
-            if finding.saving_ns_per_step.likely and played.can_play(rule.lever, finding)
+            if finding.saving_ns_per_step.likely and played.can_play(rule.action, finding)
         ],
         played,
     )
-    return _played(played, cures) if len(cures) > 1 else _subtracted(ranked[0], run, played.error)
+    return _played(played, fixes) if len(fixes) > 1 else _subtracted(ranked[0], run, played.error)
 
 
-def _uncovered(cures: Sequence[Cure], played: Stage) -> list[Cure]:
-    """The first of these cures that each win something more behind those before them."""
-    kept: list[Cure] = []
+def _uncovered(fixes: Sequence[SimulatedFix], played: Stage) -> list[SimulatedFix]:
+    """The first of these fixes that each win something more behind those before them."""
+    kept: list[SimulatedFix] = []
     step_ns = played.run.step_ns
-    for cure in cures[: 2 * MOST_CURES]:
-        behind_ns = played.step_ns([*kept, cure])
-        if step_ns - behind_ns >= NOTICED * played.run.step_ns and len(kept) < MOST_CURES:
-            kept, step_ns = [*kept, cure], behind_ns
+    for fix in fixes[: 2 * MOST_FIXES]:
+        behind_ns = played.step_ns([*kept, fix])
+        if step_ns - behind_ns >= NOTICED * played.run.step_ns and len(kept) < MOST_FIXES:
+            kept, step_ns = [*kept, fix], behind_ns
     return kept
 
 
 def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
-    """The step less the saving of one finding, which was played before if there is an `error`."""
+    """The step less the saving of one finding, which was simulated before if there is an `error`."""
     saving, recorded_ns = first.saving_ns_per_step, run.step_ns
     step_ns = (recorded_ns - saving.high, recorded_ns - saving.likely, recorded_ns - saving.low)
     return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
 
 
-def _played(played: Stage, cures: Sequence[Cure], choices: Mapping[str, str] | None = None) -> Prediction:
-    """All cures together, at least, likely and at most; and on the way there one more with each step.
+def _played(played: Stage, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
+    """All fixes together, at least, likely and at most; and on the way there one more with each step.
 
     The range is also as wide as single steps differ from their mean then: a later run may have more of either.
     """
     way: list[PredictedStep] = []
     step_ns = played.run.step_ns
-    for number, cure in enumerate(cures, start=1):
-        step_ns = min(step_ns, played.step_ns(cures[:number]))
-        way.append(PredictedStep(cure.rule, step_ns, (choices or {}).get(cure.rule, "")))
-    shorter, longer = played.spread(cures)
-    best = round(min(step_ns, played.step_ns(cures, 2)) * shorter)
-    worst = min(round(max(step_ns, played.step_ns(cures, 0)) * longer), played.run.step_ns)
+    for number, fix in enumerate(fixes, start=1):
+        step_ns = min(step_ns, played.step_ns(fixes[:number]))
+        way.append(PredictedStep(fix.rule, step_ns, (choices or {}).get(fix.rule, "")))
+    shorter, longer = played.spread(fixes)
+    best = round(min(step_ns, played.step_ns(fixes, 2)) * shorter)
+    worst = min(round(max(step_ns, played.step_ns(fixes, 0)) * longer), played.run.step_ns)
     return _prediction(played.run.step_ns, (best, step_ns, worst), way, played.error, asked=choices is not None)
 
 
@@ -143,36 +145,36 @@ def answered(
     run: Run,
     played: Stage | None,
 ) -> Prediction:
-    """The step with exactly these cures together, one after the other in this order.
+    """The step with exactly these fixes together, one after the other in this order.
 
-    Raises AskedWronglyError for what was not found here or cannot be played, PerfdoctorError where nothing can.
+    Raises AskedWronglyError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
     """
-    if played is None and run.look.range_name and len(questions) == 1:
+    if played is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, seen, outcomes, run)
     if played is None:
         raise PerfdoctorError(
-            f"--what-if: this recording cannot be played again: {unplayable(run)}",
-            do="Leave --what-if out: what each finding saves is told without.",
+            f"--what-if: this recording cannot be replayed: {unplayable(run)}",
+            do="Leave --what-if out: each finding names its saving without it.",
         )
     by_rule = _by_rule(seen)
-    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].lever, pair[1])}
+    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].action, pair[1])}
     causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
-    cures: dict[str, Cure] = {}
+    fixes: dict[str, SimulatedFix] = {}
     for question in questions:
         if question.rule in can:
-            cure = _cure(question, *can[question.rule], played)
-            cures[question.rule] = replace(cure, cause=causes.get(question.rule, question.rule))
+            fix = _fix(question, *can[question.rule], played)
+            fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
             why = _why_not(question.rule, by_rule, outcomes)
             raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
             raise AskedWronglyError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
-    if len(cures) == len(questions):
-        return _played(played, list(cures.values()), {question.rule: question.choice for question in questions})
+    if len(fixes) == len(questions):
+        return _played(played, list(fixes.values()), {question.rule: question.choice for question in questions})
     stops = [
-        cure_stop(cures[each.rule], each.choice)
-        if each.rule in cures
+        fix_stop(fixes[each.rule], each.choice)
+        if each.rule in fixes
         else size_stop(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
         for each in questions
     ]
@@ -182,13 +184,13 @@ def answered(
 def _of_range(
     question: Question, ranked: Sequence[Advice], seen: Found, outcomes: Sequence[Outcome], run: Run
 ) -> Prediction:
-    """An execution of the range with one cure: what its finding saves, subtracted. A range is not played again."""
+    """An execution of the range with one fix: what its finding saves, subtracted. A range is not replayed."""
     known = {each.rule: each for cause in ranked for each in (cause, *cause.symptoms)}
     asked = f"--what-if {question.rule}"
     can = ", ".join(sorted(name for name, each in known.items() if each.saving_ns_per_step.high))
     right = f"What can be asked of this range: {can}." if can else "Nothing that was found in this range saves time."
     if question.rule in SIZES or question.share is not None:
-        raise AskedWronglyError(f"{asked}={question.choice}: a range is not played again", do=right)
+        raise AskedWronglyError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
         raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(seen), outcomes)}", do=right)
     saving = known[question.rule].saving_ns_per_step
@@ -199,8 +201,8 @@ def _of_range(
     return _prediction(run.step_ns, step_ns, way, None, asked=True)
 
 
-def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cure:
-    cure = played.cure(rule.id, rule.lever, finding)
+def _fix(question: Question, rule: Rule, finding: Finding, played: Stage) -> SimulatedFix:
+    fix = played.fix(rule.id, rule.action, finding)
     choice = question.choice
     impossible = "bf16" if finding.situation == _NO_BF16 else ""
     choices = [each for each in (*PRECISIONS.get(rule.id, ()), *CASES) if each != impossible]
@@ -208,33 +210,33 @@ def _cure(question: Question, rule: Rule, finding: Finding, played: Stage) -> Cu
     if choice and choice == impossible:
         raise AskedWronglyError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
     if question.share is not None:
-        if rule.lever == "kernels" and not finding.work:
-            why = "of which kernels a share is meant, its finding does not tell"
+        if rule.action == "kernels" and not finding.work:
+            why = "its finding does not say of which kernels a share is meant"
             raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
-        return cure.going(question.share, round(question.share * pulled_ns(rule.lever, finding, played.run)))
+        return fix.going(question.share, round(question.share * affected_ns(rule.action, finding, played.run)))
     if choice in CASES:
         case = CASES.index(choice)
-        return cure.going(cure.shares[case], cure.most_ns[case])
-    return cure
+        return fix.going(fix.shares[case], fix.most_ns[case])
+    return fix
 
 
 def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
     if rule in by_rule:
-        return "found, but what its cure brings cannot be played on this recording"
+        return "found, but its fix cannot be simulated on this recording"
     if outcome is None:
-        return "not looked for, since --rule or --ignore leave it out"
+        return "not checked, since --rule or --ignore leave it out"
     if outcome.status == "skipped":
-        return f"could not look, since the recording lacks {', '.join(outcome.missing)}"
+        return f"not checked, since the recording lacks {', '.join(outcome.missing)}"
     return "failed, a bug of perfdoctor" if outcome.status == "failed" else "not found in this recording"
 
 
 def _can_be_asked(rules: Sequence[str], run: Run) -> str:
-    """What was found here and can be played, and the sizes that the run can have."""
+    """What was found here and can be simulated, and the sizes that the run can have."""
     ranks = askable(run).what
     sizes = [] if host_places(run) else ["batch=2x", "synthetic-data", *([ranks] if ranks else [])]
     known = ", ".join([*rules, *sizes])
-    return f"What can be asked here: {known}." if known else "Nothing that was found here can be played."
+    return f"What can be asked here: {known}." if known else "The fix of nothing that was found here can be simulated."
 
 
 # --- how true it is --------------------------------------------------------------------------------------------------
@@ -244,13 +246,13 @@ def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iter
     """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
     if played is not None:
         yield (
-            "Where a cure can be played, its saving is what the recorded steps win when played again with it. "
-            f"Played again unchanged, {_missed(played.error)}."
+            "Where a fix can be simulated, its saving is how much shorter the replayed steps are with it. "
+            f"Replayed unchanged, {_missed(played.error)}."
         )
     elif prediction is not None and run.per_step:
         why = unplayable(run)
         reason = (
-            f"since this recording cannot be played again: {why}" if why else "since none of these cures can be played"
+            f"since this recording cannot be replayed: {why}" if why else "since none of these fixes can be simulated"
         )
         yield f"Savings are arithmetic, {reason}."
     if prediction is not None and prediction.asked:
@@ -258,15 +260,18 @@ def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iter
 
 
 def _assumed(prediction: Prediction) -> Iterator[str]:
-    """What no recording tells of a run of another size."""
+    """What no recording shows about a run of another size."""
     if any(step.rule == "batch" for step in prediction.steps) and prediction.samples > 1:
-        yield "Not told by the recording: does memory hold such a batch, and does a loader that keeps up now still do?"
+        yield (
+            "Not known from the recording: does such a batch fit into memory, and does a loader that keeps up now "
+            "still keep up?"
+        )
     scaling = prediction.scaling
     if scaling is not None and scaling.asked > max(scaling.recorded, 1):
         told = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
         yield (
-            f"Among {scaling.asked} ranks links are taken to be as fast as between the {scaling.recorded} recorded"
-            + (", but for the bandwidth you told." if told else ".")
+            f"Among {scaling.asked} ranks links are assumed to be as fast as between the {scaling.recorded} recorded"
+            + (", except for the bandwidth that you gave." if told else ".")
         )
 
 

@@ -13,14 +13,15 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Finding, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Finding, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: The file's first track: by it ours are known.
 FIRST_TRACK = "perfdoctor findings"
-#: Levers that are about idle of one cause under another name.
+#: Actions that are about idle of one cause under another name.
 _CAUSE_OF = {"waits": "host_sync", "host_pace": "launch_bound"}
 _MILLISECOND_NS = 1e6
 
@@ -95,18 +96,18 @@ def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
 
 def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | None) -> Intervals:
     """When did it happen? Idle of its cause, or the work that it is about; empty where the whole window is meant."""
-    lever = rule.lever if rule else ""
+    action = rule.action if rule else ""
     if finding is not None and finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
         return Intervals.of(starts, ends)
-    cause = _CAUSE_OF.get(lever, lever)
+    cause = _CAUSE_OF.get(action, action)
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]
     if advice.rule == "exposed-communication":
         return place.exposed_communication
-    if finding is None or not finding.work or lever not in WORK:
+    if finding is None or not finding.work or action not in WORK:
         return Intervals.empty()
-    signals = WORK[lever]
+    signals = WORK[action]
     rows = chosen_of(place, signals, finding.work)
     starts, ends = (
         np.concatenate([getattr(own(place, signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.timeline import Ints
+from perfdoctor.model.timeline import Ints, Mask
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -99,18 +99,18 @@ def varints(values: Ints) -> Part:
     return Part(np.stack(columns, axis=1), lengths)
 
 
-def numbers(field: int, values: Ints, present: npt.NDArray[np.bool_] | None = None) -> Part:
+def numbers(field: int, values: Ints, present: Mask | None = None) -> Part:
     """A varint field; nothing where it is not `present`."""
     return _with_key(field, _VARINT, varints(values), present)
 
 
-def fixed(field: int, values: npt.NDArray[np.generic], present: npt.NDArray[np.bool_] | None = None) -> Part:
+def fixed(field: int, values: npt.NDArray[np.generic], present: Mask | None = None) -> Part:
     """A field of eight bytes, from int64, uint64 or float64."""
     eight = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).view(np.uint8).reshape(-1, 8)
     return _with_key(field, _FIXED64, Part(eight, np.full(values.size, 8, np.int64)), present)
 
 
-def _with_key(field: int, wire: int, part: Part, present: npt.NDArray[np.bool_] | None) -> Part:
+def _with_key(field: int, wire: int, part: Part, present: Mask | None) -> Part:
     tag = np.frombuffer(key(field, wire), np.uint8)
     matrix = np.concatenate((np.broadcast_to(tag, (part.lengths.size, tag.size)), part.matrix), axis=1)
     lengths = part.lengths + tag.size

@@ -134,7 +134,7 @@ def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
     return None, near or [each.name for each in known]
 
 
-def with_told(peaks: Peaks | None, told: Mapping[str, float]) -> Peaks | None:
+def with_user_peaks(peaks: Peaks | None, told: Mapping[str, float]) -> Peaks | None:
     """The same with what somebody told (keys of SETTABLE, in FLOP/s and bytes/s) in place of what the table says."""
     if not told:
         return peaks

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.timeline import UNKNOWN, Ints
-
-Floats = npt.NDArray[np.float64]
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 
 #: 2.4 hours in ns: no single kernel, call or op is longer, and 20 bits are left for the groups.
 _VALUE_BITS = 43

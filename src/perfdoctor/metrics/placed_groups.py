@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame, Ints, Mask, Text
+from perfdoctor.model.timeline import Floats, Frame, Ints, Mask, Text
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PlacedGroups:
         """Of an average place: those without any row count, too."""
         return per_step(self.by_place(quantity), self.places)
 
-    def runs(self) -> npt.NDArray[np.int64]:
+    def runs(self) -> Ints:
         """One for each row, to be counted."""
         return np.ones(self.group.size, np.int64)
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+#: Columns of numbers, one element a row unless said otherwise.
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
+#: What a column of a signal is stored as, by the type that `vocabulary.signals` declares; text: see `Text`.
+DTYPES: Mapping[type, np.dtype[Any]] = {
+    int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
+}  # fmt: skip
 #: A number that the recording does not tell (bytes, correlation, grid size, ...).
 UNKNOWN = -1
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-Nanoseconds = npt.NDArray[np.int64]
+from perfdoctor.model.columns import Ints
+
+Nanoseconds = Ints
 
 
 def _as_ns(values: npt.ArrayLike) -> Nanoseconds:

@@ -23,7 +23,7 @@ from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.steps import Steps
-from perfdoctor.model.timeline import Device, Frame, Mask, Timeline
+from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: The families whose kernels multiply matrices and could run on tensor cores.
@@ -145,16 +145,16 @@ class Place(ABC):
         return self.idle_causes[cause].total_ns
 
     @cached_property
-    def kernel_ns(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def kernel_ns(self) -> Ints:
         """How long each row of `kernels` ran inside the window, in ns (overlapping kernels each count in full)."""
         return self.window.overlap_ns(self.kernels.start_ns, self.kernels.end_ns)
 
-    def alone_ns(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    def alone_ns(self, rows: Mask) -> int:
         """How long these rows of `kernels`, and no other kernel, kept the device computing inside the window, in ns."""
         start, end = self.kernels.start_ns, self.kernels.end_ns
         others = Intervals.of(start[~rows], end[~rows])
         return ((Intervals.of(start[rows], end[rows]) & self.window) - others).total_ns
 
-    def kernel_rows(self, *families: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def kernel_rows(self, *families: str) -> Mask:
         """One bool a row of `kernels`: is it of one of these families?"""
         return self.kernels.name.where(lambda name: kernel_names.family(name) in families)

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfdoctor.model.cache import Kept
 from perfdoctor.model.place import Place
-from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 
 
@@ -23,7 +23,7 @@ class Run:
     timeline: Timeline
     places: tuple[Place, ...]
     #: The part of the recording that is looked at: the places are narrowed to it.
-    look: Look = EVERYTHING
+    selection: Selection = WHOLE_RECORDING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -35,7 +35,7 @@ class Run:
     @property
     def whole_steps(self) -> bool:
         """Are they steps of the training, and no executions of a range?"""
-        return self.per_step and not self.look.range_name
+        return self.per_step and not self.selection.range_name
 
     @property
     def step_ns(self) -> int:

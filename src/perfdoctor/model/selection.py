@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Look:
+class Selection:
     """`range_name`: what was asked for, "" for everything. `steps`: first and last of the steady steps, from 1."""
 
     range_name: str = ""
     steps: tuple[int, int] | None = None
 
 
-EVERYTHING = Look()
+WHOLE_RECORDING = Selection()

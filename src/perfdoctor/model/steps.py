@@ -17,17 +17,12 @@ import numpy as np
 
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.kernels import family
 
 FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
 Confidence = Literal["high", "medium", "low"]
 
-PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
-_OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
-_STEP_WORD = re.compile(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
-_NOT_A_STEP = re.compile(
-    r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
-)
 _NUMBER = re.compile(r"\d+")
 
 _NEVER = np.iinfo(np.int64).max
@@ -113,14 +108,14 @@ NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
 def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     """The best step marks that one rank's host recorded, or None."""
     ranges, ops = timeline.ranges.of(rank=rank), timeline.ops.of(rank=rank)
-    named = ranges.take(ranges.name.matches(PROFILER_STEP))
+    named = ranges.take(ranges.name.matches(torch_names.PROFILER_STEP))
     if len(named):
         return _marks(named, "profiler-step", "high")
     user = _user_range_marks(ranges)
     if user is not None:
         return user
     for frame in (ranges, ops):
-        updates = _most_regular(frame.take(frame.name.matches(_OPTIMIZER_STEP)))
+        updates = _most_regular(frame.take(frame.name.matches(torch_names.OPTIMIZER_STEP)))
         if len(updates) >= _FEWEST_STEPS:
             return _after(updates)
     return None
@@ -164,12 +159,12 @@ def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
     """Ranges that differ only in a running number, or carry a step's name, with their rank (lowest is best)."""
     stems: dict[str, list[int]] = {}
     for code, name in enumerate(ranges.name.values):
-        if not _NOT_A_STEP.search(name) and len(_NUMBER.findall(name)) <= 1:
+        if not torch_names.NOT_A_STEP.search(name) and len(_NUMBER.findall(name)) <= 1:
             stems.setdefault(_NUMBER.sub("#", name), []).append(code)
     span = int(ranges.end_ns.max() - ranges.start_ns.min()) if len(ranges) else 0
     for stem, codes in stems.items():
         rows = ranges.take(np.isin(ranges.name.codes, codes))
-        has_word = bool(_STEP_WORD.search(stem))
+        has_word = bool(torch_names.STEP_WORD.search(stem))
         if not (has_word or "#" in stem) or len(rows) < _FEWEST_STEPS or not _one_after_another(rows, "#" in stem):
             continue
         coverage = float(rows.start_ns[-1] - rows.start_ns[0]) / max(span, 1)

@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.cache import Kept
-from perfdoctor.model.columns import UNKNOWN, Column, Ints, Mask, Text, occurring
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Frame", "Ints", "Mask", "Source",
-    "Stated", "Text", "Timeline", "merge",
+    "PROFILE_NUMBERS", "SAMPLE_NUMBERS", "SIGNALS", "UNKNOWN", "Column", "Device", "Floats", "Frame", "Ints", "Mask",
+    "Source", "Text", "Timeline", "UserValues", "merge",
 ]  # fmt: skip
 
 
@@ -37,18 +37,19 @@ class Frame:
 
     @classmethod
     def empty(cls, signal: str) -> Frame:
-        return cls({name: Text.of(()) if kind is str else np.empty(0, kind) for name, kind in SIGNALS[signal].items()})
+        declared = SIGNALS[signal].columns.items()
+        return cls({name: Text.of(()) if kind is str else np.empty(0, DTYPES[kind]) for name, kind in declared})
 
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
 
-    def __getitem__(self, column: str) -> npt.NDArray[np.int64]:
+    def __getitem__(self, column: str) -> Ints:
         """A number column (int64; bool for flags). Text columns: `text`."""
         values = self.columns[column]
         assert not isinstance(values, Text), f"{column} is text: use .text({column!r})"
         return values  # type: ignore[return-value]
 
-    def floats(self, column: str) -> npt.NDArray[np.float64]:
+    def floats(self, column: str) -> Floats:
         """A column of measured numbers; NaN is unknown."""
         return self[column].astype(np.float64, copy=False)
 
@@ -149,8 +150,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the user told beside the recording; empty and 0: nothing.
+class UserValues:
+    """What the user gave beside the recording; empty and 0: nothing.
 
     `peaks`: FLOP/s and bytes/s by the names of `hardware.peaks.SETTABLE`. `tokens_per_step`: tokens (or samples) that
     one GPU trains on in a step. `parameters`: those of the model that take part in each token's products.
@@ -179,7 +180,7 @@ class Timeline:
     world_size: int = 0
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    stated: Stated = field(default_factory=Stated)
+    user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
@@ -270,7 +271,7 @@ class Timeline:
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
-            _check_frame(signal, self.frames[signal], declared)
+            _check_frame(signal, self.frames[signal], declared.columns)
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:
@@ -282,7 +283,7 @@ def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> Non
             assert kind is str, f"{signal}.{name} is text"
         else:
             assert kind is not str, f"{signal}.{name} is not text"
-            assert column.dtype == np.dtype(kind), f"{signal}.{name}: {column.dtype}"
+            assert column.dtype == DTYPES[kind], f"{signal}.{name}: {column.dtype}"
     start, end = frame.start_ns, frame.end_ns
     assert (end >= start).all(), f"{signal}: a row ends before it starts"
     assert not (start[1:] < start[:-1]).any(), f"{signal}: rows are not sorted"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.steps import PROFILER_STEP, host_marks
+from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline, merge
 from perfdoctor.readers import side_files
 from perfdoctor.readers.kineto import trace as kineto
@@ -22,6 +22,7 @@ from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.vocabulary.names import torch as torch_names
 
 Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
@@ -150,7 +151,7 @@ def _trace(run: RunFolder, pass_name: str, file: Path, say: Progress) -> Timelin
 def _whole_steps(run: RunFolder, pass_name: str, timeline: Timeline) -> Timeline:
     """Without the step in which a program ended early: its range ends with the program, and holds its clean-up too."""
     ranges = timeline.ranges
-    is_step = ranges.name.matches(PROFILER_STEP)
+    is_step = ranges.name.matches(torch_names.PROFILER_STEP)
     drop = np.zeros(len(ranges), dtype=bool)
     for report in run.reports(pass_name):
         if report.rank is not None and report.state != "recording" and report.steps_recorded:
@@ -223,7 +224,7 @@ def _shift_ns(system: Timeline, ops: Timeline, rank: int) -> int | None:
 
 def _steps(timeline: Timeline, rank: int) -> dict[str, int]:
     rows = timeline.ranges.of(rank=rank)
-    rows = rows.take(rows.name.matches(PROFILER_STEP))
+    rows = rows.take(rows.name.matches(torch_names.PROFILER_STEP))
     return dict(zip(rows.name, rows.start_ns.tolist(), strict=True))
 
 

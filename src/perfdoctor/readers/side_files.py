@@ -21,8 +21,8 @@ from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
 from perfdoctor.readers.nccl import flight_recorder, nccl_tests
 from perfdoctor.readers.nccl import log as nccl_log
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
-SIGNALS = ("device_samples", "links", "transports", "nccl_facts", "link_tests")
 _READERS: Mapping[str, Callable[[Path], Timeline]] = {
     "flight-recorder": flight_recorder.read,
     "nccl": nccl_log.read,
@@ -67,10 +67,10 @@ def read(file: Path, kind: str) -> Timeline:
 def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
     """The timeline with all that was recorded beside it."""
     notes: list[str] = []
-    frames = {signal: [timeline[signal]] for signal in SIGNALS}
+    frames = {signal: [timeline[signal]] for signal in MACHINE_SIGNALS}
     for side in sides:
         notes += side.notes
-        for signal in SIGNALS:
+        for signal in MACHINE_SIGNALS:
             rows = side[signal]
             if signal == "device_samples" and len(rows):
                 rows, note = _on_clock(rows, timeline)

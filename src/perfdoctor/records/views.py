@@ -11,19 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from perfdoctor.model.columns import Ints
+from perfdoctor.model.columns import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-
-#: The pages of a report, in the order in which they are offered.
-PAGES = (
-    "timeline", "kernels", "ops", "communication", "copies", "roofline", "memory", "steps", "ranks", "device",
-)  # fmt: skip
-Page = Literal[
-    "timeline", "kernels", "ops", "communication", "copies", "roofline", "memory", "steps", "ranks", "device"
-]
 #: What a number is; only reports round. `number` has no unit, `position` counts from 0 and is not to be added up.
 Unit = Literal[
     "text", "count", "number", "position", "share", "ns", "bytes", "bytes_per_second", "flop", "flop_per_second",
@@ -52,7 +42,7 @@ class Table:
     `id` names it in files and addresses; `explained` says in a sentence what is counted.
     """
 
-    page: Page
+    page: str
     id: str
     title: str
     columns: tuple[TableColumn, ...]
@@ -95,7 +85,7 @@ class Chart:
     its unit. Foreign text is in `numbers` only.
     """
 
-    page: Page
+    page: str
     id: str
     title: str
     told: str
@@ -112,7 +102,7 @@ class Heat:
     `told` and `numbers`: as those of a chart.
     """
 
-    page: Page
+    page: str
     id: str
     title: str
     told: str
@@ -127,16 +117,14 @@ class Heat:
 class Track:
     """What one stream, thread or device did: pieces sorted by start. Arrays have one element a piece.
 
-    `row`: depth of nesting, 0 is outermost. `count` > 1: so many short pieces drawn as one, of which `busy_ns` was
-    taken. `launch_track`, `launch_ns`: where and when the host asked for it (-1: not told). `name`, `detail`: places in
-    `TimelineView.names` (detail -1: nothing to add). Of a counter, `values` are its numbers from `start_ns` on, of a
-    joined piece the highest.
+    `kind`: a signal's name, or step, idle or counter. `row`: depth of nesting, 0 is outermost. `count` > 1: so many
+    short pieces drawn as one, of which `busy_ns` was taken. `launch_track`, `launch_ns`: where and when the host
+    launched it (-1: not known). `name`, `detail`: places in `TimelineView.names` (detail -1: nothing to add). Of a
+    counter, `values` are its numbers from `start_ns` on, of a joined piece the highest.
     """
 
     group: int
-    kind: Literal[
-        "step", "idle", "kernels", "collectives", "copies", "ranges", "ops", "functions", "calls", "os_calls", "counter"
-    ]
+    kind: str
     title: str
     start_ns: Ints
     duration_ns: Ints

@@ -10,7 +10,8 @@ from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import Advice, Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
-from perfdoctor.records.findings import Advice, Diagnosis, Measure, Rows, Span, TimeSplit
-from perfdoctor.records.views import PAGES, Views
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice, Measure, Rows, Span
+from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
@@ -28,24 +30,13 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
+from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.parts import PART_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN_RANKS = 16
-TITLES = {
-    "timeline": "Timeline",
-    "kernels": "Kernels",
-    "ops": "Ops and code",
-    "communication": "Communication",
-    "copies": "Copies",
-    "roofline": "Roofline",
-    "memory": "Memory",
-    "steps": "Steps",
-    "ranks": "Ranks",
-    "device": "Device",
-}
 #: In this order: what a file uses is defined in one before it, or is only called once all are there.
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = (
@@ -64,7 +55,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         diagnosis=diagnosis,
         views=views or Views(),
         pages=_pages(views or Views(), diagnosis),
-        titles=TITLES,
+        titles=PAGES,
         style=Markup(style),  # noqa: S704 a file of our own
         script=Markup(script),  # noqa: S704
         style_hash=_hash(style),

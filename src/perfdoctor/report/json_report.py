@@ -11,22 +11,12 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
-from perfdoctor.records.findings import (
-    CASES,
-    IDLE_CAUSES,
-    KERNEL_FAMILIES,
-    MATH_PATHS,
-    Advice,
-    CriticalPath,
-    Diagnosis,
-    Evidence,
-    Measure,
-    MemoryUse,
-    Prediction,
-    Rows,
-    Scaling,
-    TimeSplit,
-)
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, KERNEL_FAMILIES, MATH_PATHS, Advice, Evidence, Measure, Rows
+from perfdoctor.records.memory import MemoryUse
+from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
+from perfdoctor.records.savings import CASES
+from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.work_done import Efficiency
 
 FORMAT = 1

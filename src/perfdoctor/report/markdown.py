@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perfdoctor.records.findings import Advice, Diagnosis, Fix, Measure, Rows, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name

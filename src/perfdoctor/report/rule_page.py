@@ -12,9 +12,9 @@ from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.skipped_rules import NEEDS
 from perfdoctor.report.words.wording import fix_terms
 from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,7 @@ _INDENT = "  "
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 #: What is not a signal of a recording but of every one that tells of time.
 _ALWAYS = "places"
-#: Which part of the step's bar shrinks, by what a cure acts on where the step is played again.
+#: Which part of the step's bar shrinks, by what a fix acts on where the step is played again.
 _SHRINKS = {
     "allocator": "allocator",
     "collectives": "exposed_communication",
@@ -114,9 +114,9 @@ class _Page:
             yield from self.wrapped(Text(f"Others for your project: {table} in its pyproject.toml."))
 
     def relatives(self) -> Iterator[str]:
-        """Rules whose cure makes this one vanish, and the other way round."""
+        """Rules whose fix makes this one vanish, and the other way round."""
         if self.rule.symptom_of:
-            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that cured it vanishes."
+            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that fixed it vanishes."
         symptoms = [rule.id for rule in self.known.values() if self.rule.id in rule.symptom_of]
         if symptoms:
             yield f"Its symptoms, which vanish with it: {', '.join(symptoms)}."
@@ -141,14 +141,14 @@ class _Page:
                 yield from self.wrapped(Text(block.text))
 
     def afterwards(self) -> Iterator[Text]:
-        part = PART_LABELS.get(_SHRINKS.get(self.rule.lever, ""), "")
+        part = PART_LABELS.get(_SHRINKS.get(self.rule.action, ""), "")
         shrinks = f"`{part}` must shrink in the bar of the step, and the step with it" if part else ""
         yield from self.section(
             "Then measure",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
         )
         commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
-        if self.rule.lever:
+        if self.rule.action:
             asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
             commands.insert(0, f"{asked}    # before you begin: what it would bring")
         yield Text()
@@ -164,5 +164,4 @@ class _Page:
 def _listed(needs: Sequence[str]) -> str:
     """`kernels, and ops or ranges`"""
     told = [need for need in needs if need != _ALWAYS]
-    words = [" or ".join(dict.fromkeys(NEEDS.get(each, each) for each in need.split("|"))) for need in told]
-    return ", and ".join(words) if words else "any recording of a training"
+    return ", and ".join(map(need_label, told)) if told else "any recording of a training"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.metrics.accounting.behind_idle import is_library
 from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
@@ -23,11 +22,14 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
+from perfdoctor.vocabulary.names.python_code import is_library
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.records.findings import Advice, Diagnosis, TimeSplit
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
+    from perfdoctor.records.time_split import TimeSplit
 
 SHOWN_RANKS = 8
 #: Up to so many rules that could not look are named with what wakes them; more of them nobody reads.

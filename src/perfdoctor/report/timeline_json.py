@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from perfdoctor.model.columns import Ints
-from perfdoctor.records.views import Floats, TimelineView, Track
+from perfdoctor.model.columns import Floats, Ints
+from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 
 #: A shape of many tensors is long, and is shown in a box of a few lines.

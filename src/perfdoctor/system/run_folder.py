@@ -56,7 +56,7 @@ def masked(word: str) -> str:
     return _KNOWN_TOKEN.sub(MASK, _IN_ADDRESS.sub(MASK, word))
 
 
-def told_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What of the environment may bear on speed, masked."""
     return {
         name: masked(f"{name}={value}").partition("=")[2]
@@ -96,7 +96,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class MemoryTold:
+class ReportedMemory:
     """(ns since 1970, allocated, reserved) in bytes at the end of each recorded step. `kind`: cuda, heap or nothing."""
 
     kind: str = ""
@@ -124,7 +124,7 @@ class ProcessReport:
     ended: bool
     torch: str
     notes: tuple[str, ...]
-    memory: MemoryTold
+    memory: ReportedMemory
 
     @property
     def is_training(self) -> bool:
@@ -238,16 +238,16 @@ def _process_report(told: Mapping[str, Any]) -> ProcessReport:
     )
 
 
-def _memory(told: object) -> MemoryTold:
+def _memory(told: object) -> ReportedMemory:
     """Nothing of it where a part is not what the agent writes."""
     if not isinstance(told, dict):
-        return MemoryTold()
+        return ReportedMemory()
     kind, device = told.get("kind"), told.get("device")
     samples = [_sample(sample) for sample in _listed(told.get("samples"))]
     whole = [sample for sample in samples if sample is not None]
     if kind not in ("cuda", "heap") or not isinstance(device, int) or not _is_size(device, least=-1):
-        return MemoryTold()
-    return MemoryTold(kind, device, tuple(whole)) if len(whole) == len(samples) else MemoryTold()
+        return ReportedMemory()
+    return ReportedMemory(kind, device, tuple(whole)) if len(whole) == len(samples) else ReportedMemory()
 
 
 def _sample(told: object) -> tuple[int, int, int] | None:

@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
+from perfdoctor.vocabulary.pages import PAGES
 
-#: One module a page, in the order of the pages: `view(run, diagnosis)` yields what is on it.
-MODULES = ("timeline", "kernels", "ops", "communication", "copies", "roofline", "memory", "steps", "ranks", "device")
 View = Table | Chart | Heat | TimelineView
 
 
 def views(run: Run, diagnosis: Diagnosis) -> Views:
-    """All pages that this recording can fill."""
+    """All pages that this recording can fill: `view(run, diagnosis)` of each page's module yields what is on it."""
     made: list[View] = []
     failed: list[tuple[str, str]] = []
-    for name in MODULES:
+    for name in PAGES:
         view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
         try:
             made.extend(view(run, diagnosis))

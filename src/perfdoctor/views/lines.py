@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.records.views import Series
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 #: A wide screen has no more places beside each other, two numbers a place; all lines of a chart share them.
 MOST_POINTS = 1500
@@ -32,7 +30,7 @@ def thinned(x: npt.ArrayLike, y: npt.ArrayLike, most: int = MOST_POINTS) -> tupl
     return places[rows], numbers[rows]
 
 
-def telling_rows(numbers: Floats, most: int) -> Rows:
+def telling_rows(numbers: Floats, most: int) -> Ints:
     """At most so many rows: of each of equally long runs of them that with the lowest and that with the highest number.
 
     A run of which nothing is known stays as one row that is NaN. The first and the last stay.

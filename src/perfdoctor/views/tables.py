@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.views import Page, Table, TableColumn, Unit
+from perfdoctor.records.views import Table, TableColumn, Unit
 
 #: C++ says in its first characters what a kernel does; the rest are template arguments of template arguments.
 _LONGEST_TEXT = 1_000
@@ -30,7 +30,7 @@ def numbers(
 
 
 def table(
-    page: Page, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int
+    page: str, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int
 ) -> Iterable[Table]:
     """A table of the first `most` rows, without columns of which nothing is known; none without rows."""
     rows = len(columns[0].values)

@@ -30,7 +30,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class RuleFix:
-    """One way to cure it. `situations`: the evidence it fits, () for all (see Rule.summaries)."""
+    """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries)."""
 
     title: str
     how: str
@@ -44,10 +44,10 @@ class Rule:
     """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
-    names the rules whose cure makes this one vanish. `hidden_by_loader`: its cure makes work on the device faster,
+    names the rules whose fix makes this one vanish. `hidden_by_loader`: its fix makes work on the device faster,
     which gains nothing while a loader beside the training is the limit; `hidden_by_host`: it takes next to no work off
     the host, and gains no more than the host has to spare. `needs_without_gpu` takes the place of `needs` on a run
-    without a GPU, for a rule that sees the same sickness there in other signals. `lever` is what its cure makes shorter
+    without a GPU, for a rule that sees the same sickness there in other signals. `action` is what its fix makes shorter
     when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be replayed. `doubt` says, as half a
     sentence, why the detector is not sure where it is not.
     """
@@ -68,7 +68,7 @@ class Rule:
     symptom_of: tuple[str, ...] = ()
     hidden_by_loader: bool = False
     hidden_by_host: bool = False
-    lever: str = ""
+    action: str = ""
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
 
@@ -113,7 +113,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         symptom_of=tuple(document.get("symptom_of", ())),
         hidden_by_loader=document.get("hidden_by_loader", False),
         hidden_by_host=document.get("hidden_by_host", False),
-        lever=document.get("lever", ""),
+        action=document.get("action", ""),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
     )

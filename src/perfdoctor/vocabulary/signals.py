@@ -1,16 +1,20 @@
-"""Which signals can a recording hold, and which columns has each?"""
+"""Which signals can a recording hold: which columns has each, what is it called, and how is it recorded?
+
+Also what a rule may need that is no signal but follows from several: steps, places, ranks. Plain Python, so that
+`perfdoctor explain` need not wait for numpy: `int`, `float` and `bool` stand for 64-bit numbers and flags.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
-
-_WHERE_ON_DEVICE = {"rank": np.int64, "device": np.int64, "stream": np.int64, "process": np.int64}
-_WHERE_ON_HOST = {"rank": np.int64, "process": np.int64, "thread": np.int64}
-_WHEN = {"start_ns": np.int64, "end_ns": np.int64}
-_DEVICE_WORK = {**_WHERE_ON_DEVICE, **_WHEN, "correlation": np.int64, "name": str}
+_WHERE_ON_DEVICE = {"rank": int, "device": int, "stream": int, "process": int}
+_WHERE_ON_HOST = {"rank": int, "process": int, "thread": int}
+_WHEN = {"start_ns": int, "end_ns": int}
+_DEVICE_WORK = {**_WHERE_ON_DEVICE, **_WHEN, "correlation": int, "name": str}
 _HOST_WORK = {**_WHERE_ON_HOST, **_WHEN, "name": str}
+_OF_PROCESS = {"rank": int, "process": int, "device": int, **_WHEN}
 
 #: What Nsight Compute measures of a kernel: the float columns of `kernel_profiles`.
 PROFILE_NUMBERS = (
@@ -28,110 +32,238 @@ SAMPLE_NUMBERS = (
     "processes", "sm_active_share", "tensor_active_share", "dram_active_share", "power_violation_share",
 )  # fmt: skip
 
-#: Every signal and its columns. `UNKNOWN` stands where a recording does not tell a number, "" where it tells no text.
-SIGNALS: Mapping[str, Mapping[str, type]] = {
+_ON_A_GPU = "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda"
+_A_TRAINING = "record the training itself: `perfdoctor run -- python train.py`"
+_A_SNAPSHOT = "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()"
+_NSIGHT_COMPUTE = "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep beside the timeline"
+_NCCL_LOG = "analyse a log written with NCCL_DEBUG=INFO beside the trace"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a rule may need. `label` fits "rules without …" and "measured from …"; `hint` says how to record it."""
+
+    label: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Signal(Need):
+    """One frame of a Timeline: `columns` by name, with `int`, `float`, `bool` or `str`.
+
+    `has_time`: do its rows say when in the run they happened? `of_machine`: it describes a machine and belongs to no
+    rank. `track`: its word in the titles of the timeline's tracks, "" where it has none.
+    """
+
+    columns: Mapping[str, type]
+    has_time: bool = True
+    of_machine: bool = False
+    track: str = ""
+
+
+#: Every signal. `UNKNOWN` stands where a recording does not give a number, "" where it gives no text.
+SIGNALS: Mapping[str, Signal] = {
     # Executions on the device that are not collectives. `is_graph`: the row is one launch of a whole CUDA graph.
-    "kernels": {**_DEVICE_WORK, "blocks": np.int64, "threads_per_block": np.int64, "is_graph": np.bool_},
-    # memcpy and memset. direction: h2d d2h d2d p2p h2h memset unknown
-    # host_memory: pageable pinned managed unknown, none where the host has no part
-    "copies": {**_DEVICE_WORK, "bytes": np.int64, "direction": str, "host_memory": str},
-    # Collective kernels. kind: all_reduce all_gather reduce_scatter all_to_all send_recv broadcast reduce barrier other
-    "collectives": {
-        **_DEVICE_WORK, "kind": str, "bytes": np.int64, "group": str, "group_size": np.int64, "data_type": str,
-    },
+    "kernels": Signal(
+        "kernels",
+        _ON_A_GPU,
+        {**_DEVICE_WORK, "blocks": int, "threads_per_block": int, "is_graph": bool},
+        track="kernels",
+    ),
+    # memcpy and memset; direction: see `kinds.COPY_DIRECTIONS`, host_memory: see `kinds.HOST_MEMORY`.
+    "copies": Signal(
+        "copies",
+        _ON_A_GPU,
+        {**_DEVICE_WORK, "bytes": int, "direction": str, "host_memory": str},
+        track="copies",
+    ),
+    # Collective kernels; kind: see `kinds.COLLECTIVES`.
+    "collectives": Signal(
+        "collectives",
+        "record a training of several ranks",
+        {**_DEVICE_WORK, "kind": str, "bytes": int, "group": str, "group_size": int, "data_type": str},
+        track="collectives",
+    ),
     # Calls of the CUDA/HIP runtime and driver on the host; name without version suffix; correlation joins device work.
-    "calls": {**_HOST_WORK, "correlation": np.int64},
+    "calls": Signal(
+        "host calls",
+        "record on a GPU with nsys --trace=cuda, or torch.profiler with the CUDA activity",
+        {**_HOST_WORK, "correlation": int},
+        track="CUDA calls",
+    ),
     # Framework calls on the host (aten::…, autograd::…); shapes and types as the recording writes them, "" if not, and
     # so the inputs that are no tensors, of convolutions and attention only (stride, padding, causal or not).
-    "ops": {**_HOST_WORK, "input_shapes": str, "input_types": str, "input_values": str},
+    "ops": Signal(
+        "framework ops",
+        "record with `perfdoctor run`, or torch.profiler with the CPU activity",
+        {**_HOST_WORK, "input_shapes": str, "input_types": str, "input_values": str},
+        track="ops",
+    ),
     # User annotations and NVTX ranges on the host.
-    "ranges": _HOST_WORK,
+    "ranges": Signal(
+        "ranges",
+        "record with `perfdoctor run`, or nsys with --trace=nvtx and ranges in the program",
+        _HOST_WORK,
+        track="ranges",
+    ),
     # Python functions, where stacks were recorded.
-    "functions": _HOST_WORK,
+    "functions": Signal("Python stacks", "record with torch.profiler and with_stack=True", _HOST_WORK, track="Python"),
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
-    "os_calls": _HOST_WORK,
-    # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not told.
-    "overheads": _HOST_WORK,
+    "os_calls": Signal("operating-system calls", "record with nsys --trace=osrt", _HOST_WORK, track="system calls"),
+    # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not known.
+    "overheads": Signal("the profiler's own marks", "record with torch.profiler", _HOST_WORK),
     # What a process held at the end of a recorded step; both times are that moment. name: cuda (what torch allocated
     # and reserved on its device) or heap (what malloc had handed out, and the resident set; device UNKNOWN).
-    "memory": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN,
-        "allocated_bytes": np.int64, "reserved_bytes": np.int64, "name": str,
-    },
+    "memory": Signal(
+        "memory samples",
+        "record with `perfdoctor run`",
+        {**_OF_PROCESS, "allocated_bytes": int, "reserved_bytes": int, "name": str},
+    ),
     # What torch's allocator handed out, from a memory snapshot. made_at and freed_at are places in the device's row of
     # events: UNKNOWN where it was made before the recording, or never freed in it. bytes: what it occupies. name: the
-    # innermost line of own code; stack: it and its callers; category: see `readers/torch_memory/stacks.py`.
-    "allocations": {
-        **_WHERE_ON_DEVICE, **_WHEN, "made_at": np.int64, "freed_at": np.int64, "bytes": np.int64,
-        "requested_bytes": np.int64, "address": np.int64, "name": str, "stack": str, "category": str,
-    },
+    # innermost line of own code; stack: it and its callers; category: see `kinds.MEMORY`.
+    "allocations": Signal(
+        "allocations of a memory snapshot",
+        _A_SNAPSHOT,
+        {
+            **_WHERE_ON_DEVICE, **_WHEN, "made_at": int, "freed_at": int, "bytes": int, "requested_bytes": int,
+            "address": int, "name": str, "stack": str, "category": str,
+        },
+        has_time=False,
+    ),
     # What it had reserved from the driver at the moment of the snapshot. name: small or large blocks.
-    "memory_segments": {
-        **_WHERE_ON_DEVICE, **_WHEN, "address": np.int64, "bytes": np.int64, "allocated_bytes": np.int64,
-        "active_bytes": np.int64, "requested_bytes": np.int64, "is_expandable": np.bool_, "name": str,
-    },
+    "memory_segments": Signal(
+        "the allocator's segments",
+        _A_SNAPSHOT,
+        {
+            **_WHERE_ON_DEVICE, **_WHEN, "address": int, "bytes": int, "allocated_bytes": int, "active_bytes": int,
+            "requested_bytes": int, "is_expandable": bool, "name": str,
+        },
+        has_time=False,
+    ),
     # segment_alloc, segment_free, segment_map, segment_unmap: memory from the driver and back to it; oom: it had only
     # device_free_bytes left; mark: a step of the program (line) began. `at` is the place in the row of
     # events, of a mark that of the event before it.
-    "memory_events": {
-        **_WHERE_ON_DEVICE, **_WHEN, "at": np.int64, "bytes": np.int64, "address": np.int64,
-        "device_free_bytes": np.int64, "name": str, "line": str, "stack": str,
-    },
+    "memory_events": Signal(
+        "the allocator's events",
+        _A_SNAPSHOT,
+        {
+            **_WHERE_ON_DEVICE, **_WHEN, "at": int, "bytes": int, "address": int, "device_free_bytes": int,
+            "name": str, "line": str, "stack": str,
+        },
+        has_time=False,
+    ),
     # What torch.profiler counted by purpose (name: parameters, gradients, …), in the order of changes: bytes given to
     # it, or taken if negative. Rows of one moment keep their order.
-    "memory_changes": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN, "bytes": np.int64, "name": str,
-    },
+    "memory_changes": Signal(
+        "memory by purpose",
+        "analyse what torch.profiler's export_memory_timeline() wrote, as .raw.json.gz",
+        {**_OF_PROCESS, "bytes": int, "name": str},
+    ),
     # Running totals of torch's allocator, at each of its changes (torch.profiler with profile_memory).
-    "memory_totals": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN,
-        "allocated_bytes": np.int64, "reserved_bytes": np.int64, "name": str,
-    },
+    "memory_totals": Signal(
+        "the allocator's totals",
+        "record with torch.profiler and profile_memory=True",
+        {**_OF_PROCESS, "allocated_bytes": int, "reserved_bytes": int, "name": str},
+    ),
     # What CUDA had handed out of a device's memory to a process, libraries' own included, after each change (nsys).
-    "device_memory": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN, "bytes": np.int64, "name": str,
-    },
+    "device_memory": Signal(
+        "memory that CUDA handed out",
+        "record with nsys --cuda-memory-usage=true",
+        {**_OF_PROCESS, "bytes": int, "name": str},
+    ),
     # Kernels that Nsight Compute measured, a row a launch, one behind the other on a clock of their own. Numbers are
     # NaN where they were not measured; shares are of the device's peak, `excess_sector_share` of the sectors asked for,
     # of which `useful_bytes` would be enough.
     # compute_capability: 90 for 9.0. stall: what warps waited for most. occupancy_limiter: registers, shared memory, …
-    "kernel_profiles": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN, "name": str, "launch": np.int64,
-        "blocks": np.int64, "threads_per_block": np.int64, "gpu": str, "compute_capability": np.int64,
-        "stall": str, "occupancy_limiter": str, **dict.fromkeys(PROFILE_NUMBERS, np.float64),
-    },
+    "kernel_profiles": Signal(
+        "kernels measured by Nsight Compute",
+        _NSIGHT_COMPUTE,
+        {
+            **_OF_PROCESS, "name": str, "launch": int, "blocks": int, "threads_per_block": int, "gpu": str,
+            "compute_capability": int, "stall": str, "occupancy_limiter": str,
+            **dict.fromkeys(PROFILE_NUMBERS, float),
+        },
+    ),
     # What NVIDIA's rules (name) said of them, by `launch`. speedup_share: of the kernel's time if is_global, else of a
     # part of it; NaN where they estimate nothing.
-    "kernel_advice": {
-        "rank": np.int64, **_WHEN, "name": str, "launch": np.int64, "speedup_share": np.float64, "is_global": np.bool_,
-        "message": str,
-    },
-    # What the driver told of the GPUs of a machine, a row a GPU and moment; rank UNKNOWN: a driver knows no ranks, and
-    # `device` is its own index. Numbers are NaN where they were not told. reasons: why the clocks were held down, as
-    # NVML's bits, UNKNOWN if not told. is_on_clock: its time is on the recording's clock; else only the order counts.
-    "device_samples": {
-        "rank": np.int64, "device": np.int64, **_WHEN, "name": str, "gpu": str, "reasons": np.int64,
-        "is_on_clock": np.bool_, **dict.fromkeys(SAMPLE_NUMBERS, np.float64),
-    },
+    "kernel_advice": Signal(
+        "advice of Nsight Compute",
+        _NSIGHT_COMPUTE,
+        {
+            "rank": int, **_WHEN, "name": str, "launch": int, "speedup_share": float, "is_global": bool,
+            "message": str,
+        },
+    ),
+    # What the driver reported of the GPUs of a machine, a row a GPU and moment; rank UNKNOWN: a driver knows no ranks,
+    # and `device` is its own index. Numbers are NaN where they are not known. reasons: why the clocks were held down,
+    # as NVML's bits, UNKNOWN if not known. is_on_clock: its time is on the recording's clock; else only the order
+    # counts.
+    "device_samples": Signal(
+        "samples of the GPUs",
+        "record with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace",
+        {
+            "rank": int, "device": int, **_WHEN, "name": str, "gpu": str, "reasons": int, "is_on_clock": bool,
+            **dict.fromkeys(SAMPLE_NUMBERS, float),
+        },
+        has_time=False,
+        of_machine=True,
+    ),
     # How two GPUs, or a GPU and a NIC, of one machine are joined (`nvidia-smi topo -m`), a row each way. Times are 0.
-    # name: NV4, PIX, PXB, PHB, NODE, SYS; numa: the node of the source, UNKNOWN if not told.
-    "links": {"rank": np.int64, **_WHEN, "name": str, "source": str, "target": str, "numa": np.int64},
+    # name: NV4, PIX, PXB, PHB, NODE, SYS; numa: the node of the source, UNKNOWN if not known.
+    "links": Signal(
+        "the machine's topology",
+        "analyse what `nvidia-smi topo -m` prints beside the trace",
+        {"rank": int, **_WHEN, "name": str, "source": str, "target": str, "numa": int},
+        has_time=False,
+        of_machine=True,
+    ),
     # Which way NCCL goes between two members of a communicator, a row a pair and way. name: P2P/CUMEM/read,
-    # SHM/direct/direct, NET/IB/0/GDRDMA, NET/Socket/1. host: a number for each machine; device: the GPU that told it.
-    "transports": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN, "name": str, "host": np.int64,
-        "member": np.int64, "peer": np.int64, "channels": np.int64,
-    },
-    # What else NCCL's log tells, each value once a process and GPU. name: see `readers/nccl/log.py`; amount: the number
-    # in it, NaN if there is none; count: how often it was told.
-    "nccl_facts": {
-        "rank": np.int64, "process": np.int64, "device": np.int64, **_WHEN, "name": str, "host": np.int64,
-        "value": str, "amount": np.float64, "count": np.int64,
-    },
+    # SHM/direct/direct, NET/IB/0/GDRDMA, NET/Socket/1. host: a number for each machine; device: the GPU that wrote it.
+    "transports": Signal(
+        "NCCL's log",
+        _NCCL_LOG,
+        {**_OF_PROCESS, "name": str, "host": int, "member": int, "peer": int, "channels": int},
+        has_time=False,
+        of_machine=True,
+    ),
+    # What else NCCL's log says, each value once a process and GPU. name: see `readers/nccl/log.py`; amount: the number
+    # in it, NaN if there is none; count: how often it was written.
+    "nccl_facts": Signal(
+        "NCCL's log",
+        _NCCL_LOG,
+        {**_OF_PROCESS, "name": str, "host": int, "value": str, "amount": float, "count": int},
+        has_time=False,
+        of_machine=True,
+    ),
     # How fast the links moved one message when nothing else ran (nccl-tests), or at most (flight recorder). name: the
     # kind of collective; algorithm and bus bandwidth as nccl-tests define them.
-    "link_tests": {
-        "rank": np.int64, **_WHEN, "name": str, "source": str, "gpu": str, "group": str, "ranks": np.int64,
-        "bytes": np.int64, "time_ns": np.int64, "bus_bytes_per_second": np.float64,
-    },
+    "link_tests": Signal(
+        "measured links",
+        "analyse the output of nccl-tests beside the trace",
+        {
+            "rank": int, **_WHEN, "name": str, "source": str, "gpu": str, "group": str, "ranks": int, "bytes": int,
+            "time_ns": int, "bus_bytes_per_second": float,
+        },
+        has_time=False,
+        of_machine=True,
+    ),
 }  # fmt: skip
+
+#: What rules need beside signals; `diagnosis/engine.py` tells whether a run has it.
+DERIVED_NEEDS: Mapping[str, Need] = {
+    "places": Need("any work to account for", _A_TRAINING),
+    "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
+    "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
+    # What all rules about time lack where only memory or a machine was recorded.
+    "time": Need("any record of time", _A_TRAINING),
+}
+
+NEEDS: Mapping[str, Need] = {**SIGNALS, **DERIVED_NEEDS}
+MACHINE_SIGNALS = tuple(name for name, signal in SIGNALS.items() if signal.of_machine)
+
+
+def need_label(need: str) -> str:
+    """What a rule needs, in words; `a|b` is met by either of two: `host calls or framework ops`."""
+    labels = (NEEDS[each].label if each in NEEDS else each.replace("_", " ") for each in need.split("|"))
+    return " or ".join(dict.fromkeys(labels))

@@ -16,7 +16,7 @@ from perfdoctor.errors import AskedWronglyError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.selection import range_names
 from perfdoctor.metrics.accounting.split import split
-from perfdoctor.model.selection import Look
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import merge
 from perfdoctor.replay.what_if.savings import unplayable
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -31,7 +31,7 @@ def units(pieces):
 
 
 def looked_at(recorded, **asked):
-    (place,) = prepare(recorded, Look(**asked)).places
+    (place,) = prepare(recorded, Selection(**asked)).places
     return place
 
 
@@ -91,7 +91,7 @@ def test_the_window_of_a_range_is_its_definition_moment_by_moment(pieces, ranges
     )
     expected = moments(recorded, "mine")
     try:
-        run = prepare(recorded, Look("mine"))
+        run = prepare(recorded, Selection("mine"))
     except AskedWronglyError:
         assert not expected
         return
@@ -181,7 +181,7 @@ def test_steps_of_a_run_without_a_gpu():
     recorded = draw(host=["ooooo  ooo ", "     ii    "], repeat=6)
     chosen = looked_at(recorded, steps=(2, 3))
     assert units(chosen.window) == set(range(11, 33))
-    diagnosis = diagnose(recorded, list(RULES.values()), look=Look(steps=(2, 3)))
+    diagnosis = diagnose(recorded, list(RULES.values()), selection=Selection(steps=(2, 3)))
     assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was looked at."
 
 
@@ -198,7 +198,7 @@ def test_each_rank_is_narrowed_and_ranks_without_the_range_are_left_out():
         draw(rank=rank, kernels="## ## ", host=["l  l  ", " rrrr " if has else "      "], repeat=5)
         for rank, has in ((0, True), (1, False), (2, True))
     ]
-    run = prepare(merge(ranks), Look("forward"))
+    run = prepare(merge(ranks), Selection("forward"))
     assert [place.rank for place in run.places] == [0, 2]
 
 
@@ -268,24 +268,24 @@ def test_names_from_the_recording_cannot_steer_a_terminal():
 
 def test_without_ranges_it_says_how_to_record_them():
     with pytest.raises(AskedWronglyError, match="no ranges were recorded") as raised:
-        prepare(draw(kernels="## ##", host="l  l "), Look("forward"))
+        prepare(draw(kernels="## ##", host="l  l "), Selection("forward"))
     assert "record_function" in raised.value.do
 
 
 def test_a_range_that_takes_no_time_of_the_device():
     recorded = draw(kernels="##########", host=["l         ", "  rrr     "], repeat=5)
     with pytest.raises(AskedWronglyError, match="--range forward: it took no time of a device") as raised:
-        prepare(recorded, Look("forward"))
+        prepare(recorded, Selection("forward"))
     assert raised.value.do == "Name another range: the device was busy meanwhile."
 
 
 def test_steps_that_are_not_there():
     recorded = draw(kernels="###  #    ", host=["l   l     "], repeat=5)
     with pytest.raises(AskedWronglyError, match=r"--steps 2\.\.9: there are 4 steps in steady state") as raised:
-        prepare(recorded, Look(steps=(2, 9)))
+        prepare(recorded, Selection(steps=(2, 9)))
     assert raised.value.do == "Choose among 1..4: the first of them is 1."
     with pytest.raises(AskedWronglyError, match="no steps were found"):
-        prepare(timeline(kernels=[{"start_ns": 0, "end_ns": 5, "name": "k"}]), Look(steps=(1, 1)))
+        prepare(timeline(kernels=[{"start_ns": 0, "end_ns": 5, "name": "k"}]), Selection(steps=(1, 1)))
 
 
 # --- the diagnosis of a part ---
@@ -301,9 +301,9 @@ def waits():
 
 
 def test_a_range_is_not_played_and_savings_are_of_one_execution():
-    run = prepare(waits(), Look("forward"))
+    run = prepare(waits(), Selection("forward"))
     diagnosis = examine(run, list(RULES.values()))
-    assert unplayable(run) == "only a range of it is looked at, and what follows it would move as well"
+    assert unplayable(run) == "only a range of it is analysed, and what follows it would move as well"
     first = diagnosis.findings[0]
     assert first.rule == "input-wait"
     assert first.saving_ns_per_step.likely <= run.step_ns == 6 * UNIT
@@ -312,32 +312,32 @@ def test_a_range_is_not_played_and_savings_are_of_one_execution():
     assert diagnosis.notes[0].startswith("Only the range forward was looked at, 8 executions: ")
 
 
-def test_one_cure_can_be_asked_of_a_range_and_several_cannot():
-    rules, look = list(RULES.values()), Look("forward")
-    alone = diagnose(waits(), rules, look=look).findings[0].saving_ns_per_step
-    predicted = diagnose(waits(), rules, [Question("input-wait")], look).prediction
+def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
+    rules, selection = list(RULES.values()), Selection("forward")
+    alone = diagnose(waits(), rules, selection=selection).findings[0].saving_ns_per_step
+    predicted = diagnose(waits(), rules, [Question("input-wait")], selection).prediction
     assert predicted.step_ns == tuple(6 * UNIT - ns for ns in (alone.high, alone.likely, alone.low))
     assert predicted.asked
-    low = diagnose(waits(), rules, [Question("input-wait", "low")], look).prediction
+    low = diagnose(waits(), rules, [Question("input-wait", "low")], selection).prediction
     assert set(low.step_ns) == {6 * UNIT - alone.low}
     with pytest.raises(AskedWronglyError, match="--what-if host-syncs: not found") as raised:
-        diagnose(waits(), rules, [Question("host-syncs")], look)
+        diagnose(waits(), rules, [Question("host-syncs")], selection)
     assert "input-wait" in raised.value.do
-    with pytest.raises(AskedWronglyError, match="a range is not played again"):
-        diagnose(waits(), rules, [Question("batch", "2x", amount=2.0)], look)
+    with pytest.raises(AskedWronglyError, match="a range is not replayed"):
+        diagnose(waits(), rules, [Question("batch", "2x", amount=2.0)], selection)
 
 
 def test_chosen_steps_are_played():
-    run = prepare(waits(), Look(steps=(3, 6)))
+    run = prepare(waits(), Selection(steps=(3, 6)))
     assert unplayable(run) == ""
     predicted = examine(run, list(RULES.values()), [Question("input-wait")]).prediction
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 
 
 def test_what_was_told_of_a_step_is_not_held_against_a_range():
-    stated = replace(waits().stated, parameters=1e9, tokens_per_step=1000, peaks={"bf16": 1e15})
-    recorded = replace(waits(), stated=stated)
+    user_values = replace(waits().user_values, parameters=1e9, tokens_per_step=1000, peaks={"bf16": 1e15})
+    recorded = replace(waits(), user_values=user_values)
     rules = list(RULES.values())
     assert diagnose(recorded, rules).efficiency.items_per_second
-    part = diagnose(recorded, rules, look=Look("forward")).efficiency
+    part = diagnose(recorded, rules, selection=Selection("forward")).efficiency
     assert part is None or (part.items_per_second is None and part.mfu is None)

@@ -14,7 +14,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.batch_items import targets
 from perfdoctor.metrics.work.efficiency import efficiency, model_flop, utilization
 from perfdoctor.metrics.work.roofline import least_ns, roof
-from perfdoctor.model.timeline import Device, Frame, Stated, Text, Timeline
+from perfdoctor.model.timeline import Device, Frame, Text, Timeline, UserValues
 from perfdoctor.records.work_done import Efficiency, RooflineRow
 
 MS = 1_000_000
@@ -71,7 +71,7 @@ def recorded(*step: dict, steps: int = 4, device: Device | None = H100, idle_ms:
         kernels=kernels, calls=calls, ops=sorted(ops, key=lambda row: row["start_ns"]), ranges=ranges,
         devices=[device] if device else [],
     )  # fmt: skip
-    return replace(built, stated=Stated(**told))
+    return replace(built, user_values=UserValues(**told))
 
 
 def found(*step: dict, **more) -> Efficiency:

@@ -1,4 +1,4 @@
-"""What does a lever move, how far does a finding pull it, and how much may that win?"""
+"""What does an action move, how far does a finding pull it, and how much may that win?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import merge
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import actions
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.replay.graph.graph import Graph
@@ -27,7 +28,7 @@ RULES = load_rules()
 WITH_WORK = sorted(
     rule.id
     for rule in RULES.values()
-    if rule.lever in actions.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
+    if rule.action in actions.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
 )
 
 
@@ -37,11 +38,13 @@ def found(rule: Rule, run: Run) -> Finding:
 
 
 def pulled(rule: Rule, finding: Finding, run: Run, case: int = 1) -> tuple[float, float]:
-    """The step as it was, and with the cure."""
+    """The step as it was, and with the fix."""
     graphs = graphs_of(run)
     saving = finding.saving_ns_per_step
-    part = actions.shares((saving.low, saving.likely, saving.high), actions.pulled_ns(rule.lever, finding, run))[case]
-    edit = actions.edit_of(rule.lever, finding, run)
+    part = actions.shares((saving.low, saving.likely, saving.high), actions.affected_ns(rule.action, finding, run))[
+        case
+    ]
+    edit = actions.edit_of(rule.action, finding, run)
     return play(graphs).step_ns, play([edit(graph, part) for graph in graphs]).step_ns
 
 
@@ -50,10 +53,10 @@ def a_finding(**changes) -> Finding:
 
 
 def test_every_rule_names_a_lever_that_exists():
-    assert {rule.lever for rule in RULES.values()} <= {"", *actions.LEVERS}
+    assert {rule.action for rule in RULES.values()} <= {"", *actions.ACTIONS}
 
 
-def test_a_cure_goes_no_further_than_all_the_way():
+def test_a_fix_goes_no_further_than_all_the_way():
     assert actions.shares((1, 5, 20), 10) == [0.1, 0.5, 1.0]
     assert actions.shares((1, 5, 20), 0) == [0.0, 0.0, 0.0]
 
@@ -67,10 +70,10 @@ def test_a_finding_says_of_what_its_saving_is_a_share():
     run = two_kernels()
     place = run.places[0]
     rows = place.kernel_ns <= 10 * MS
-    assert actions.pulled_ns("kernels", a_finding(), run) == 40 * MS
-    assert actions.pulled_ns("kernels", a_finding(work={(0, 0): rows}), run) == 10 * MS
-    assert actions.pulled_ns("kernels", a_finding(work={(0, 0): rows}, counted_ns=8 * MS), run) == 8 * MS
-    assert actions.pulled_ns("kernels", a_finding(work={(1, 0): rows}), run) == 0
+    assert actions.affected_ns("kernels", a_finding(), run) == 40 * MS
+    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}), run) == 10 * MS
+    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}, counted_ns=8 * MS), run) == 8 * MS
+    assert actions.affected_ns("kernels", a_finding(work={(1, 0): rows}), run) == 0
 
 
 def test_only_the_chosen_kernels_get_shorter():
@@ -116,9 +119,9 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     assert set(finding.work) == {(place.rank, place.device) for place in run.places}
     for place in run.places:
         mask = finding.work[place.rank, place.device]
-        assert mask.size in (len(place.kernels), len(place.copies), len(place.collectives)) or rule.lever == "fused"
-        assert chosen_of(place, actions.WORK[rule.lever], finding.work).sum() > 0
-        assert mask.sum() < mask.size or rule.lever in ("copies", "collectives")
+        assert mask.size in (len(place.kernels), len(place.copies), len(place.collectives)) or rule.action == "fused"
+        assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
+        assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
     assert 0 < saving.likely <= saving.high <= 1.01 * finding.counted_ns
     before, after = pulled(rule, finding, run)
@@ -130,7 +133,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
 
 def test_the_late_rank_comes_in_time(planted):
     run = planted("rank-skew")
-    finding, rule = found(RULES["rank-skew"], run), replace(RULES["rank-skew"], lever="lateness")
+    finding, rule = found(RULES["rank-skew"], run), replace(RULES["rank-skew"], action="lateness")
     before, after = pulled(rule, finding, run)
     assert before - after == pytest.approx(0.4 * before, rel=0.2)
 

@@ -7,7 +7,7 @@ from builders import draw
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline, merge
-from perfdoctor.records.findings import CriticalPath
+from perfdoctor.records.predictions import CriticalPath
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import play

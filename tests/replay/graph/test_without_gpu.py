@@ -1,4 +1,4 @@
-"""Is a training without a GPU played as it ran, and with cures as a machine in plain Python plays it?"""
+"""Is a training without a GPU played as it ran, and with fixes as a machine in plain Python plays it?"""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from builders import draw, only_finding, timeline
 from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import of_recordings, recording
 from talking import DISPATCH_NS, UNIT_NS, talking
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.actions import edit_of
 from perfdoctor.replay.graph.graph import HOST, WAIT_END, WORK
@@ -37,9 +38,9 @@ def units(*graphs):
     return play(graphs).step_ns / UNIT_NS
 
 
-def pulled(lever, share, *graphs, run=None):
-    """Played with a share of what the lever moves taken out."""
-    edit = edit_of(lever, Finding("a-rule", Saving(1, 1, 1), "high", {}), run)
+def pulled(action, share, *graphs, run=None):
+    """Played with a share of what the action moves taken out."""
+    edit = edit_of(action, Finding("a-rule", Saving(1, 1, 1), "high", {}), run)
     return units(*(edit(each, share) for each in graphs))
 
 
@@ -51,10 +52,10 @@ def test_unchanged_a_thread_takes_as_long_as_it_did():
     assert units(graph(draw(host=["ooIIIIoo gg ", " "], repeat=5), paced=False)) == 12
 
 
-@pytest.mark.parametrize(("lever", "left"), [("input_wait", 8), ("garbage_collection", 10), ("storage", 12)])
-def test_without_a_cause_the_step_is_shorter_by_it(lever, left):
-    assert pulled(lever, 1.0, graph(draw(host=["ooIIIIoo gg ", " "], repeat=5), paced=False)) == left
-    assert pulled(lever, 0.5, graph(draw(host=["ooIIIIoo gg ", " "], repeat=5), paced=False)) == (left + 12) / 2
+@pytest.mark.parametrize(("action", "left"), [("input_wait", 8), ("garbage_collection", 10), ("storage", 12)])
+def test_without_a_cause_the_step_is_shorter_by_it(action, left):
+    assert pulled(action, 1.0, graph(draw(host=["ooIIIIoo gg ", " "], repeat=5), paced=False)) == left
+    assert pulled(action, 0.5, graph(draw(host=["ooIIIIoo gg ", " "], repeat=5), paced=False)) == (left + 12) / 2
 
 
 def test_time_of_the_thread_that_a_finding_is_about_goes():
@@ -192,7 +193,7 @@ def test_one_rank_of_two_cannot_tell_what_a_collective_waited_for():
 # --- the whole way ---
 
 
-def test_a_run_without_a_gpu_is_predicted_with_all_its_cures_and_tells_its_critical_path():
+def test_a_run_without_a_gpu_is_predicted_with_all_its_fixes_and_tells_its_critical_path():
     drawn = draw(host=["oooooo ggg ", " " * 7 + "  ", "IIII"], repeat=6, unit_us=1_000, recorded=["ops", "ranges"])
     assert unplayable(prepare(drawn)) == ""
     diagnosis = diagnose(drawn, list(load_rules().values()))
@@ -206,14 +207,16 @@ def test_a_run_without_a_gpu_is_predicted_with_all_its_cures_and_tells_its_criti
 def test_what_only_a_device_has_is_not_played():
     played = stage(prepare(draw(host=["oooo  oooo  ", " "], repeat=5)))
     finding = Finding("a-rule", Saving(1, 1, 1), "high", {})
-    for lever in ("kernels", "fused", "copies", "waits", "host_pace", ""):
-        assert not played.can_play(lever, finding)
+    for action in ("kernels", "fused", "copies", "waits", "host_pace", ""):
+        assert not played.can_play(action, finding)
     assert played.can_play("host_work", finding)
 
 
-@pytest.mark.parametrize("name", ["cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys"])
-def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(name):
-    run = prepare(read([FIXTURES / name]))
+@of_recordings(
+    FIXTURES / name for name in ("cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys")
+)
+def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(path):
+    run = recording(path).run
     played = stage(run)
     assert played.error == pytest.approx(0, abs=0.001)
     waited = run.mean(lambda place: (place.host.explicit["input_wait"] & place.window).total_ns)

@@ -12,24 +12,25 @@ import plant
 import pytest
 from builders import only_finding
 from labels import cases, recordings
+from recorded import parameter, recording
 
-from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
 from perfdoctor.readers.open import read
-from perfdoctor.records.findings import Finding, Saving
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits import shorter
-from perfdoctor.replay.edits.actions import Edit, edit_of, pulled_ns, shares
+from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import play
 
-#: Of these the lever moves the fault and little else; of the others only a part of what it moves is the fault.
+#: Of these the action moves the fault and little else; of the others only a part of what it moves is the fault.
 WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")
 #: fp32 matmuls are planted with four times the time that they take on tensor cores.
 FP32_SHARE = 0.75
-LEVERS = {
+ACTIONS = {
     "input-wait": "input_wait",
     "host-work": "host_work",
     "garbage-collection": "garbage_collection",
@@ -55,7 +56,7 @@ def error(graphs: tuple[Graph, ...]) -> float:
 
 
 def planted() -> Iterator[tuple[str, float, int]]:
-    for rule in LEVERS:
+    for rule in ACTIONS:
         for share in (0.1, 0.4):
             for ranks in (1, 4):
                 if ranks >= plant.FAULTS[rule].fewest_ranks:
@@ -72,7 +73,7 @@ def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
 @pytest.mark.parametrize(("rule", "share", "ranks"), [each for each in planted() if each[0] in WHOLE])
 def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
     _, graphs, sick = played(rule, share, ranks)
-    edit = every_wait if rule == "host-syncs" else edit_of(LEVERS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
+    edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
     assert won(graphs, edit, 1.0) == pytest.approx(sick.cost[rule], abs=0.02)
 
 
@@ -92,9 +93,9 @@ PARTLY = [each for each in planted() if each[0] not in WHOLE]
 def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
     run, graphs, sick = played(rule, share, ranks)
     found = only_finding(rule, run)
-    pulled = pulled_ns(LEVERS[rule], found, run)
+    pulled = affected_ns(ACTIONS[rule], found, run)
     part = FP32_SHARE if rule == "fp32-matmuls" else shares([found.saving_ns_per_step.likely], pulled)[0]
-    assert won(graphs, edit_of(LEVERS[rule], found), part) == pytest.approx(sick.cost[rule], abs=0.02)
+    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(sick.cost[rule], abs=0.02)
 
 
 def test_a_healthy_training_plays_as_it_was():
@@ -102,21 +103,19 @@ def test_a_healthy_training_plays_as_it_was():
         assert abs(error(played("", 0.0, ranks)[1])) < 0.01
 
 
+#: Its ranks wait for some that were not recorded.
+INCOMPLETE = {"kineto/dlrm-8rank": 0.30}
+PATHS = [
+    parameter(recordings() / case["path"], recordings() / case["path"], INCOMPLETE.get(case["path"], 0.01))
+    for case in (cases() if recordings() else ())
+    if "fails" not in case and not case["path"].endswith((".qdrep", ".nsys-rep"))  # those need nsys to be read
+]
+
+
 @pytest.mark.recordings
-@pytest.mark.skipif(recordings() is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-def test_the_replay_of_real_recordings_is_true_to_them():
-    folder = recordings()
-    errors: dict[str, float] = {}
-    for case in cases():
-        path = folder / case["path"]
-        if "fails" in case or path.suffix in (".qdrep", ".nsys-rep"):  # the latter are exported in test_recordings
-            continue
-        try:
-            run = prepare(read([path]))
-        except PerfdoctorError:
-            continue
-        graphs = graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ()
-        if graphs:
-            errors[case["path"]] = error(graphs)
-    told = "\n".join(f"{share:+8.2%}  {path}" for path, share in errors.items())
-    assert sum(map(abs, errors.values())) / len(errors) <= 0.03, told
+@pytest.mark.skipif(not PATHS, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
+@pytest.mark.parametrize(("path", "most"), PATHS)
+def test_the_replay_of_a_real_recording_is_true_to_it(path, most):
+    run = recording(path).run
+    if graphs := graphs_of(run, paced=loader(run) != "single-process") if run.per_step else ():
+        assert abs(error(graphs)) <= most

@@ -1,4 +1,4 @@
-"""Are sizes of the run and cures played together, in the order in which they are asked for?"""
+"""Are sizes of the run and fixes played together, in the order in which they are asked for?"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_makes_no_step_longer_is_no_longer_than_recorded():
     assert larger.step_ns[2] > larger.step_ns[1] > larger.recorded_ns
 
 
-def test_cures_and_sizes_are_played_in_their_order():
+def test_fixes_and_sizes_are_played_in_their_order():
     first, then = asked(SYNTHETIC, BATCH), asked(BATCH, SYNTHETIC)
     assert [stop[:3] for stop in way(first)] == [("synthetic-data", "", 1.0), ("batch", "2x", 2.0)]
     assert [stop[:3] for stop in way(then)] == [("batch", "2x", 2.0), ("synthetic-data", "", 2.0)]
@@ -68,23 +68,27 @@ def test_cures_and_sizes_are_played_in_their_order():
     assert mixed.step_ns[1] < first.step_ns[1]
 
 
-def test_a_cure_wins_as_much_more_as_the_batch_is_larger():
+def test_a_fix_wins_as_much_more_as_the_batch_is_larger():
     """Sixty of a hundred are the fp32 matmul's, for whose end and the others' the host waits."""
     host = ["ll" + "s" * 96 + "  ", "o"]
     drawn = draw(kernels=" " + "S" * 60 + "G" * 37 + "  ", host=host, repeat=6, unit_us=1000, recorded=EVERYTHING)
     alone = asked(Question("fp32-matmuls"), drawn=drawn)
     won_ns = alone.recorded_ns - alone.step_ns[1]
-    larger, cured = (stop[3] * MS for stop in way(asked(BATCH, Question("fp32-matmuls"), drawn=drawn)))
+    larger, fixed = (stop[3] * MS for stop in way(asked(BATCH, Question("fp32-matmuls"), drawn=drawn)))
     assert larger == pytest.approx(197 * MS, rel=0.01)
-    assert larger - cured == pytest.approx(2 * won_ns, rel=0.02)
+    assert larger - fixed == pytest.approx(2 * won_ns, rel=0.02)
 
 
 def test_notes_say_what_no_recording_tells():
     notes = [diagnose(job(), RULES, [question]).notes for question in (BATCH, ranks(64), ranks(1), SYNTHETIC)]
-    told = [[note for note in each if "Not told by" in note or "links are taken" in note] for each in notes]
+    told = [[note for note in each if "Not known from" in note or "links are assumed" in note] for each in notes]
+    does_it_fit = (
+        "Not known from the recording: does such a batch fit into memory, and does a loader that keeps up now "
+        "still keep up?"
+    )
     assert told == [
-        ["Not told by the recording: does memory hold such a batch, and does a loader that keeps up now still do?"],
-        ["Among 64 ranks links are taken to be as fast as between the 32 recorded."],
+        [does_it_fit],
+        ["Among 64 ranks links are assumed to be as fast as between the 32 recorded."],
         [],
         [],
     ]

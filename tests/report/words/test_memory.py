@@ -10,7 +10,8 @@ import pytest
 from report.samples import INPUT_BOUND, NOTHING, POISON
 from rich.console import Console
 
-from perfdoctor.records.findings import Holder, MemoryUse, SourceInfo
+from perfdoctor.records.diagnosis import SourceInfo
+from perfdoctor.records.memory import Holder, MemoryUse
 from perfdoctor.report import html, json_report, markdown, terminal
 from perfdoctor.report.words import memory, skipped_rules, wording
 from perfdoctor.vocabulary.parts import MEMORY_KINDS

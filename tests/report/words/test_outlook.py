@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from report.samples import ASKED, INPUT_BOUND, LARGER, NOTHING
 
-from perfdoctor.records.findings import CriticalPath, PathPiece, PredictedStep, Scaling
+from perfdoctor.records.predictions import CriticalPath, PathPiece, PredictedStep, Scaling
 from perfdoctor.report import html, json_report, markdown
 from perfdoctor.report.words import outlook
 

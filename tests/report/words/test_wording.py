@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
 
-from perfdoctor.records.findings import IDLE_CAUSES, Outcome, Saving
+from perfdoctor.records.findings import IDLE_CAUSES, Outcome
+from perfdoctor.records.savings import Saving
 from perfdoctor.report.words import skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.words.parts import all_parts, cells
 from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.signals import NEEDS
 
 
 @pytest.mark.parametrize(
@@ -101,10 +103,7 @@ def test_confidence_is_explained_in_one_sentence():
 
 
 def test_skipped_rules_say_what_wakes_them():
-    assert (
-        skipped_rules.waking(("calls|ops", "ranks"))
-        == f"{skipped_rules.WAKING['calls']}; {skipped_rules.WAKING['ranks']}"
-    )
+    assert skipped_rules.waking(("calls|ops", "ranks")) == f"{NEEDS['calls'].hint}; {NEEDS['ranks'].hint}"
     assert skipped_rules.waking(("what nobody knows",)) == ""
 
 

@@ -10,7 +10,8 @@ from builders import draw
 from collective_builders import told
 from folders import ROOT
 from machine_builders import beside, links
-from view_tables import GPU_RECORDINGS, covered_ns, each_fixture, inside_ns, on_device, rows_of, run_of, window_of
+from recorded import of_recordings, recording
+from view_tables import GPU_RECORDINGS, covered_ns, inside_ns, on_device, rows_of, window_of
 
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -22,16 +23,15 @@ from perfdoctor.views.pages import communication
 MS = 1_000_000
 SXM = "NVIDIA A100-SXM4-80GB"
 JOBS = [path for path in GPU_RECORDINGS if path.parent.name in ("straggler", "communication-exposed")]
-each_job = [name for name in each_fixture if name.startswith(("straggler", "communication"))]
 
 
 def rows(run):
     return [row for table in communication.view(run, None) for row in rows_of(table)]
 
 
-@pytest.mark.parametrize("path", JOBS, ids=each_job)
+@of_recordings(JOBS)
 def test_each_kind_costs_what_plain_loops_find(path):
-    run = run_of(path)
+    run = recording(path).run
     found, ns, hidden = defaultdict(list), defaultdict(float), defaultdict(float)
     for place in run.places:
         computing = [(row.start_ns, row.end_ns) for row in on_device(run, place, "kernels")]
@@ -55,7 +55,7 @@ def test_each_kind_costs_what_plain_loops_find(path):
 
 
 def test_waiting_is_the_time_until_the_last_rank_came():
-    run = run_of(ROOT / "fixtures" / "straggler" / "torch")
+    run = recording(ROOT / "fixtures" / "straggler" / "torch").run
     matched = skew(run)
     expected = sum(
         ns / place.units for ns, place in zip(matched.waiting_ns.tolist(), run.places, strict=True)

@@ -9,8 +9,10 @@ from itertools import pairwise
 
 import pytest
 from builders import draw
+from folders import FIXTURES
 from machine_builders import beside, samples
-from view_tables import GPU_RECORDINGS, each_fixture, inside_ns, on_device, plain_rows, run_of, tables_of, window_of
+from recorded import of_recordings, recording
+from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
 
 from perfdoctor.hardware.links import link_of
 from perfdoctor.hardware.peaks import peaks_of
@@ -45,11 +47,9 @@ def exposed_ns(copy, busy):
     )
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in GPU_RECORDINGS if path.parent.name != "cuda-graphs"], ids=each_fixture[:-1]
-)
+@of_recordings(path for path in GPU_RECORDINGS if path.parent.name != "cuda-graphs")
 def test_each_class_costs_what_plain_loops_find(path):
-    run = run_of(path)
+    run = recording(path).run
     rows, ns, exposed, size = defaultdict(list), defaultdict(float), defaultdict(float), defaultdict(float)
     for place in run.places:
         busy = [(row.start_ns, row.end_ns) for row in on_device(run, place, "kernels", "collectives")]
@@ -126,7 +126,7 @@ def test_a_rank_without_copies_counts_in_the_mean():
 
 
 def test_who_asks_is_the_outermost_op_on_the_host():
-    run = run_of(GPU_RECORDINGS[each_fixture.index("sync-drains-queue/torch")])
+    run = recording(FIXTURES / "sync-drains-queue" / "torch").run
     ops, calls = plain_rows(run.timeline.ops), plain_rows(run.timeline.calls)
     launch = {call.correlation: call for call in reversed(calls) if call.correlation >= 0}
     expected = defaultdict(int)

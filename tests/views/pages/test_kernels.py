@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from builders import ELEMENTWISE, FOREACH_ADAM, GEMM, SGEMM, draw
 from folders import ROOT
+from recorded import of_recordings, recording
 from view_tables import (
     GPU_RECORDINGS,
-    each_fixture,
     inside_ns,
     on_device,
     plain_rows,
     rows_of,
-    run_of,
     tables_of,
     window_of,
 )
@@ -36,9 +35,9 @@ def tables(run):
     return tables_of(kernels.view(run, None))
 
 
-@pytest.mark.parametrize("path", GPU_RECORDINGS, ids=each_fixture)
+@of_recordings(GPU_RECORDINGS)
 def test_each_kernel_costs_what_plain_loops_find(path):
-    run = run_of(path)
+    run = recording(path).run
     took, inside, a_step = defaultdict(list), defaultdict(int), defaultdict(float)
     for place in run.places:
         for row in on_device(run, place, "kernels", "collectives"):
@@ -60,9 +59,9 @@ def test_each_kernel_costs_what_plain_loops_find(path):
     assert [row["time in all"] for row in tables(run)["kernels"]] == sorted(inside.values(), reverse=True)
 
 
-@pytest.mark.parametrize("path", GPU_RECORDINGS, ids=each_fixture)
+@of_recordings(GPU_RECORDINGS)
 def test_the_op_is_the_one_around_most_of_the_launches(path):
-    run = run_of(path)
+    run = recording(path).run
     ops, calls = plain_rows(run.timeline.ops), plain_rows(run.timeline.calls)
     by_correlation = {(call.process, call.correlation): call for call in reversed(calls) if call.correlation >= 0}
     weight = defaultdict(lambda: defaultdict(int))
@@ -170,7 +169,7 @@ def test_sql_finds_the_same_of_a_real_recording(name):
     path = RECORDINGS / "nsys" / f"{name}.sqlite"
     if not path.exists():
         pytest.skip("the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-    run = run_of(path)
+    run = recording(path).run
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         (first,) = database.execute("SELECT min(start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
         moved = first - min(

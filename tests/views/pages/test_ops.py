@@ -7,7 +7,8 @@ from collections import defaultdict
 import pytest
 from builders import BASE_NS, draw, timeline
 from folders import ROOT
-from view_tables import GPU_RECORDINGS, each_fixture, inside_ns, on_device, plain_rows, run_of, tables_of, window_of
+from recorded import of_recordings, recording
+from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables_of, window_of
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.costs import range_costs
@@ -73,9 +74,9 @@ def costs_of_rank(run, place, rows):
     return count, host, own, device
 
 
-@pytest.mark.parametrize("path", [*GPU_RECORDINGS, *CPU], ids=[*each_fixture, *(path.parent.name for path in CPU)])
+@of_recordings([*GPU_RECORDINGS, *CPU])
 def test_each_op_costs_what_plain_loops_find(path):
-    run = run_of(path)
+    run = recording(path).run
     places = {place.rank: place for place in reversed(run.places)}
     ops_ = plain_rows(run.timeline.ops)
     found = [

@@ -13,16 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine_builders import beside, samples
 from ncu_builders import alone
+from recorded import of_recordings, recording
 
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import Look
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
-from perfdoctor.readers.open import read
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Diagnosis, Saving, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
@@ -94,13 +96,14 @@ def assert_all_rows_are_shown(run: Run, found: TimelineView) -> None:
         assert ours == theirs, signal
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=[f"{each.parent.name}-{each.name}" for each in RECORDINGS])
-def test_each_track_holds_the_rows_of_its_stream_or_thread(recording):
-    run = prepare(read([recording]))
+@of_recordings(RECORDINGS)
+def test_each_track_holds_the_rows_of_its_stream_or_thread_and_idle_as_it_is_accounted_for(path):
+    run = recording(path).run
     found = shown(run)
     assert_all_rows_are_shown(run, found)
     assert found.pieces_in_all == sum(track.start_ns.size for track in found.tracks)
     assert_well_formed(found)
+    assert_idle_is_that_of_the_accounting(run, found)
 
 
 def assert_well_formed(found: TimelineView) -> None:
@@ -121,10 +124,7 @@ def assert_well_formed(found: TimelineView) -> None:
     assert 0 <= begin < end <= found.length_ns
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=[f"{each.parent.name}-{each.name}" for each in RECORDINGS])
-def test_idle_is_that_of_the_accounting(recording):
-    run = prepare(read([recording]))
-    found = shown(run)
+def assert_idle_is_that_of_the_accounting(run: Run, found: TimelineView) -> None:
     for place, title in (
         (place, f"rank {place.rank} · {'training' if place.device is None else f'GPU {place.device}'}")
         for place in run.places
@@ -251,7 +251,7 @@ def test_the_typical_step_has_the_median_length():
 
 
 def test_chosen_steps_keep_their_numbers():
-    run = prepare(draw(**STEP, repeat=8), Look(steps=(3, 5)))
+    run = prepare(draw(**STEP, repeat=8), Selection(steps=(3, 5)))
     found = shown(run)
     (track,) = tracks(found, "step")
     assert [name for *_, name in pieces(found, track)] == ["step 3", "step 4", "step 5"]
@@ -261,7 +261,7 @@ def test_chosen_steps_keep_their_numbers():
 
 def test_executions_of_a_range_end_where_its_time_does():
     step = {"kernels": "## ## ###", "host": ["ll   l   ", "rrr      "]}
-    run = prepare(draw(**step, repeat=6), Look(range_name="forward"))
+    run = prepare(draw(**step, repeat=6), Selection(range_name="forward"))
     found = shown(run)
     (track,) = tracks(found, "step")
     (place,) = run.places
@@ -335,8 +335,7 @@ def test_threads_are_called_by_their_names():
 
 
 def test_a_run_without_a_gpu_shows_its_training_thread():
-    run = prepare(read([FIXTURES / "cpu-slow-input" / "torch"]))
-    found = shown(run)
+    found = shown(recording(FIXTURES / "cpu-slow-input" / "torch").run)
     assert {(group.title, group.device) for group in found.groups} == {
         ("rank 0 · training thread", None),
         ("rank 0 · host", None),

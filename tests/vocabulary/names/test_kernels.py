@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE, collective_kind, family, input_type, math_path
+from perfdoctor.vocabulary.names.kernels import family, input_type, math_path
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: name, family, math path, type of the inputs
 MATMULS = [
@@ -110,50 +111,6 @@ OTHERS = [
     ("void flashinfer::sampling::TopKTopPSamplingFromProbKernel<512u>(float*)", "reduction"),
 ]  # fmt: skip
 
-COLLECTIVES = [
-    ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce"),
-    ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_gather"),
-    ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"),
-    ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "send_recv"),
-    ("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "broadcast"),
-    ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce"),
-    ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "all_reduce"),
-    ("ncclKernel_AllToAll_RING_LL_Sum_int8_t(ncclDevComm*)", "all_to_all"),
-    ("rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "other"),
-    ("void mscclpp_allreduce_kernel(int)", "all_reduce"),
-    ("void c10d::symmetric_memory::multimem_all_reduce_kernel<c10::BFloat16, 16>(int)", "all_reduce"),
-    ("two_shot_all_reduce_kernel", "all_reduce"),
-    ("void nvshmemi_barrier_kernel(int)", "barrier"),
-    ("nvshmemx_alltoallmem_on_stream_kernel", "all_to_all"),
-    ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "all_reduce"),
-    ("void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)", "all_to_all"),
-    ("void deep_ep::internode_ll::combine<true, 7168, 9, 6>(void*)", "all_to_all"),
-    ("void uccl::internode::notify_dispatch<false, 2>(int const*)", "all_to_all"),
-    ("EpDispatchIntraNodeKernel_bf16", "all_to_all"),
-    ("void a2a_dispatch_send_kernel<true, 16, 8, Fixed<7168>>(unsigned long)", "all_to_all"),
-    ("moeA2ADispatchKernel(int const*, DispatchKernelPointers)", "all_to_all"),
-    ("c10d::nvshmem_extension::(anonymous namespace)::allToAllV(void*, void*, long*)", "all_to_all"),
-    ("exchangeSplitAndOffset(long*, long*, int)", "all_to_all"),
-    (
-        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<(P)1, __half, 8>(P)",
-        "all_reduce",
-    ),
-    ("void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8, __nv_bfloat16, true>(T*)", "all_reduce"),
-    ("moereduce_allreduce_fusion_kernel_oneshot_lamport<__nv_bfloat16, 8, true, true, true>", "all_reduce"),
-    ("void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8, true, false>(AllReduceParams)", "all_reduce"),
-    ("void aiter::cross_device_reduce_2stage<__hip_bfloat16, 8>(aiter::RankData*)", "all_reduce"),
-    ("void aiter::reduce_scatter_cross_device_store<__hip_bfloat16, 8>(aiter::RankData*)", "reduce_scatter"),
-    (
-        "void quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, CodecQ4<__half, 4>, true>>(A)",
-        "all_reduce",
-    ),
-    ("void userbuffers_fp16_sum_inplace_gpu_rw<4>(int, int, int)", "all_reduce"),
-    ("void userbuffers_fp16_sum_inplace_gpu_mc_ag<8>(int, int)", "all_gather"),
-    ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<4, __nv_fp8_e4m3>(int)", "reduce_scatter"),
-    ("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", "send_recv"),
-    ("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymkDevWorkArgs4K)", "all_reduce"),
-]
-
 #: Names of compute kernels with a word of communication in them.
 NO_COLLECTIVES = [
     "triton_poi_fused_all_reduce_0",
@@ -191,33 +148,12 @@ def test_kernels_of_the_library_fbgemm_are_no_matmuls(name):
     assert family(name) != "gemm"
 
 
-@pytest.mark.parametrize(("name", "kind"), COLLECTIVES, ids=ids(COLLECTIVES))
-def test_a_collective_is_known_with_its_kind(name, kind):
-    assert COLLECTIVE.search(name)
-    assert collective_kind(name) == kind
-    assert family(name) != "attention"
-
-
 @pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS] + TRITON_MATMULS + NO_COLLECTIVES)
 def test_no_compute_kernel_is_taken_for_a_collective(name):
     assert not COLLECTIVE.search(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("_allgather_base", "all_gather"),
-        ("_reduce_scatter_base", "reduce_scatter"),
-        ("allreduce_coalesced", "all_reduce"),
-        ("alltoall_base", "all_to_all"),
-        ("batch_isend_irecv", "send_recv"),
-    ],
-)
-def test_names_of_process_groups_tell_the_kind_as_well(name, kind):
-    assert collective_kind(name) == kind
-
-
-@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS + COLLECTIVES])
+@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS])
 def test_answers_are_words_that_reports_know(name):
     assert family(name) in KERNEL_FAMILIES
     assert math_path(name) in MATH_PATHS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -16,13 +15,12 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
-
-_DDP_FORWARD = re.compile(r"^DistributedDataParallel\.forward")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _recorded(place: Place) -> Mask:
     """One bool a recorded collective: a broadcast launched by DDP's forward. Parameters are sent once, at the start."""
-    inside = recorded_launches(place, "collectives").while_open(_DDP_FORWARD, "ranges", "ops")
+    inside = recorded_launches(place, "collectives").while_open(torch_names.DDP_FORWARD, "ranges", "ops")
     rows: Mask = place.recorded_collectives.text("kind").equals("broadcast") & inside
     return rows
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.metrics.machine.several_devices import is_data_parallel, teams
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

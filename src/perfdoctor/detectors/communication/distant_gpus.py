@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.communication.topology import better, gpus, is_nvlink, of_job, pairs
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Saving
+from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

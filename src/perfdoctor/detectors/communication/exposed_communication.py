@@ -19,7 +19,8 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 
 def _exposed_ns(place: Place) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -18,16 +17,18 @@ from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
-
-#: DDP sends a bucket from the hook of the parameter whose gradient was its last.
-_GRADIENT_HOOK = re.compile(r"AccumulateGrad")
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _gradients(place: Place) -> Mask:
-    """One bool a row: an all-reduce launched by the hook of a parameter's gradient."""
+    """One bool a row: an all-reduce launched by the hook of a parameter's gradient.
+
+    DDP sends a bucket from the hook of the parameter whose gradient was its last.
+    """
     frame = place.collectives
-    inside = launches_of(place, "collectives").while_open(_GRADIENT_HOOK, "ops", "ranges")
+    inside = launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
     rows: Mask = frame.text("kind").equals("all_reduce") & inside
     return rows
 
@@ -66,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     likely = min(int(exposed_ns * at["won_share_likely"]), backward_ns)
     yield Finding(
         rule="late-gradient-bucket",
-        # Of one rank alone it may be waiting for a late one, which no bucket cures.
+        # Of one rank alone it may be waiting for a late one, which no bucket fixes.
         saving_ns_per_step=Saving(
             likely // 2 if len(run.places) > 1 else 0, likely, max(likely, min(exposed_ns, backward_ns))
         ),

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Saving
-
-#: Where an error ends that costs a collective or the communicator. Below, many are tried again or expected at the end.
-_ENDS = re.compile(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
-#: What is looked for and may be missing: NCCL goes on without it.
-_HARMLESS = re.compile(
-    r"libibverbs|[Cc]ould not find|[Nn]o plugin|deprecated|NVLS|cuMem|Missing \"iommu|ulimit|NUMA|RAS ", re.IGNORECASE
-)
+from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.names.nccl import ERROR_ENDS, HARMLESS
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -23,10 +17,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     returned = [
         (file, int(code), count)
         for file, code, count in zip(*_columns(told, "returned"), strict=True)
-        if _ENDS.match(file) and code in _ERRORS
+        if ERROR_ENDS.match(file) and code in _ERRORS
     ]
     warnings = [
-        (text, count) for text, _, count in zip(*_columns(told, "warning"), strict=True) if not _HARMLESS.search(text)
+        (text, count) for text, _, count in zip(*_columns(told, "warning"), strict=True) if not HARMLESS.search(text)
     ]
     if sum(count for _, _, count in returned) < at["min_errors"] or not warnings:
         return

@@ -10,7 +10,8 @@ from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.metrics.communication.topology import pairs
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Rows, Saving
+from perfdoctor.records.findings import Finding, Rows
+from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 #: Facts that tell a faster network that was looked for and not had, the surest first → the words for it.
 _WHY = {

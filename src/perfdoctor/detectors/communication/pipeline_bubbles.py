@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -16,14 +15,13 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
-
-_POINT_TO_POINT = re.compile(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 
 def _messages(place: Place) -> Mask:
     """One bool a row: surely from one rank to another. The kernel's name alone might as well be an all-to-all's."""
     frame = place.collectives
-    called = launches_of(place, "collectives").while_open(_POINT_TO_POINT, "ranges")
+    called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
     proven = (frame["group_size"] != UNKNOWN) | called
     rows: Mask = frame.text("kind").equals("send_recv") & proven
     return rows

@@ -16,7 +16,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Evidence, Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 #: Causes of idle in which the host issued or ran something else: one remedy, one word.
 _HOST = ("host_sync", "launch_bound", "host_work", "allocator", "storage", "garbage_collection", "compilation")

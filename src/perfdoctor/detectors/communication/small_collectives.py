@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -13,11 +12,12 @@ from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: Point-to-point messages and barriers cannot be merged, nor the sums that tensor parallelism takes inside layers, for
 #: which there are kernels of their own.
-_IN_LAYERS = re.compile(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
 _MERGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
@@ -27,7 +27,8 @@ def _small(place: Place, at: Mapping[str, float]) -> Mask:
     size = frame["bytes"]
     is_short = frame.duration_ns < at["small_message_us"] * 1000
     small = np.where(size == UNKNOWN, is_short, size < at["small_message_bytes"])
-    rows: Mask = small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~frame.name.matches(_IN_LAYERS)
+    in_layers = frame.name.matches(nccl_names.IN_LAYERS)
+    rows: Mask = small & frame.text("kind").where(lambda kind: kind in _MERGED) & ~in_layers
     return rows
 
 

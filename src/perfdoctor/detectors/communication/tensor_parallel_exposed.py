@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -14,9 +13,9 @@ from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
-
-_GRADIENT_HOOK = re.compile(r"AccumulateGrad")
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _of_layers(place: Place, at: Mapping[str, float]) -> Mask:
@@ -25,7 +24,7 @@ def _of_layers(place: Place, at: Mapping[str, float]) -> Mask:
     size, group = frame["bytes"], frame["group_size"]
     in_small_group = (group > 1) & (group <= at["max_group_size"])
     rows: Mask = frame.text("kind").equals("all_reduce") & (size != UNKNOWN) & in_small_group
-    rows = rows & ~launches_of(place, "collectives").while_open(_GRADIENT_HOOK, "ops", "ranges")
+    rows = rows & ~launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
     if not rows.any():
         return rows
     sizes, counts = np.unique(size[rows], return_counts=True)

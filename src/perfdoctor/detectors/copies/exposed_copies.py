@@ -12,7 +12,8 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Mask
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 
 def _rows(place: Place) -> Mask:

@@ -20,7 +20,8 @@ from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _small(place: Place, max_bytes: float) -> Mask:

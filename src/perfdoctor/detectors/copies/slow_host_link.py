@@ -12,7 +12,8 @@ from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _peak(place: Place) -> float:

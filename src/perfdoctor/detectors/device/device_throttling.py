@@ -12,13 +12,14 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
-from perfdoctor.metrics.machine.gpu_samples import Floats, Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
+from perfdoctor.metrics.machine.gpu_samples import Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import Evidence, Finding, Measure, Saving
+from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
+from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.savings import Saving
 
 #: By what the clocks are held down (keys of `device_state.HELD_BY`), and the words for it.
 _CAUSES = {

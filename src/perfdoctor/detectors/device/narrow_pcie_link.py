@@ -12,7 +12,8 @@ from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
 from perfdoctor.metrics.machine.gpu_samples import Gpu, gpus, of_places
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)

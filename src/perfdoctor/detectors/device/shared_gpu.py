@@ -11,7 +11,8 @@ from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Evidence, Finding, Measure, Saving
+from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from perfdoctor.metrics.machine.gpu_samples import sampled
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _rise(place: Place) -> float:

@@ -10,7 +10,8 @@ from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, outl
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 #: How many of the longest steps the table names.
 _TABLE_ROWS = 5

@@ -15,13 +15,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import system as system_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 _SIGNS = {
-    "ranges": host_names.STORAGE,
-    "ops": host_names.STORAGE,
-    "functions": host_names.STORAGE,
-    "os_calls": host_names.FILE_CALL,
+    "ranges": torch_names.STORAGE,
+    "ops": torch_names.STORAGE,
+    "functions": torch_names.STORAGE,
+    "os_calls": system_names.FILE_CALL,
 }
 
 

@@ -11,7 +11,7 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
 def _idle_ns(place: Place) -> int:
@@ -20,7 +20,7 @@ def _idle_ns(place: Place) -> int:
 
 def _has_graphs(place: Place) -> bool:
     calls = place.timeline.calls.of(rank=place.rank)
-    return bool(calls.name.matches(host_names.GRAPH_LAUNCH).any())
+    return bool(calls.name.matches(cuda_names.GRAPH_LAUNCH).any())
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, is_user_function, table
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, table
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
@@ -12,6 +12,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 def _pieces(place: Place, shortest_ns: float) -> Intervals:

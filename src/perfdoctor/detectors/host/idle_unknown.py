@@ -11,7 +11,8 @@ from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 #: Rules of a process with several devices, which say why one stands still while another works.
 _SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")

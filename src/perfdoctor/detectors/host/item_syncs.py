@@ -15,14 +15,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _reading(place: Place, found: Syncs) -> Mask:
     """Calls made by an op that reads a value, outside the optimizer's update."""
     if not len(found.calls) or not len(found.ops):
         return np.zeros(len(found.calls), dtype=bool)
-    reads = found.ops.name.matches(host_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
+    reads = found.ops.name.matches(torch_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
     return reads & ~within(around_update(place), found.calls.start_ns)
 
 
@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = syncs(worst)
     sources = found.sources(_reading(worst, found))
     ops = host_rows(worst, ("ops",))
-    reads = ops.take(ops.name.matches(host_names.READS_VALUE))
+    reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
     innermost = reads.take(~reads.name.where(lambda name: name == "aten::item"))  # it calls _local_scalar_dense
     per_step = int((worst.window.overlap_ns(innermost.start_ns, innermost.end_ns) > 0).sum()) / worst.units
     _, op, line, *_ = sources[0]

@@ -12,7 +12,7 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _lost_ns(place: Place) -> int:
@@ -30,7 +30,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
     found = syncs(worst)
     sources = found.sources(within(around_update(worst), found.calls.start_ns))
-    scaled = bool(host_rows(worst, ("ops",)).name.matches(host_names.UNSCALES).any())
+    scaled = bool(host_rows(worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
     yield Finding(
         rule="optimizer-syncs",
         saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),

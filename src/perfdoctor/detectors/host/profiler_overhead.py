@@ -1,4 +1,4 @@
-"""How much of the step does the profiler itself cost? Nothing to cure: without the profiler it is not there."""
+"""How much of the step does the profiler itself cost? Nothing to fix: without the profiler it is not there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _lost_ns(place: Place) -> int:

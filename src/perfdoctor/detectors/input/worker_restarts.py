@@ -14,15 +14,15 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import loaders as loader_names
 
 
 def _restarts(place: Place) -> Frame:
     """Iterators made inside the window in whose making a process was started."""
     functions = host_rows(place, ("functions",))
-    begins = functions.take(functions.name.matches(host_names.LOADER_BEGINS))
+    begins = functions.take(functions.name.matches(loader_names.LOADER_BEGINS))
     begins = begins.take(place.window.overlap_ns(begins.start_ns, begins.end_ns) > 0)
-    starts = functions.take(functions.name.matches(host_names.PROCESS_STARTS))
+    starts = functions.take(functions.name.matches(loader_names.PROCESS_STARTS))
     started = Intervals.of(starts.start_ns, starts.end_ns)
     return begins.take(started.overlap_ns(begins.start_ns, begins.end_ns) > 0)
 
@@ -43,9 +43,9 @@ def _first_batches_ns(place: Place, restarts: Frame, idle: Intervals) -> int:
 def _waits(place: Place) -> Intervals:
     """Each wait for a batch, of a loader that exists."""
     ranges, functions = host_rows(place, ("ranges", "ops")), host_rows(place, ("functions",))
-    ranges = ranges.take(ranges.name.matches(host_names.INPUT_WAIT))
-    functions = functions.take(functions.name.matches(host_names.INPUT_WAIT_FUNCTION))
-    begins = functions.name.matches(host_names.LOADER_BEGINS)
+    ranges = ranges.take(ranges.name.matches(loader_names.INPUT_WAIT))
+    functions = functions.take(functions.name.matches(loader_names.INPUT_WAIT_FUNCTION))
+    begins = functions.name.matches(loader_names.LOADER_BEGINS)
     made = Intervals.of(functions.start_ns[begins], functions.end_ns[begins])
     found = Intervals.of(ranges.start_ns, ranges.end_ns) | Intervals.of(functions.start_ns, functions.end_ns)
     return (found & place.window) - made

@@ -12,14 +12,14 @@ from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work import roofline
 from perfdoctor.metrics.work.device_peaks import peaks
-from perfdoctor.metrics.work.op_work import Floats
+from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 _NOTHING = np.empty(0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
@@ -15,17 +14,12 @@ from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: The type that an operation is instantiated with; a scalar of 64 bits among a kernel's parameters is no such thing.
-_DOUBLE = re.compile(
-    r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double"
-)
-
 
 def _wide(place: Place) -> Mask:
     """Products with a vector are bound by memory and count here; those of matrices are fp32-matmuls'."""
     names = place.kernels.name
     vector = names.where(lambda name: kernel_names.is_vector_product(name) and kernel_names.input_type(name) == "fp64")
-    return vector | (names.matches(_DOUBLE) & ~place.kernel_rows(*MATMUL_FAMILIES))
+    return vector | (names.matches(kernel_names.ON_FP64) & ~place.kernel_rows(*MATMUL_FAMILIES))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

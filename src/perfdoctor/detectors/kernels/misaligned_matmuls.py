@@ -11,11 +11,12 @@ from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmu
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.metrics.work.op_work import Floats
 from perfdoctor.metrics.work.roofline import least_ns
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 #: How many sizes the table names.
 _TABLE_ROWS = 5

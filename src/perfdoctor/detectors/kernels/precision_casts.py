@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
@@ -14,19 +13,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
-
-_CAST = re.compile(
-    r"(bfloat16|float16|half|float8\w*)_copy_kernel|(direct_copy_kernel|copy_device_to_device).*LoadWithCast"
-    r"|^triton_poi_fused__to_copy_\d+$"
-)
-#: To 64 bits: fp64-kernels', since nobody wants those for mixed precision.
-_TO_FP64 = re.compile(r"lambda\(double")
+from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 def _casts(place: Place, at_least_ns: float) -> Mask:
     """Short ones are small-kernels', and those of an optimizer belong to its update: unfused-optimizer's."""
     kernels = place.kernels
-    casts = kernels.name.matches(_CAST) & ~kernels.name.matches(_TO_FP64)
+    # Casts to 64 bits are fp64-kernels', since nobody wants those for mixed precision.
+    casts = kernels.name.matches(kernel_names.CAST) & ~kernels.name.matches(kernel_names.CAST_TO_FP64)
     rows: Mask = casts & (kernels.duration_ns >= at_least_ns) & ~in_optimizer(place)
     return rows
 

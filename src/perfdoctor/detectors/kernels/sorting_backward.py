@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
@@ -15,23 +14,15 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
-
-#: PyTorch's own gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order.
-_SORTED = re.compile(
-    r"indexing_backward_kernel|compute_grad_weight|sum_and_scatter|krn_partial|DeviceRadixSort|RadixSort"
-)
-_ALWAYS = re.compile(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
-_GRADIENT = re.compile(
-    r"evaluate_function: (Index|IndexPut|Embedding|Gather|Take)\w*Backward"
-    r"|^aten::(_?index_put\w*|embedding_dense_backward)$"
-)
+from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _sorting(place: Place) -> Mask:
     """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
-    names, gradients = place.kernels.name, named(place.timeline, "ops", _GRADIENT)
+    names, gradients = place.kernels.name, named(place.timeline, "ops", torch_names.LOOK_UP_GRADIENT)
     by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
-    return names.matches(_ALWAYS) | (names.matches(_SORTED) & by_gradient)
+    return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & by_gradient)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.metrics.kernels.limits import Bounds, claim, evidence
-from perfdoctor.metrics.kernels.profiles import Floats, Measured
+from perfdoctor.metrics.kernels.profiles import Measured
 from perfdoctor.metrics.units import percent
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
@@ -15,17 +14,11 @@ from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: PyTorch's own: the logarithm of the softmax and the loss, forward and backward. In the first kernel's name the fifth
-#: template argument tells the logarithm.
-_LOSS = re.compile(
-    r"log_?softmax|nll_loss|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)", re.IGNORECASE
-)
-
 
 def _loss(place: Place) -> Mask:
-    """What a compiler has made is fused already."""
+    """PyTorch's own: the logarithm of the softmax and the loss. What a compiler has made is fused already."""
     names = place.kernels.name
-    return names.matches(_LOSS) & ~names.where(kernel_names.is_compiled)
+    return names.matches(kernel_names.CROSS_ENTROPY) & ~names.where(kernel_names.is_compiled)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ from perfdoctor.metrics.memory.growth import Reserve, reserves
 from perfdoctor.metrics.memory.in_use import replays
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Saving
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _grown(reserve: Reserve) -> int:

@@ -8,7 +8,8 @@ from perfdoctor.metrics.memory.growth import Growth, growths
 from perfdoctor.metrics.memory.step_samples import keepers
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 
 def _situation(growth: Growth) -> str:
@@ -27,7 +28,7 @@ def _kept(run: Run, growth: Growth, least_share: float) -> Iterator[Rows]:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the process that grows most. It takes no time, so a cure saves none: what it saves is the run."""
+    """Of the process that grows most. It takes no time, so a fix saves none: what it saves is the run."""
     least = {"cuda": at["min_device_bytes_per_step"], "heap": at["min_heap_bytes_per_step"]}
     rising = [
         growth

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure, Rows, Saving
+from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.parts import MEMORY_KINDS
 
 _SHOWN = 5
@@ -26,7 +27,7 @@ def _held(failed: OutOfMemory) -> Iterator[Rows]:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the last one: earlier ones were survived. It costs the run, and no time that a cure would win back."""
+    """Of the last one: earlier ones were survived. It costs the run, and no time that a fix would win back."""
     failures = [each for each in out_of_memories(run.timeline) if each.asked_bytes >= at["min_asked_bytes"]]
     if not failures:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,14 +15,6 @@ from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame
 from perfdoctor.records.findings import Rows
 
-#: A function of the user's own: a line in a file that belongs to no library.
-_LIBRARY = re.compile(
-    r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
-    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
-    r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
-    r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
-)
-_LINE = re.compile(r"\.py\(\d+\): ")
 _HOST = ("rank", "process", "thread", "start_ns", "end_ns", "name")
 
 
@@ -86,12 +77,3 @@ def each_step_ns(place: Place, pieces: Intervals) -> Nanoseconds:
     if not place.steps.used:
         bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
     return pieces.overlap_ns(bounds[:-1], bounds[1:])
-
-
-def is_user_function(name: str) -> bool:
-    return _LINE.search(name) is not None and not is_library(name)
-
-
-def is_library(name: str) -> bool:
-    """Does this line of code belong to Python, torch or another package?"""
-    return _LIBRARY.search(name) is not None

@@ -7,7 +7,6 @@ threads of their library (gloo), which mark them: they are exposed while the tra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -24,14 +23,10 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
 from perfdoctor.records.findings import IDLE_CAUSES
-from perfdoctor.vocabulary.names import host as host_names
-from perfdoctor.vocabulary.names.kernels import collective_kind
+from perfdoctor.vocabulary.names import nccl as nccl_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
-_CPU_COLLECTIVE = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
 _NEVER = np.iinfo(np.int64).max
-#: What the training thread calls to start a collective (torch.distributed).
-_ASKS = re.compile(r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE)
-_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
 
 
 class HostPlace(Place):
@@ -66,8 +61,8 @@ class HostPlace(Place):
         taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
         return Frame({
             **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
-            "kind": rows.name.mapped(collective_kind), "bytes": unknown, "group": no_text, "group_size": unknown,
-            "data_type": no_text,
+            "kind": rows.name.mapped(nccl_names.collective_kind), "bytes": unknown, "group": no_text,
+            "group_size": unknown, "data_type": no_text,
         })  # fmt: skip
 
     @once_per_place
@@ -87,7 +82,7 @@ class HostPlace(Place):
     def asks(self) -> Frame:
         """The training thread's calls that start the recorded collectives, one each; none where some are missing."""
         ops, sent = self.rows("ops"), self.recorded_collectives
-        asks = ops.take(ops.name.matches(_ASKS))
+        asks = ops.take(ops.name.matches(nccl_names.STARTS_COLLECTIVE))
         fit = len(asks) == len(sent) and bool((asks.start_ns <= sent.start_ns).all())
         return asks if fit else asks.take(np.zeros(len(asks), dtype=bool))
 
@@ -109,7 +104,7 @@ class HostPlace(Place):
     @cached_property
     def own_communication(self) -> Intervals:
         """What the training thread itself does for collectives: starting them, waiting in DistributedDataParallel."""
-        rows = [frame.take(frame.name.matches(_CPU_COLLECTIVE)) for frame in (self.rows("ops"), self.rows("ranges"))]
+        rows = [frame.take(frame.name.matches(nccl_names.ON_HOST)) for frame in (self.rows("ops"), self.rows("ranges"))]
         found = Intervals.empty()
         for frame in rows:
             found = found | (Intervals.of(frame.start_ns, frame.end_ns) & self.window)
@@ -147,8 +142,8 @@ class HostPlace(Place):
         engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
         """
         ops, ranges = self.rows("ops"), self.rows("ranges")
-        nodes = ops.take(ops.name.matches(host_names.AUTOGRAD_NODE))
-        passes = ranges.take(ranges.name.matches(host_names.BACKWARD))
+        nodes = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
+        passes = ranges.take(ranges.name.matches(torch_names.BACKWARD))
         own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
         pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
         long = pauses.durations_ns >= ISSUING_GAP_NS
@@ -186,7 +181,7 @@ def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Interva
 
 def _transport(timeline: Timeline, rank: int) -> Frame:
     ranges = timeline.ranges.of(rank=rank)
-    return ranges.take(ranges.name.matches(_TRANSPORT))
+    return ranges.take(ranges.name.matches(nccl_names.HOST_TRANSPORT))
 
 
 def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:

@@ -24,10 +24,13 @@ from perfdoctor.metrics.accounting.queued import before_first_call, graphs_in_fl
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
-from perfdoctor.model.steps import PROFILER_STEP, Marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.model.steps import Marks
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.records.findings import IDLE_CAUSES
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import loaders as loader_names
+from perfdoctor.vocabulary.names import system as system_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 #: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call issues nothing: it is other code.
@@ -52,19 +55,21 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
     own = np.isin(overheads["thread"], [UNKNOWN, *threads])
     return HostActivity(
         explicit={
-            "input_wait": _named(host_names.INPUT_WAIT, ranges, ops)
-            | _named(host_names.INPUT_WAIT_FUNCTION, functions),
-            "garbage_collection": _named(host_names.GARBAGE_COLLECTION, ranges, ops)
-            | _named(host_names.GARBAGE_COLLECTION_FUNCTION, functions),
-            "storage": _named(host_names.STORAGE, ranges, ops, functions),
-            "compilation": _named(host_names.COMPILATION, ranges, ops, functions)
-            | _named(host_names.MODULE_LOADING_CALL, calls),
-            "peer_wait": _named(host_names.PEER_WAIT, ranges, ops) | _named(host_names.PEER_WAIT_FUNCTION, functions),
-            "allocator": _named(host_names.ALLOCATOR_CALL, calls),
+            "input_wait": _named(loader_names.INPUT_WAIT, ranges, ops)
+            | _named(loader_names.INPUT_WAIT_FUNCTION, functions),
+            "garbage_collection": _named(system_names.GARBAGE_COLLECTION, ranges, ops)
+            | _named(system_names.GARBAGE_COLLECTION_FUNCTION, functions),
+            "storage": _named(torch_names.STORAGE, ranges, ops, functions),
+            "compilation": _named(torch_names.COMPILATION, ranges, ops, functions)
+            | _named(cuda_names.MODULE_LOADING_CALL, calls),
+            "peer_wait": _named(torch_names.PEER_WAIT, ranges, ops)
+            | _named(torch_names.PEER_WAIT_FUNCTION, functions)
+            | _named(system_names.MPI_WAIT, ranges, ops),
+            "allocator": _named(cuda_names.ALLOCATOR_CALL, calls),
         },
         profiler=_covered(overheads.take(own)),
         issuing=_issuing(calls, threads),
-        files=_named(host_names.FILE_CALL, os_calls),
+        files=_named(system_names.FILE_CALL, os_calls),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
         blocking=_blocking_by_name(timeline.calls, rank, threads),
@@ -119,7 +124,7 @@ def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
 
 def below_step(frame: Frame, marks: Marks | None) -> Frame:
     """Rows that say more than "a step is running": not the marks themselves and nothing that spans a whole step."""
-    keep = ~frame.name.matches(PROFILER_STEP)
+    keep = ~frame.name.matches(torch_names.PROFILER_STEP)
     if marks is not None and marks.starts.size:
         first = np.searchsorted(marks.starts, frame.start_ns, side="left")
         spans = np.searchsorted(marks.starts, frame.end_ns, side="left") - first
@@ -147,9 +152,9 @@ class _Stretches:
     end: Nanoseconds
     launched_at: Nanoseconds
     returned_at: Nanoseconds
-    was_launched: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ends_with_batch: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    queued_before_recording: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    was_launched: Mask
+    ends_with_batch: Mask
+    queued_before_recording: Mask
     call: Nanoseconds
 
 
@@ -209,7 +214,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     return causes
 
 
-def idle_without_call(stretches: _Stretches, queued: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Intervals:
+def idle_without_call(stretches: _Stretches, queued: Mask) -> Intervals:
     return _pieces(stretches.start, stretches.end, ~stretches.was_launched & ~queued)
 
 
@@ -218,7 +223,7 @@ def _shorter(pieces: Intervals, limit_ns: int) -> tuple[Nanoseconds, Nanoseconds
     return pieces.starts[keep], pieces.ends[keep]
 
 
-def _pieces(starts: Nanoseconds, ends: Nanoseconds, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Intervals:
+def _pieces(starts: Nanoseconds, ends: Nanoseconds, mask: Mask) -> Intervals:
     return Intervals.of(starts[mask], ends[mask])
 
 
@@ -257,7 +262,7 @@ def _blame_host(
 
 def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
     own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
-    return np.flatnonzero(own & calls.name.matches(host_names.BLOCKING_CALL))
+    return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
 
 
 def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:
@@ -267,7 +272,7 @@ def blocking_rows(host: HostActivity, work: DeviceWork) -> Ints:
     return rows
 
 
-def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:
     """Did the device run dry while the host stood in a blocking call that had begun while it was busy?"""
     if not len(blocking):
         return np.zeros(stretches.start.size, dtype=bool)
@@ -277,7 +282,7 @@ def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> np.ndarray[tupl
     return (last >= 0) & (reach[np.maximum(last, 0)] + _CLOCK_SLACK_NS >= stretches.start)
 
 
-def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _launched_by_blocking(stretches: _Stretches, work: DeviceWork) -> Mask:
     """Is the work that ended the stretch a copy that the host waits for (`.item()`, `.cpu()`)?"""
     blocking_copies = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
     return np.isin(stretches.call, blocking_copies) & stretches.was_launched

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
@@ -35,8 +34,6 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "compilation": ("recompilation",),
     "unknown": ("idle-unknown",),
 }
-
-Floats = npt.NDArray[np.float64]
 
 
 def edges(place: Place) -> Ints:

@@ -14,10 +14,11 @@ from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.selection import EVERYTHING, Look
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import Finding, StepStats
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.time_split import StepStats
 
 
 def keep_findings(run: Run, findings: Sequence[Finding]) -> None:
@@ -32,10 +33,10 @@ def findings_of(run: Run) -> tuple[Finding, ...]:
     return kept
 
 
-def prepare(timeline: Timeline, look: Look = EVERYTHING) -> Run:
+def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
     """Find steps and windows on every device; on none, let the training thread play the device.
 
-    `look`: only that part. Raises AskedWronglyError where it is not in the recording.
+    `selection`: only that part. Raises AskedWronglyError where it is not in the recording.
     """
     places: list[Place] = []
     for rank in timeline.ranks:
@@ -53,18 +54,18 @@ def prepare(timeline: Timeline, look: Look = EVERYTHING) -> Run:
             place = host_place(timeline, rank, marks)
             if place is not None:
                 places.append(place)
-    return Run(timeline, narrowed([place for place in places if place.window], timeline, look), look)
+    return Run(timeline, narrowed([place for place in places if place.window], timeline, selection), selection)
 
 
-def look_notes(run: Run) -> Iterator[str]:
+def selection_notes(run: Run) -> Iterator[str]:
     """Which part was looked at, if not all of it."""
-    look, steady = run.look, [place.steps for place in run.places if place.steps.steady]
-    if look.steps and steady:
-        first, last = look.steps
+    selection, steady = run.selection, [place.steps for place in run.places if place.steps.steady]
+    if selection.steps and steady:
+        first, last = selection.steps
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
         yield f"Only {steps} of {min(every[1] - every[0] for each in steady if (every := each.steady))} was looked at."
-    if look.range_name:
-        names = " and ".join(sorted(different(range_names(run.timeline, look.range_name))))
+    if selection.range_name:
+        names = " and ".join(sorted(different(range_names(run.timeline, selection.range_name))))
         count = sum(place.steps.used for place in run.places)
         yield (
             f"Only the range {names} was looked at, {count} executions: what is told of a step is for one of them. "

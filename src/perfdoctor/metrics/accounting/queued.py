@@ -7,7 +7,7 @@ import numpy as np
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
-from perfdoctor.vocabulary.names import host as host_names
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
 #: seen in the recording is used up to this bound, since in a recording whose queue is always full it is not seen.
@@ -44,7 +44,7 @@ def graphs_in_flight(work: DeviceWork, calls: Frame) -> Intervals:
     rows = np.flatnonzero(work.launch != UNKNOWN)
     if not rows.size:
         return Intervals.empty()
-    rows = rows[calls.name.matches(host_names.GRAPH_LAUNCH)[work.launch[rows]]]
+    rows = rows[calls.name.matches(cuda_names.GRAPH_LAUNCH)[work.launch[rows]]]
     pieces, early = Intervals.empty(), before_first_call(work)
     for stream in np.unique(work.stream[rows]).tolist():
         on_stream = np.flatnonzero(work.stream == stream)

@@ -25,7 +25,7 @@ from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
-from perfdoctor.model.selection import Look
+from perfdoctor.model.selection import Selection
 from perfdoctor.model.steps import Steps, host_marks, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
@@ -36,21 +36,22 @@ _LONGEST_NAME = 60
 _NEVER = np.iinfo(np.int64).max
 
 
-def narrowed(places: Sequence[Place], timeline: Timeline, look: Look) -> tuple[Place, ...]:
+def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) -> tuple[Place, ...]:
     """The places with that part as their window; those in which nothing of it is, are left out.
 
     Raises AskedWronglyError where the recording does not have it; `do` names what there is.
     """
-    if look.steps is not None:
-        places = _with_steps(places, look.steps)
-    if not look.range_name or not places:
+    if selection.steps is not None:
+        places = _with_steps(places, selection.steps)
+    if not selection.range_name or not places:
         return tuple(places)
-    names = range_names(timeline, look.range_name)
+    names = range_names(timeline, selection.range_name)
     found = [_of_range(place, names) for place in places]
     if not any(found):
         raise AskedWronglyError(
-            f"--range {_shown(look.range_name)}: it took no time of a device in what was looked at",
-            do="Name another range" + (", or leave --steps out." if look.steps else ": the device was busy meanwhile."),
+            f"--range {_shown(selection.range_name)}: it took no time of a device in what was looked at",
+            do="Name another range"
+            + (", or leave --steps out." if selection.steps else ": the device was busy meanwhile."),
         )
     return tuple(place for place in found if place is not None)
 

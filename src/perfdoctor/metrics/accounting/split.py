@@ -7,7 +7,8 @@ from dataclasses import replace
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.steps import NO_STEPS
-from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS, TimeSplit
+from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 

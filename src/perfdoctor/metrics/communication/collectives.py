@@ -7,7 +7,6 @@ from the arrival of the last rank to the end, known where every rank of the grou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,11 +18,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.records.findings import Rows
-
-_FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
-#: NCCL names its kernels for all-reduce, reduce and reduce-scatter by operation and type.
-_FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
-
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: From the end of what was waited for to the start of a kernel that is queued already: tens of microseconds at most.
 _START_NS = 50_000
@@ -100,8 +95,8 @@ def _places(run: Run, matched: Skew) -> list[Place]:
 def is_full_precision(frame: Frame) -> Mask:
     """One bool a row: are its elements fp32? By the recorded type, else by the kernel's name."""
     told = frame.text("data_type")
-    by_name: Mask = told.equals("") & frame.name.matches(_FULL_PRECISION_KERNEL)
-    return told.matches(_FULL_PRECISION) | by_name
+    by_name: Mask = told.equals("") & frame.name.matches(nccl_names.FULL_PRECISION_KERNEL)
+    return told.matches(nccl_names.FULL_PRECISION) | by_name
 
 
 def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:

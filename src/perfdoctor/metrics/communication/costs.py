@@ -16,12 +16,12 @@ from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.communication.link_baseline import baseline
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
 
 #: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
 _ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.communication.skew import Skew
+from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 
@@ -31,18 +32,18 @@ def messages_ns(run: Run, matched: Skew, quick: float) -> int:
     return max(int(each.sum() / units - merged), 0)
 
 
-def _of_step(run: Run, matched: Skew) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _of_step(run: Run, matched: Skew) -> Ints:
     """Each collective's number among those of its step."""
     step = _steps(run, matched)
     first = np.searchsorted(step, step, side="left")
     return np.arange(step.size, dtype=np.int64) - first
 
 
-def _steps(run: Run, matched: Skew) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _steps(run: Run, matched: Skew) -> Ints:
     """In which step of the first rank each collective began."""
     place = next(each for each in run.places if each.rank == matched.ranks[0])
     begun = place.recorded_collectives.start_ns[matched.rows[0]]
-    steps: np.ndarray[tuple[int], np.dtype[np.int64]] = np.searchsorted(place.steps.even_bounds, begun, side="right")
+    steps: Ints = np.searchsorted(place.steps.even_bounds, begun, side="right")
     return steps
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.model.timeline import Frame, Mask, Timeline
 from perfdoctor.records.findings import Rows
 
 
@@ -62,7 +62,7 @@ class Told:
         """How many go this way, and not in this manner (GDRDMA)."""
         return len(self._pairs(self.ways.name.where(lambda name: name.startswith(prefix) and part not in name)))
 
-    def _pairs(self, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> set[tuple[int, ...]]:
+    def _pairs(self, rows: Mask) -> set[tuple[int, ...]]:
         chosen = self.ways.take(rows)
         columns = (chosen[column].tolist() for column in ("host", "process", "member", "peer"))
         return set(zip(*columns, strict=True))

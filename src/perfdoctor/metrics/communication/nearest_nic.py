@@ -7,17 +7,16 @@ it is left out.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from perfdoctor.metrics.communication.nccl import Told
 from perfdoctor.metrics.communication.topology import Pairs, pairs
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: From near to far (legend of `nvidia-smi topo -m`). Up to PXB data stay off the processor, and GPUDirect is used.
 NEAR = ("PIX", "PXB")
 _FAR = ("PHB", "NODE", "SYS")
-_DEVICE = re.compile(r"NET/IB\w*/(\d+)")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def detours(timeline: Timeline) -> list[Detour]:
     found, ways = set(), told.ways
     of_host = {host: _names(told, host) for host in set(ways["host"].tolist())}
     for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
-        number, names = _DEVICE.match(way), of_host[host]
+        number, names = nccl_names.ADAPTER.match(way), of_host[host]
         nic = names.get(int(number.group(1)), "") if number else ""
         link = _link(links, gpu, nic)
         if nic and link in _FAR:

@@ -106,7 +106,7 @@ class Skew:
         return float(self.waiting_ns.sum() / max(self.spent_ns.sum(), 1))
 
     @property
-    def others(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def others(self) -> Mask:
         """One bool a rank: all but the late one, which waits for nobody."""
         return np.array([rank != self.late_rank for rank in self.ranks])
 

@@ -11,14 +11,14 @@ from perfdoctor.hardware.links import link_of
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.copies.transfers import asked_by
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 
 #: Where one class of sizes ends and the next begins, in bytes: below the first latency is all, above the last the link.
 SIZE_EDGES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)

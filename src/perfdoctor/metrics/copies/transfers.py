@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 from perfdoctor.records.findings import Rows
 
 #: How many ops a table names.
@@ -49,7 +48,7 @@ def compute_stream(place: Place) -> int:
     return int(streams[np.bincount(number, weights=place.kernel_ns).argmax()])
 
 
-def rates(copies: Frame) -> npt.NDArray[np.float64]:
+def rates(copies: Frame) -> Floats:
     """Bytes per second of each copy; 0 where its size is not known."""
     return np.maximum(copies["bytes"], 0) / np.maximum(copies.duration_ns, 1) * 1e9
 

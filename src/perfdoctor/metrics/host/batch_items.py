@@ -7,7 +7,6 @@ batch where each step computes it exactly once; several (micro-batches, or sever
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 
 import numpy as np
@@ -16,8 +15,7 @@ from perfdoctor.model.host_rows import named, outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints
-
-_LOSS = re.compile(r"^aten::nll_loss_forward$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def targets_per_step(place: Place) -> float | None:
@@ -39,9 +37,9 @@ def _when(place: Place) -> tuple[Ints, Frame]:
     """When each loss began on the device (on a run without a GPU: on its thread), and the ops."""
     if place.device is None:
         ops = place.timeline.ops.of(rank=place.rank)
-        losses = outermost(ops.take(ops.name.matches(_LOSS)))
+        losses = outermost(ops.take(ops.name.matches(torch_names.CLASSIFICATION_LOSS)))
         return losses.start_ns, losses
-    _, losses, first = first_kernels(place, named(place.timeline, "ops", _LOSS))
+    _, losses, first = first_kernels(place, named(place.timeline, "ops", torch_names.CLASSIFICATION_LOSS))
     return first, losses
 
 

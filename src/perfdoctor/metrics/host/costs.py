@@ -15,7 +15,6 @@ import numpy as np
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.idle_causes import below_step
-from perfdoctor.metrics.grouping import Floats
 from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
@@ -25,7 +24,7 @@ from perfdoctor.model.launches import Launches, launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
 #: These may run for the whole recording: of them counts what lies in the window.

@@ -7,17 +7,13 @@ no operators of threads that it was not started in.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.vocabulary.names import loaders as loader_names
 
-_LOADERS = (
-    ("single-process", re.compile(r"SingleProcess\w*DataLoaderIter")),
-    ("workers", re.compile(r"MultiProcess\w*DataLoaderIter")),
-)
+_LOADERS = (("single-process", loader_names.SINGLE_PROCESS), ("workers", loader_names.WORKERS))
 #: Less than this is no wait worth the name: it disappears in the noise between two runs.
 _WAIT_SHARE = 0.03
 #: A loader that made the training wait only in the first two thirds of the steps was starting, and keeps up now.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.behind_idle import is_user_function
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_rows import Nested, nested
 from perfdoctor.model.launches import Launches
 from perfdoctor.model.timeline import UNKNOWN, Ints, Timeline
+from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 @once_per_timeline

@@ -10,10 +10,8 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Frame, Ints
-from perfdoctor.vocabulary.names.host import AUTOGRAD_NODE
-
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+from perfdoctor.model.timeline import Floats, Frame, Ints
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
     short = works & (_usual_ns(place, rows) < shorter_than_ns)
     pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
     between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
-    node = rows.name.matches(AUTOGRAD_NODE)
+    node = rows.name.matches(torch_names.AUTOGRAD_NODE)
     pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, of which nobody knows more
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.steps import PROFILER_STEP
+from perfdoctor.vocabulary.names.torch import (
+    COMPUTES,
+    COPIES_INTO,
+    NORM,
+    OPTIMIZER_RANGE,
+    PLAIN_ARITHMETIC,
+    PROFILER_STEP,
+    SCALE,
+    UPDATE,
+)
 
 #: An update of one tensor takes at most so many ops: Adam's ten, and a few `to` and `detach`.
 _LONGEST_BODY = 12
-_NORM = re.compile(r"^aten::(linalg_vector_norm|norm|linalg_norm)$")
-_SCALE = re.compile(r"^aten::(mul_|div_)$")
-#: In-place arithmetic: an average, a decay, a clamp or an update of the tensor itself.
-_UPDATE = re.compile(r"^aten::(mul|add|sub|div|lerp|clamp|clamp_min|clamp_max|addcmul|addcdiv|sqrt|clip)_$")
-#: The same by hand: a new value is computed and copied into the tensor.
-_COMPUTES = re.compile(r"^aten::(mul|add|sub|div|lerp|true_divide)$")
-_COPIES_INTO = re.compile(r"^aten::copy_$")
-#: What else may be asked for in such a loop: arithmetic of each element, and views. A layer has other ops beside these.
-_PLAIN = re.compile(
-    r"^aten::(to|detach|detach_|view|alias|clone|empty_like|zeros_like|item|_local_scalar_dense|mul|add|sub|rsub|div|neg|pow"
-    r"|square|sum|sqrt|rsqrt|lerp|sign|clamp|copy_|zero_|true_divide|mul_|add_|pow_|neg_|addcmul|addcdiv|is_nonzero)$"
-)
 #: Between the norms and the scaling lie the sum of the norms and the factor: a dozen ops.
 _OPS_TO_SCALING = 24
 
@@ -55,10 +50,10 @@ def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
         clipped_until = -1
         for first, last, body in _repeats(ops.name.codes, fewest_turns):
             within = tuple(dict.fromkeys(names[code] for code in ops.name.codes[first : first + body]))
-            if not all(_PLAIN.search(name) or _UPDATE.search(name) or _NORM.search(name) for name in within):
+            if not all(PLAIN_ARITHMETIC.search(name) or UPDATE.search(name) or NORM.search(name) for name in within):
                 continue
-            norms = any(_NORM.search(name) for name in within)
-            scaling = first <= clipped_until and any(_SCALE.search(name) for name in within)
+            norms = any(NORM.search(name) for name in within)
+            scaling = first <= clipped_until and any(SCALE.search(name) for name in within)
             if norms:
                 clipped_until = last + (last - first) + _OPS_TO_SCALING  # each norm is moved to one device first
             if norms or scaling or _updates(within):
@@ -69,8 +64,8 @@ def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
 
 def _updates(names: tuple[str, ...]) -> bool:
     """Do these ops change a tensor in place, or compute a value and copy it there?"""
-    in_place = any(_UPDATE.search(name) for name in names)
-    computed = any(_COMPUTES.search(name) for name in names) and any(_COPIES_INTO.search(name) for name in names)
+    in_place = any(UPDATE.search(name) for name in names)
+    computed = any(COMPUTES.search(name) for name in names) and any(COPIES_INTO.search(name) for name in names)
     return in_place or computed
 
 

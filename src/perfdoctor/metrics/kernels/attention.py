@@ -6,31 +6,15 @@ kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, 
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-_SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
-#: The logarithm of it belongs to a loss. In PyTorch's own kernel the fifth template argument tells.
-_LOG_SOFTMAX = re.compile(
-    r"log_?softmax|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)|log_kernel", re.IGNORECASE
-)
-_BACKWARD = re.compile(r"softmax\w*back|softmax\w*_bwd", re.IGNORECASE)
-_EXP = re.compile(r"exp_kernel_cuda")
-_SUM = re.compile(r"reduce_kernel<")
-#: What may stand between the two products beside the softmax: scale, mask, dropout, casts, copies.
-_BETWEEN = re.compile(
-    r"elementwise_kernel|native::reduce_kernel<|dropout|masked|triton_(poi|per|red)_|softmax|CatArray", re.IGNORECASE
-)
-_NOT_BETWEEN = re.compile(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
-_BATCHED_PRODUCT = re.compile(r"^aten::(bmm|baddbmm)$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
@@ -40,7 +24,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     """
     kernels, names = place.kernels, place.kernels.name
     found = np.zeros(len(kernels), dtype=bool)
-    if not len(kernels) or not (names.matches(_SOFTMAX) | names.matches(_EXP)).any():
+    if not len(kernels) or not (names.matches(kernel_names.SOFTMAX) | names.matches(kernel_names.EXPONENTIAL)).any():
         return found, 0
     product = names.where(lambda name: kernel_names.family(name) == "gemm" and "reduce" not in name.lower())
     order = stream_order(place)
@@ -48,13 +32,15 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     segment = np.cumsum(product[order] | np.r_[True, stream[1:] != stream[:-1]])
     between = ~product[order]
 
-    def count(rows: Mask) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def count(rows: Mask) -> Ints:
         return np.bincount(segment[rows[order] & between], minlength=int(segment[-1]) + 2)
 
-    softmax, logarithm, backward = names.matches(_SOFTMAX), names.matches(_LOG_SOFTMAX), names.matches(_BACKWARD)
-    foreign = ~names.matches(_BETWEEN) | names.matches(_NOT_BETWEEN)
+    softmax, backward = names.matches(kernel_names.SOFTMAX), names.matches(kernel_names.SOFTMAX_BACKWARD)
+    exponential, total = names.matches(kernel_names.EXPONENTIAL), names.matches(kernel_names.SUM)
+    logarithm = names.matches(kernel_names.LOGARITHM)
+    foreign = ~names.matches(kernel_names.WITH_SOFTMAX) | names.matches(kernel_names.NOT_WITH_SOFTMAX)
     one_softmax = (count(softmax & ~backward) + count(backward) == 1) | (
-        (count(softmax) == 0) & (count(names.matches(_EXP)) == 1) & (count(names.matches(_SUM)) > 0)
+        (count(softmax) == 0) & (count(exponential) == 1) & (count(total) > 0)
     )
     whole = one_softmax & (count(logarithm) == 0) & (count(foreign) == 0)
     whole &= np.bincount(segment[between], minlength=whole.size) <= at_most_kernels
@@ -71,6 +57,6 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
 def _batched(place: Place) -> Mask:
     """May this kernel be a batched product? All may where no op tells."""
     kernels = launches_of(place, "kernels")
-    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", _BATCHED_PRODUCT))
+    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
     may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)
     return may

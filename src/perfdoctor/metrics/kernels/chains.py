@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +11,6 @@ from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-#: One operation on each element, or a normalization or reduction over them, in a kernel of its own.
-_EAGER = re.compile(
-    r"(vectorized|unrolled|legacy)_elementwise_kernel|native::elementwise_kernel<|layer_?norm|rms_?norm|group_?norm|GammaBeta"
-    r"|batch_?norm|\bbn_(fw|bw)|cuCompute|native::reduce_kernel<|fused_dropout_kernel",
-    re.IGNORECASE,
-)
-#: A fill is the start of something, not a link of it; an update of many tensors is one kernel already.
-_NEVER = re.compile(r"FillFunctor|multi_tensor|distribution_|index|scatter|gather", re.IGNORECASE)
-#: A copy or a cast between two links goes into the fused kernel as well; its own time is not counted here.
-_COPY = re.compile(r"copy_kernel|copy_device_to_device|CatArray|LoadWithCast", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -44,13 +32,13 @@ def elementwise_chains(place: Place, at_least_links: float, at_least_ns: float, 
         return chains
     names = kernels.name
     fusable = (
-        names.matches(_EAGER)
-        & ~names.matches(_NEVER)
+        names.matches(kernel_names.EAGER)
+        & ~names.matches(kernel_names.NEVER_IN_CHAIN)
         & ~names.where(kernel_names.is_compiled)
         & ~in_optimizer(place)
         & ~besides
     )
-    copy = names.matches(_COPY)
+    copy = names.matches(kernel_names.COPY)
     link = fusable & ~copy & (kernels.duration_ns >= at_least_ns)
     order = stream_order(place)
     order = order[(link | ~(fusable | copy))[order]]  # what is left out lies between links without breaking them

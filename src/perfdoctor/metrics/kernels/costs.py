@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Floats, Spread
+from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.placed_groups import PlacedGroups
-from perfdoctor.metrics.work.op_work import type_of_kernel
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Names of element types as torch writes them, and as everybody says them.
@@ -28,8 +25,6 @@ _TYPES = {
     "float32": "fp32", "float64": "fp64", "float16": "fp16", "long int": "int64", "long": "int64", "int": "int32",
     "unsigned char": "uint8", "signed char": "int8", "bool": "bool",
 }  # fmt: skip
-#: The first type in a name is that of the first input.
-_NARROW = re.compile(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
 _TYPE = re.compile(r'"([^"]*)"')
 
 
@@ -63,11 +58,6 @@ class KernelCosts:
         return len(self.names)
 
 
-@lru_cache(maxsize=1 << 16)
-def family(name: str) -> str:
-    return "communication" if kernel_names.COLLECTIVE.search(name) else kernel_names.family(name)
-
-
 def kernel_costs(run: Run) -> KernelCosts | None:
     """None where no kernel ran on a device."""
     parts = [
@@ -91,7 +81,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
     return KernelCosts(
         names=tuple(listed),
-        families=tuple(family(name) for name in listed),
+        families=tuple(kernel_names.family_or_communication(name) for name in listed),
         math_paths=tuple(_math_path(name) for name in listed),
         data_types=tuple(_data_type(names.values[code], types[code]) for code in order),
         took=groups.spread(took),
@@ -109,26 +99,21 @@ def kernel_costs(run: Run) -> KernelCosts | None:
 
 def _math_path(name: str) -> str:
     """Only of kernels that multiply matrices."""
-    return kernel_names.math_path(name) if family(name) in MATMUL_FAMILIES else ""
+    return kernel_names.math_path(name) if kernel_names.family_or_communication(name) in MATMUL_FAMILIES else ""
 
 
 def _data_type(name: str, of_op: str) -> str:
     """By the kernel's name, else that of its op; collectives tell theirs elsewhere."""
-    kind = family(name)
-    return "" if kind == "communication" else _named_type(name, kind) or of_op
+    family = kernel_names.family_or_communication(name)
+    if family == "communication":
+        return ""
+    return (kernel_names.narrow_data_type(name) if family in MATMUL_FAMILIES else "") or of_op
 
 
 def short_types(types: str) -> str:
     """An op's input types by their usual names: `["c10::BFloat16", "Scalar"]` is `bf16, Scalar`."""
     told = [_TYPES.get(found.lower(), found) for found in _TYPE.findall(types)]
     return ", ".join(told).rstrip(", ")
-
-
-def _named_type(name: str, kind: str) -> str:
-    """Of a kernel that multiplies, by its name: as `type_of_kernel`, which takes for fp16 what is narrower."""
-    told = type_of_kernel(name) if kind in MATMUL_FAMILIES else ""
-    narrower = _NARROW.search(name) if told == "fp16" else None
-    return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else told
 
 
 def first_type(types: str) -> str:
@@ -184,9 +169,7 @@ def _codes(text: Text, rows: Ints) -> Ints:
     return np.where(rows == UNKNOWN, UNKNOWN, text.codes[np.maximum(rows, 0)]).astype(np.int64)
 
 
-def _slowest(
-    means: npt.NDArray[np.float64], places: tuple[Place, ...]
-) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
+def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int, int] | None, ...], Floats]:
     running = ~np.isnan(means)
     several = running.sum(axis=0) > 1
     filled = np.where(running, means, -np.inf)

@@ -16,12 +16,13 @@ import numpy as np
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.profiles import Floats, Measured, launches_alone, measured
+from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import CASES, Evidence, Measure, Rows, Saving, Value
+from perfdoctor.model.timeline import Floats, Mask
+from perfdoctor.records.findings import Evidence, Measure, Rows, Value
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many kernels, or words of NVIDIA's rules, a table of a finding names: more help nobody.

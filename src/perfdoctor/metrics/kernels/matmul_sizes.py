@@ -8,36 +8,25 @@ few libraries have one: `torch._scaled_mm` and Transformer Engine refuse widths 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
 WHOLE_PIECE = {"half": 8, "tf32": 4}
 _WHOLE_PIECE_OF_BYTES = 16
-#: CUTLASS writes the types of both factors behind `gemm_` (that of the second where it differs: 16 bits times 8 are
-#: no such product), the integer instruction before it; xmma the type it computes on behind that of its storage.
-_BYTES = re.compile(
-    r"gemm_(e[45]m[23]|[su]8)(?!_?(f16|bf16|s4|u4|e2m1))|(?<![a-z])[is]_?(8816|16832|161616)gemm(?!_(f16|bf16|s4|u4))"
-    r"|xmma_\w*?_(?:[a-z0-9]+)_(e[45]m[23]|i8)(f|i)\d\d_",
-    re.IGNORECASE,
-)
 #: The compute capability of the first GPU that has them.
 _TENSOR_CORES_SINCE = (7, 0)
-_OPS = re.compile(
-    r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
-)
 #: Where the two factors stand among an op's inputs.
 _FACTORS = {"aten::addmm": 1, "aten::baddbmm": 1, "aten::convolution_backward": 1}
 
@@ -63,7 +52,7 @@ class Misaligned:
 
     rows: Mask
     without: Mask
-    padding: npt.NDArray[np.float64]
+    padding: Floats
     sizes: tuple[Sizes, ...]
 
 
@@ -77,7 +66,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
     padding, found = np.ones(len(kernels)), []
     if (rows | off).any():
         ops = place.timeline.ops
-        op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", _OPS))
+        op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", torch_names.MATMUL))
         known = np.flatnonzero((rows | off) & (op >= 0))
         shapes = ops.text("input_shapes")
         pieces = np.array([_piece(name) for name in kernels.name.values])[kernels.name.codes]
@@ -97,7 +86,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
 @lru_cache(maxsize=65536)
 def _piece(name: str) -> int:
     piece = WHOLE_PIECE.get(kernel_names.input_type(name), 0)
-    return _WHOLE_PIECE_OF_BYTES if piece == WHOLE_PIECE["half"] and _BYTES.search(name) else piece
+    return _WHOLE_PIECE_OF_BYTES if piece == WHOLE_PIECE["half"] and kernel_names.is_product_of_bytes(name) else piece
 
 
 def _is_misaligned(name: str) -> bool:

@@ -13,14 +13,11 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
-
-Floats = npt.NDArray[np.float64]
+from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 
 _FAMILIES = ("elementwise", "normalization", "reduction")
 #: How many tensors an op reads; its result has the size of the largest. One more in a recording is `out=`.

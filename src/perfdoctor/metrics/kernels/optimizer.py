@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import re
-
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Mask
-
-#: Ranges and ops that span an optimizer's update.
-OPTIMIZER_RANGE = re.compile(
-    r"^Optimizer\.step#|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE
-)
-_BACKWARD = re.compile(r"^autograd::engine")
-#: Ops that update many tensors in one call; and the mathematics of Muon and Shampoo, which fuses with nothing.
-_NOT_PER_TENSOR = re.compile(
-    r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
-)
-_FUSED = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
+from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def in_optimizer(place: Place) -> Mask:
     """One bool a row of `place.kernels`: was it launched inside an optimizer's step?"""
-    return launches_of(place, "kernels").while_open(OPTIMIZER_RANGE, "ranges", "ops")
+    return launches_of(place, "kernels").while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
 
 
 def is_fused(place: Place) -> Mask:
     """One bool a row: does one launch update many tensors?"""
-    return place.kernels.name.matches(_FUSED)
+    return place.kernels.name.matches(kernel_names.FUSED_UPDATE)
 
 
 def host_updates(place: HostPlace) -> tuple[Intervals, int]:
@@ -39,18 +28,18 @@ def host_updates(place: HostPlace) -> tuple[Intervals, int]:
     The Python around the ops counts as time. A step that runs a backward pass (LBFGS calls its closure) is no update.
     """
     ops = place.rows("ops")
-    marks = ops.name.matches(OPTIMIZER_RANGE)
+    marks = ops.name.matches(torch_names.OPTIMIZER_RANGE)
     updating = Intervals.empty()
     for rows in (place.rows("ranges"), ops):
-        found = rows.take(rows.name.matches(OPTIMIZER_RANGE))
+        found = rows.take(rows.name.matches(torch_names.OPTIMIZER_RANGE))
         updating = updating | Intervals.of(found.start_ns, found.end_ns)
-    backward = ops.take(ops.name.matches(_BACKWARD))
+    backward = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
         return Intervals.empty(), 0
     inner = ops.take(~marks)
     updating = updating & place.window
     inner = outermost(inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0))
-    others = inner.name.matches(_NOT_PER_TENSOR)
+    others = inner.name.matches(torch_names.NOT_PER_TENSOR)
     together = inner.take(others)
     return updating - Intervals.of(together.start_ns, together.end_ns), int((~others).sum())

@@ -12,14 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeline
 from perfdoctor.records.findings import Measure
-
-Floats = npt.NDArray[np.float64]
 
 #: On Hopper an element-wise kernel shows 1 %, since other arithmetic shares the pipe; products show tens of them.
 _TENSOR_CORES_AT_WORK = 0.05

@@ -7,8 +7,6 @@ Where they occur inside a node of the backward pass, the forward pass runs again
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.model.cache import once_per_timeline
@@ -16,17 +14,7 @@ from perfdoctor.model.host_rows import Nested, named, nested, nested_rows
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Mask, Timeline
-
-_BACKWARD_NODE = re.compile(r"^autograd::engine::evaluate_function: ")
-#: Functions of the forward pass that no gradient formula uses. `aten::linear` and `aten::matmul` are not among them:
-#: functions with a backward of their own call those there. In a node that also runs one of these they are forward work.
-_FORWARD = re.compile(
-    r"^aten::(conv[123]d|batch_norm|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|layer_norm|native_layer_norm"
-    r"|group_norm|native_group_norm|rms_norm|relu_?|gelu|silu_?|leaky_relu_?|max_pool[123]d|adaptive_avg_pool2d"
-    r"|softmax|dropout|scaled_dot_product_attention|_flash_attention_forward|_efficient_attention_forward"
-    r"|_scaled_dot_product_\w+_attention|embedding)$"
-)
-_LINEAR = re.compile(r"^aten::linear$")
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def recomputed(place: Place) -> Mask:
@@ -43,8 +31,10 @@ def forward_again(timeline: Timeline, rank: int) -> Nested:
     """
     ops = nested_rows(timeline, rank, "ops")
     is_node, is_forward, is_linear = (
-        named(timeline, "ops", names)[ops.numbers] for names in (_BACKWARD_NODE, _FORWARD, _LINEAR)
+        named(timeline, "ops", names)[ops.numbers]
+        for names in (torch_names.EVALUATED_NODE, torch_names.FORWARD_ONLY, torch_names.LINEAR)
     )
+    # In a node that also runs a function of the forward pass alone, `linear` is forward work, too.
     forward = np.flatnonzero(is_forward | is_linear)
     node = ops.innermost_of(is_node)[forward]
     inside = np.isin(node, node[is_forward[forward]]) & (node != UNKNOWN)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 
@@ -28,8 +28,8 @@ class SameKernels:
     """
 
     places: tuple[Place, ...]
-    slowdown: npt.NDArray[np.float64]
-    slower_share: npt.NDArray[np.float64]
+    slowdown: Floats
+    slower_share: Floats
     share_of_compute: float
     timed_share: float
 

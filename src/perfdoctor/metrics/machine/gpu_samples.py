@@ -11,15 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeline
 from perfdoctor.records.findings import Rows
-
-Floats = npt.NDArray[np.float64]
 
 #: NVML's reasons (nvml.h, nvmlClocksEventReason…) by what is to be done about them.
 IDLE = 0x1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +10,7 @@ from perfdoctor.metrics.kernels.same_kernels import medians_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-
-#: torch.nn.DataParallel marks its forward pass so; DistributedDataParallel has a longer name.
-_DATA_PARALLEL = re.compile(
-    r"^DataParallel\.forward$|^nn\.Module: DataParallel(_\d+)?$|parallel/data_parallel\.py\(\d+\): forward"
-)
+from perfdoctor.vocabulary.names import torch as torch_names
 
 
 @dataclass(frozen=True)
@@ -80,6 +75,6 @@ def _compute_ns(place: Place) -> int:
 def is_data_parallel(run: Run, rank: int) -> bool:
     """Did this rank run torch.nn.DataParallel?"""
     return any(
-        run.timeline[signal].of(rank=rank).name.matches(_DATA_PARALLEL).any()
+        run.timeline[signal].of(rank=rank).name.matches(torch_names.DATA_PARALLEL).any()
         for signal in ("ranges", "ops", "functions")
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.memory.step_samples import samples
-from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.model.timeline import Frame, Ints, Timeline
 
 #: What torch.profiler keeps in the process itself until the recording ends, one row each.
 _KEPT_BY_RECORDER = ("ops", "ranges", "functions")
@@ -58,7 +58,7 @@ def growths(timeline: Timeline, recorder_bytes_per_row: float) -> Iterator[Growt
         )
 
 
-def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
     """How many rows the recording has of this rank between each two moments."""
     counts = np.zeros(len(moments) - 1, dtype=np.int64)
     for signal in _KEPT_BY_RECORDER:

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
-from perfdoctor.records.findings import Holder, MemoryUse
+from perfdoctor.records.memory import Holder, MemoryUse
 
 #: What a report shows of those who hold memory: further down is too little to matter.
 _MOST_HOLDERS = 10

@@ -6,7 +6,6 @@ else the lows between two highs: what a training holds there is held from one st
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,10 +14,11 @@ from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.metrics.memory.peak import holders
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import Holder
+from perfdoctor.records.memory import Holder
+from perfdoctor.vocabulary.names import torch as torch_names
 
 _FEWEST_MARKS = 3
-_STEP_MARKS = (re.compile(r"^Optimizer\.step#"), re.compile(r"^ProfilerStep#"))
+_STEP_MARKS = (torch_names.OPTIMIZER_STEP, torch_names.PROFILER_STEP)
 #: A low counts where memory fell by this share of its largest fall, and rose again by as much; and only if the largest
 #: fall is this share of all that memory went up and down by.
 _LEAST_FALL_SHARE = 0.5

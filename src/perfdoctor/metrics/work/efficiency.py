@@ -18,11 +18,12 @@ import numpy as np
 from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
-from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work, type_of_kernel
+from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
 from perfdoctor.metrics.work.roofline import roofline
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.work_done import Efficiency
+from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: With less of the time of matrix products counted, "at least" says more about the recording than about the run.
 _LEAST_KNOWN_SHARE = 0.5
@@ -46,9 +47,9 @@ def efficiency(run: Run) -> Efficiency | None:
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
         return None
-    stated = run.timeline.stated
+    user_values = run.timeline.user_values
     # Tokens a step cannot be held against a window of who knows how many steps.
-    told = model_flop(stated.parameters, stated.tokens_per_step) if run.whole_steps else 0.0
+    told = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
     known = any(each.flop for each in counted)
     share = _mean([each.known_share for each in counted])
@@ -67,10 +68,10 @@ def efficiency(run: Run) -> Efficiency | None:
         gpu=best.peaks.name if best.peaks and best.peaks.name else best.place.info.name,
         peak_flop_per_second=best.peak or None,
         peak_source=_source(best),
-        items="tokens" if stated.tokens_per_step else "targets" if items else "",
+        items="tokens" if user_values.tokens_per_step else "targets" if items else "",
         items_per_step=items,
         items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
-        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not stated.parameters),
+        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not user_values.parameters),
         on_gpu=on_gpu,
         roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,
     )
@@ -116,7 +117,7 @@ def _main_type(place: Place, work: OpWork) -> str:
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
         names = place.kernels.name
-        types = np.array([type_of_kernel(name) for name in names.values] or [""])[names.codes[matmul]]
+        types = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""
@@ -138,8 +139,8 @@ def _share(counted: list[_Counted], flop: list[float]) -> float | None:
 
 def _items(run: Run) -> float | None:
     """Of one GPU and step: as told, else the targets of the loss, where every place tells the same."""
-    if run.timeline.stated.tokens_per_step:
-        return run.timeline.stated.tokens_per_step
+    if run.timeline.user_values.tokens_per_step:
+        return run.timeline.user_values.tokens_per_step
     found = {targets_per_step(place) for place in run.places}
     return found.pop() if len(found) == 1 else None
 
@@ -147,8 +148,8 @@ def _items(run: Run) -> float | None:
 def _source(best: _Counted) -> str:
     if not best.peak or best.peaks is None:
         return ""
-    stated = best.place.timeline.stated
-    if best.data_type in stated.peaks:
+    user_values = best.place.timeline.user_values
+    if best.data_type in user_values.peaks:
         return f"--peak {best.data_type}"
     return best.peaks.source
 

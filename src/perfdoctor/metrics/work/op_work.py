@@ -6,9 +6,7 @@ it calls itself is part of it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +16,8 @@ from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-Floats = npt.NDArray[np.float64]
-
-_BRAIN_FLOAT = re.compile(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -94,15 +88,6 @@ def known_share(place: Place, work: OpWork) -> float:
     return float(place.kernel_ns[known].sum()) / total if total else 0.0
 
 
-@lru_cache(maxsize=65536)
-def type_of_kernel(name: str) -> str:
-    """One of `hardware.peaks.DATA_TYPES` by the kernel's own name; "" where it does not tell."""
-    told = kernel_names.input_type(name)
-    if told == "half":
-        return "bf16" if _BRAIN_FLOAT.search(name) else "fp16"
-    return "" if told == "unknown" else told
-
-
 def _launched(place: Place) -> tuple[Ints, Frame, Mask]:
     """For each kernel its op, the ops, and which of them began on the device inside the window."""
     kernel_op, ops, first = first_kernels(place, place.timeline.ops.name.where(is_counted))
@@ -133,7 +118,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
     found = np.full(count, UNKNOWN, dtype=np.int64)
     linked = np.flatnonzero(kernel_op != UNKNOWN)
     matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
-    typed = matmul & place.kernels.name.where(lambda name: type_of_kernel(name) != "")[linked]
+    typed = matmul & place.kernels.name.where(lambda name: kernel_names.data_type(name) != "")[linked]
     order = linked[np.lexsort((place.kernel_ns[linked], matmul, typed))]
     found[kernel_op[order]] = order  # the last one written stays
     return found
@@ -142,7 +127,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
     """By the kernel where the op does not tell: its type if none was recorded, and whether fp32 ran as TF32."""
     names = place.kernels.name
-    of_kernel = np.array([type_of_kernel(name) for name in names.values] or [""])[names.codes]
+    of_kernel = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes]
     of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(names) else "")
     refined = np.where(types == "", of_op, types)
     is_fp32 = types == "fp32"

@@ -16,9 +16,9 @@ from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
 from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
-from perfdoctor.metrics.work.op_work import Floats, OpWork, op_work
+from perfdoctor.metrics.work.op_work import OpWork, op_work
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.records.work_done import Ceiling, Roofline, RooflineRow
 
 #: Rows of a kind: what is further down took too little time to matter.
@@ -122,7 +122,7 @@ def _row(
     place: Place,
     work: OpWork,
     peaks: Peaks | None,
-    members: np.ndarray[tuple[int], np.dtype[np.int64]],
+    members: Ints,
     kind: str,
     name: str,
     sizes: str,
@@ -172,7 +172,7 @@ def _memory(place: Place, peaks: Peaks | None) -> Iterator[RooflineRow]:
         yield _passing(place, rows[names.codes[rows] == code], moved, bandwidth)
 
 
-def _passing(place: Place, members: Mask, moved: memory_bandwidth.Floats, bandwidth: float) -> RooflineRow:
+def _passing(place: Place, members: Mask, moved: Floats, bandwidth: float) -> RooflineRow:
     ns, passed = float(place.kernel_ns[members].sum()), float(moved[members].sum())
     name = place.kernels.name[int(members[0])]
     share = passed / ns * 1e9 / bandwidth if bandwidth else None

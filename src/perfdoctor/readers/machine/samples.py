@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Frame, Ints, Source, Text, Timeline
+from perfdoctor.model.timeline import SAMPLE_NUMBERS, UNKNOWN, Floats, Frame, Ints, Source, Text, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import sample_columns as device_columns
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
@@ -77,7 +76,7 @@ def _times(told: dict[str, list[tuple[Meaning, Sequence[str]]]], device: Ints) -
     return ordered(device), False
 
 
-def _numbers(told: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str, count: int) -> npt.NDArray[np.float64]:
+def _numbers(told: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str, count: int) -> Floats:
     if column not in told:
         return np.full(count, np.nan)
     meaning, cells = told[column][0]
@@ -96,7 +95,7 @@ def _reasons(told: dict[str, list[tuple[Meaning, Sequence[str]]]], count: int) -
     return bits
 
 
-def _with_violations(bits: Ints, share: npt.NDArray[np.float64]) -> Ints:
+def _with_violations(bits: Ints, share: Floats) -> Ints:
     """With the power limit as a reason where dmon says that it held the clocks for half of the interval and more."""
     told = ~np.isnan(share)
     own = np.where(share >= _HALF, device_columns.BITS["sw.power.cap"], 0)
@@ -104,7 +103,7 @@ def _with_violations(bits: Ints, share: npt.NDArray[np.float64]) -> Ints:
     return joined
 
 
-def _rates(counted: npt.NDArray[np.float64], start: Ints, device: Ints) -> npt.NDArray[np.float64]:
+def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
     """What a counter rose by in each second since the GPU's row before; NaN at its first, and where it fell."""
     rates = np.full(counted.size, np.nan)
     for each in np.unique(device):

@@ -20,7 +20,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.profile_matches import matched, on_same_gpu
-from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Source, Text, Timeline
+from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Ints, Source, Text, Timeline
 from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu import notes as ncu_notes
 from perfdoctor.readers.ncu import nvidia_package as ncu_package
@@ -196,7 +196,7 @@ def _profiles(launches: Sequence[Launch]) -> Frame:
     end = np.cumsum(time_ns)
     count = len(launches)
 
-    def column(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def column(values: Sequence[int]) -> Ints:
         return np.array(values, np.int64)
 
     return Frame({

@@ -17,10 +17,18 @@ A category is told by the frames alone, and only where they prove it; all else i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from perfdoctor.vocabulary.names.python_code import (
+    COMMUNICATION_FILE,
+    LIBRARY_FILE,
+    OPTIMIZER_FILE,
+    PYTHON_FILE,
+    TORCH_FILE,
+    WORKSPACE_FUNCTION,
+)
 
 CATEGORIES = (
     "parameters", "gradients", "optimizer_state", "activations", "backward", "optimizer_work", "communication",
@@ -29,18 +37,7 @@ CATEGORIES = (
 
 _SHOWN_FRAMES = 4
 _TEXT_LIMIT = 120
-_PYTHON = re.compile(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
-_TORCH = re.compile(
-    r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"
-    r"|/torch/(?:functional|_tensor|_ops|_compile)\.py$|^<(?!stdin|ipython)"
-)
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
-_COMMUNICATION = re.compile(
-    r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
-)
-_OPTIMIZER = re.compile(r"/optim(?:izers?)?/")
 _MODULE_MAKING = {"__init__", "reset_parameters", "_apply", "convert", "to_empty", "_reset_parameters"}
-_WORKSPACE = re.compile(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
 
 _IS_WORKSPACE, _IS_ACCUMULATE, _IS_STATE, _IS_OPTIMIZER, _IS_BACKWARD, _IS_MODULE, _IS_FORWARD = (
     1 << bit for bit in range(7)
@@ -110,12 +107,12 @@ def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str
 def frame_of(file: str, line: int, function: str) -> StackFrame:
     """One frame as the snapshot writes it. Folders are left out: they tell who trained, and where."""
     path = file.replace("\\", "/")
-    if not _PYTHON.search(path):
+    if not PYTHON_FILE.search(path):
         return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
-    whose = "torch" if _TORCH.search(path) else "library" if _LIBRARY.search(path) else "own"
+    whose = "torch" if TORCH_FILE.search(path) else "library" if LIBRARY_FILE.search(path) else "own"
     short = "/".join(path.rsplit("/", 2)[-2:]) if whose != "own" or path.count("/") > 1 else path
     text = f"{short}:{line} {function}"[:_TEXT_LIMIT]
-    return StackFrame(text, whose, _python_marks(path, function), _COMMUNICATION.search(path) is not None)
+    return StackFrame(text, whose, _python_marks(path, function), COMMUNICATION_FILE.search(path) is not None)
 
 
 def _cpp_marks(function: str) -> int:
@@ -124,14 +121,14 @@ def _cpp_marks(function: str) -> int:
         marks |= _IS_ACCUMULATE
     if "autograd::Engine" in function:
         marks |= _IS_BACKWARD
-    if _WORKSPACE.search(function):
+    if WORKSPACE_FUNCTION.search(function):
         marks |= _IS_WORKSPACE
     return marks
 
 
 def _python_marks(path: str, function: str) -> int:
     marks = 0
-    if _OPTIMIZER.search(path) and (_TORCH.search(path) or _LIBRARY.search(path)):
+    if OPTIMIZER_FILE.search(path) and (TORCH_FILE.search(path) or LIBRARY_FILE.search(path)):
         marks |= _IS_STATE if function in ("_init_group", "init_state", "_init_state") else _IS_OPTIMIZER
     if function == "_engine_run_backward":
         marks |= _IS_BACKWARD

@@ -31,7 +31,7 @@ from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names.base_names import base_name
-from perfdoctor.vocabulary.names.kernels import COLLECTIVE
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 #: A few hundred launches are written out in seconds; a report that takes longer than this is not one of ours.
 EXPORT_TIMEOUT_S = 600

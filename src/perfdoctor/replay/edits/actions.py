@@ -1,10 +1,10 @@
-"""What does a cure make shorter? A rule names a lever, a finding tells how far it goes.
+"""What does a fix make shorter? A rule names an action, a finding says how far it goes.
 
-A lever is a kind of node: the stretches of host time of one cause, all host time (`host_pace`), waits for the device
-(`waits`), kernels, copies or collectives. `fused` is kernels and copies that are not asked for any more: what the host
-does to launch them goes with them. `lateness` is what the late rank does more of than the others. A finding's saving
-says how much of their time a cure takes away at least, likely and at most; played again, the step tells how much of
-that it wins.
+An action shortens one kind of node: the stretches of host time of one cause, all host time (`host_pace`), waits for
+the device (`waits`), kernels, copies or collectives. `fused` is kernels and copies that are not launched any more, and
+what the host does to launch them. `lateness` is what the late rank does more of than the others. A finding's
+saving says how much of their time a fix takes away at least, likely and at most; the replayed step shows how much
+shorter it gets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perfdoctor.replay.edits.straggler import in_time, too_much
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.without_gpu import with_fewer_meetings
 
-#: Levers that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
+#: Actions that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
 WORK = {
     "kernels": ("kernels",),
     "copies": ("copies",),
@@ -40,34 +40,34 @@ WORK = {
 }
 #: Behind a wait the device stays dry until the next launch has reached it.
 _REFILL_NS = 50_000
-LEVERS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
+ACTIONS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
 _Result = TypeVar("_Result")
 
 
-def edit_of(lever: str, finding: Finding, run: Run | None = None) -> Edit:
-    """What pulling this lever by a share does to a graph. What of a place it takes is looked up once for all shares."""
+def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
+    """What this action does to a graph, by a share of its work. That work is looked up once a place."""
     if finding.thread_time:
         return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
-    if lever == "host_pace":
+    if action == "host_pace":
         but = _once(_no_issuing)
         return lambda graph, share: edits.with_faster_host(graph, share, but(graph.place))
-    if lever == "waits":
+    if action == "waits":
         calls = _once(_idle_waits)
         return lambda graph, share: edits.without_waits(graph, calls(graph.place), share)
-    if lever == "lateness":
+    if action == "lateness":
         return _coming_in_time(finding, run)
-    if lever in WORK:
-        rows = _once(lambda place: work_rows(place, WORK[lever], finding.work))
-        if lever == "fused":
+    if action in WORK:
+        rows = _once(lambda place: work_rows(place, WORK[action], finding.work))
+        if action == "fused":
             asking = _once(_no_asking)
             return lambda graph, share: merged(graph, rows(graph.place), share, asking(graph.place))
-        if lever == "collectives":
+        if action == "collectives":
             return lambda graph, share: _without_talk(graph, rows(graph.place), share)
         return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
-    stretches = _once(lambda place: _of_cause(place, lever))
-    return lambda graph, share: _without_cause(graph, lever, stretches(graph.place), share)
+    stretches = _once(lambda place: _of_cause(place, action))
+    return lambda graph, share: _without_cause(graph, action, stretches(graph.place), share)
 
 
 def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
@@ -82,24 +82,24 @@ def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
     return found
 
 
-def pulled_ns(lever: str, finding: Finding, run: Run) -> int:
-    """How much time the lever moves, a step and place, counted as the finding counts its saving."""
+def affected_ns(action: str, finding: Finding, run: Run) -> int:
+    """How much time the action can shorten, a step and place, counted as the finding counts its saving."""
     if finding.counted_ns:
         return finding.counted_ns
-    if lever == "host_pace":
+    if action == "host_pace":
         return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
-    if lever == "waits":
+    if action == "waits":
         return run.mean(lambda place: place.idle_ns("host_sync"))
-    if lever == "lateness":
+    if action == "lateness":
         return finding.saving_ns_per_step.likely
-    if lever in WORK:
-        moved = run.mean(lambda place: _work_ns(place, lever, finding))
-        return int(moved * transfer_share(run)) if lever == "collectives" else moved
-    return run.mean(lambda place: place.idle_ns(lever))
+    if action in WORK:
+        moved = run.mean(lambda place: _work_ns(place, action, finding))
+        return int(moved * transfer_share(run)) if action == "collectives" else moved
+    return run.mean(lambda place: place.idle_ns(action))
 
 
-def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
-    """What a cure may win in each case, in ns a step.
+def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
+    """What a fix may win in each case, in ns a step.
 
     Shorter work wins no more than it is shorter, and what is not asked for any more the host's part in it as well; of
     the host's time nobody knows how much hides other waits.
@@ -108,15 +108,15 @@ def most_ns(lever: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> 
     low, likely, high = saving.low, saving.likely, saving.high
     if finding.thread_time:
         return low, likely, high
-    if lever not in WORK:
+    if action not in WORK:
         return high, high, high
-    if lever != "fused":
+    if action != "fused":
         return low, likely, high
     beside = [
-        beside_ns(graph, work_rows(graph.place, WORK[lever], finding.work), _no_asking(graph.place)) / graph.units
+        beside_ns(graph, work_rows(graph.place, WORK[action], finding.work), _no_asking(graph.place)) / graph.units
         for graph in graphs
     ]
-    parts = shares((low, likely, high), pulled_ns(lever, finding, run))
+    parts = shares((low, likely, high), affected_ns(action, finding, run))
     low, likely, high = (
         ns + int(part * float(np.mean(beside))) for ns, part in zip((low, likely, high), parts, strict=True)
     )
@@ -180,15 +180,15 @@ def _idle_waits(place: Place) -> Mask:
     return rows
 
 
-def _work_ns(place: Place, lever: str, finding: Finding) -> int:
-    rows = chosen_of(place, WORK[lever], finding.work)
-    if lever in ("kernels", "fused"):
+def _work_ns(place: Place, action: str, finding: Finding) -> int:
+    rows = chosen_of(place, WORK[action], finding.work)
+    if action in ("kernels", "fused"):
         return place.alone_ns(rows[: len(place.kernels)])
-    frame = (place.copies if lever == "copies" else place.collectives).take(rows)
-    exposed = place.exposed_copies if lever == "copies" else place.exposed_communication
+    frame = (place.copies if action == "copies" else place.collectives).take(rows)
+    exposed = place.exposed_copies if action == "copies" else place.exposed_communication
     return (exposed & Intervals.of(frame.start_ns, frame.end_ns)).total_ns
 
 
-def shares(saving_ns: Sequence[int], pulled: int) -> list[float]:
-    """How far the lever goes for each saving: never further than all the way."""
-    return [min(ns / pulled, 1.0) if pulled > 0 else 0.0 for ns in saving_ns]
+def shares(saving_ns: Sequence[int], affected: int) -> list[float]:
+    """How far the action goes for each saving: never further than all the way."""
+    return [min(ns / affected, 1.0) if affected > 0 else 0.0 for ns in saving_ns]

@@ -18,32 +18,24 @@ such a batch, and whether a loader that keeps up now still does, no recording te
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import MATMUL_FAMILIES, Place
-from perfdoctor.model.timeline import Frame, Mask
+from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-Factors = npt.NDArray[np.float64]
+from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Threads and blocks that an SM takes, by compute capability where they are fewer than on data-centre GPUs.
 _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536}
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
 _MOST_THREADS, _MOST_BLOCKS = 2048, 32
-#: One launch over many tensors: parameters or their gradients.
-_OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
-#: The sum over the batch is inside each block, which stands for a piece of a weight.
-_GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter", re.IGNORECASE)
 _OF_ACTIVATIONS = ("all_to_all", "send_recv")
 
 
@@ -75,11 +67,11 @@ def _with_loading(graph: Graph, factor: float) -> Graph:
     )
 
 
-def _whole(ns: Factors | Numbers) -> Numbers:
+def _whole(ns: Floats | Ints) -> Ints:
     return np.rint(ns).astype(np.int64)
 
 
-def _loading_ns(graph: Graph) -> Factors:
+def _loading_ns(graph: Graph) -> Floats:
     """What is left of the loading that the training's own threads do in front of each call, without its own pace."""
     loading = np.zeros(len(graph))
     if graph.awaited or not graph.place.host.explicit.get("input_wait"):
@@ -91,7 +83,7 @@ def _loading_ns(graph: Graph) -> Factors:
     return loading
 
 
-def work_factors(place: Place, factor: float, case: int) -> Factors:
+def work_factors(place: Place, factor: float, case: int) -> Floats:
     """By what each row of DeviceWork takes longer."""
     factors = np.ones(len(place.work))
     rows = place.work.rows
@@ -103,16 +95,16 @@ def work_factors(place: Place, factor: float, case: int) -> Factors:
     return factors
 
 
-def _of_kernels(place: Place, factor: float, case: int) -> Factors:
+def _of_kernels(place: Place, factor: float, case: int) -> Floats:
     kernels = place.recorded("kernels")
-    fixed = _of_parameters(place, "kernels") | kernels.name.matches(_OVER_PARAMETERS)
+    fixed = _of_parameters(place, "kernels") | kernels.name.matches(kernel_names.OVER_PARAMETERS)
     fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
     waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
     certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
     return np.where(fixed, 1.0, factor if certain else waves)
 
 
-def _of_copies(place: Place, factor: float) -> Factors:
+def _of_copies(place: Place, factor: float) -> Floats:
     """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
     copies = place.recorded("copies")
     on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
@@ -122,11 +114,11 @@ def _of_copies(place: Place, factor: float) -> Factors:
 def _of_parameters(place: Place, signal: str) -> Mask:
     """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
     launched = recorded_launches(place, signal)
-    found: Mask = launched.while_open(OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
+    found: Mask = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
     return found
 
 
-def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Factors:
+def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:
     """By what each kernel takes longer if it takes as long as its waves; never more than in proportion."""
     blocks, threads = kernels["blocks"], kernels["threads_per_block"]
     capability, sms = place.info.compute_capability, place.info.sm_count
@@ -138,5 +130,5 @@ def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool
     at_once = np.maximum(sms * a_sm, 1)
     growth = np.ceil(np.ceil(factor * blocks) / at_once) / np.ceil(np.maximum(blocks, 1) / at_once)
     known = (blocks > 0) & (threads > 0) & (sms > 0) & ~kernels["is_graph"]
-    growth = np.where(known & ~kernels.name.matches(_GRID_OF_WEIGHTS), growth, factor)
+    growth = np.where(known & ~kernels.name.matches(kernel_names.GRID_OF_WEIGHTS), growth, factor)
     return np.minimum(growth, factor) if factor > 1 else np.maximum(growth, factor)

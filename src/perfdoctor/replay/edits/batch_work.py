@@ -7,22 +7,17 @@ output to a tensor) are not told from the training's own.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from perfdoctor.metrics.kernels.optimizer import OPTIMIZER_RANGE
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches, recorded_launches
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.replay.graph.graph import WORK, Graph, Numbers
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.replay.graph.graph import WORK, Graph
+from perfdoctor.vocabulary.names import loaders as loader_names
+from perfdoctor.vocabulary.names import torch as torch_names
 
-#: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
-_LOADER_KERNEL = re.compile(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)
-#: Parameters that are kept on the host, and what fetches them: FSDP and DeepSpeed with offloading.
-_OF_PARAMETERS = re.compile(r"FSDP|FullyShardedDataParallel|offload|unshard|partition\w*_param|swap_in", re.IGNORECASE)
 #: Copies of one size that together carry less of the bytes from the host are no batch.
 _BATCH_SHARE = 0.01
 
@@ -30,7 +25,7 @@ _BATCH_SHARE = 0.01
 @once_per_place
 def loader_kernels(place: Place) -> Mask:
     """One bool a row of DeviceWork: is it a kernel of a library that prepares data?"""
-    return _of_work(place, "kernels", place.recorded("kernels").name.matches(_LOADER_KERNEL))
+    return _of_work(place, "kernels", place.recorded("kernels").name.matches(loader_names.LOADER_KERNEL))
 
 
 @once_per_place
@@ -45,11 +40,11 @@ def batch_copies(place: Place) -> Mask:
     return _of_work(place, "copies", from_host & large)
 
 
-def _of_parameters(place: Place, alike: Numbers) -> Mask:
+def _of_parameters(place: Place, alike: Ints) -> Mask:
     """One bool a copy: asked for by the optimizer, or for parameters? Without a call, as most others of its size."""
     launched = recorded_launches(place, "copies")
-    proven = launched.while_open(OPTIMIZER_RANGE, "ranges", "ops")
-    proven |= launched.while_open(_OF_PARAMETERS, "ranges", "ops", "functions")
+    proven = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
+    proven |= launched.while_open(torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
     many = int(alike.max(initial=-1)) + 1
     of_all, of_proven = (np.bincount(alike[each], minlength=many) for each in (launched.known, proven))
     found: Mask = proven | (~launched.known & (2 * of_proven > of_all)[alike])
@@ -78,12 +73,12 @@ def loader_nodes(graph: Graph) -> Mask:
     return found
 
 
-def held_up_ns(graph: Graph, by: Mask) -> Numbers:
+def held_up_ns(graph: Graph, by: Mask) -> Ints:
     """How long each piece of work that could have started waited while these rows of DeviceWork ran, in ns."""
     busy = Intervals.of(graph.place.work.start_ns[by], graph.place.work.end_ns[by])
     start = np.where(graph.kind == WORK, graph.recorded_start_ns, 0)
     waited = busy.overlap_ns(np.where(graph.kind == WORK, start - graph.extra_ns, 0), start)
-    held_up: Numbers = np.minimum(waited, graph.extra_ns)
+    held_up: Ints = np.minimum(waited, graph.extra_ns)
     return held_up
 
 

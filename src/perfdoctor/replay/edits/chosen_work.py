@@ -13,8 +13,7 @@ import numpy as np
 
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
-from perfdoctor.replay.graph.graph import Numbers
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 
 
 def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
@@ -46,7 +45,7 @@ def own(place: Place, signal: str) -> Frame:
     return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
 
 
-def _as_counterparts(place: Place, rows: Numbers, inside: Mask, chosen: Mask) -> Mask:
+def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Mask:
     """One bool a row outside the window: are most of its counterparts in the window's whole steps chosen?
 
     `rows`: those of one signal in DeviceWork, of which some are `inside`, and of these some `chosen`.
@@ -62,7 +61,7 @@ def _as_counterparts(place: Place, rows: Numbers, inside: Mask, chosen: Mask) ->
 
 
 @once_per_place
-def same_piece(place: Place) -> Numbers:
+def same_piece(place: Place) -> Ints:
     """For each row of DeviceWork a number that the same piece of every step has: the so many-th of its name there."""
     pieces, so_far = np.full(len(place.work), UNKNOWN), 0
     for signal, rows in place.work.rows.items():
@@ -78,7 +77,7 @@ def same_piece(place: Place) -> Numbers:
     return pieces
 
 
-def number_in_step(frame: Frame, step: Numbers) -> Numbers:
+def number_in_step(frame: Frame, step: Ints) -> Ints:
     """For each row how many of its name came before it in its step."""
     name = frame.name.codes
     order = np.lexsort((frame.start_ns, name, step))

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits.shorter import with_shorter_work, without_host_time
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 #: To ask for an operation takes the host 5-50 µs. Of a far longer pause the rest is something else.
 _LONGEST_ASKING_NS = 100_000
@@ -36,7 +36,7 @@ def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
     return (_issuing(graph, rows) - but).total_ns + int(_starting_ns(graph, rows).sum())
 
 
-def _starting_ns(graph: Graph, rows: Mask) -> Numbers:
+def _starting_ns(graph: Graph, rows: Mask) -> Ints:
     """The gap in front of each of these rows that is its own: what the device takes to start it."""
     chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
     return np.where(chosen, np.minimum(graph.extra_ns, _LONGEST_START_NS), 0)

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Ints
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.simulate import play
@@ -30,8 +29,6 @@ MOST_OF_ONE_MACHINE = 16
 #: Collectives of unknown size or kind that take less of the time in collectives do not matter.
 _NEGLIGIBLE = 0.01
 _ONE = "ranks=1"
-
-Factors = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -147,10 +144,10 @@ def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
     return found
 
 
-def _collective_nodes(graph: Graph) -> npt.NDArray[np.bool_]:
+def _collective_nodes(graph: Graph) -> Mask:
     rows = np.zeros(len(graph.place.work), dtype=bool)
     rows[graph.place.work.rows["collectives"]] = True
-    talks: npt.NDArray[np.bool_] = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
+    talks: Mask = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
     return talks
 
 

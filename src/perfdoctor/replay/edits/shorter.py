@@ -1,4 +1,4 @@
-"""What changes in the graph when something is cured? Each edit returns a new graph; none makes a node longer.
+"""What changes in the graph when something is fixed? Each edit returns a new graph; none makes a node longer.
 
 `share` is the part of the time that goes away, from 0 (nothing changes) to 1. Edits may follow each other in any order:
 host time that one has taken out is not there for the next.
@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 
 def without_host_time(graph: Graph, stretches: Intervals, share: float) -> Graph:
@@ -40,7 +40,7 @@ def still_there(graph: Graph, stretches: Intervals, share: float) -> Iterator[tu
     yield stretches, share
 
 
-def _inside(graph: Graph, stretches: Intervals, begin: Numbers, end: Numbers) -> Numbers:
+def _inside(graph: Graph, stretches: Intervals, begin: Ints, end: Ints) -> Ints:
     """How much of these stretches lies between these moments of each HOST node; 0 for the others."""
     host = np.flatnonzero(graph.kind == HOST)
     inside = np.zeros(len(graph), np.int64)
@@ -95,7 +95,7 @@ def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
     return replace(_with_durations(graph, durations), transfer_ns=transfer)
 
 
-def _with_durations(graph: Graph, durations: Numbers) -> Graph:
+def _with_durations(graph: Graph, durations: Ints) -> Graph:
     """What counts from the end of a call comes as long after its beginning as before: a launch, the next batch."""
     saved = graph.duration_ns - durations
     call = np.maximum(graph.depends[1], 0)

@@ -1,4 +1,4 @@
-"""What changes in the graph when batches cost nothing? The most that any loader's cure can win.
+"""What changes in the graph when batches cost nothing? The most that any loader's fix can win.
 
 No wait for the loader, none of its work in the training's own threads, no copies of batches, no kernels of data
 libraries, nor the calls and threads that do nothing but ask for those, nor waits for any of them. Work that was queued
@@ -9,20 +9,18 @@ at worst they stay as slow as they were.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes
 from perfdoctor.replay.edits.chosen_work import same_piece
 from perfdoctor.replay.edits.fused import merged
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
-
-_EVENT = re.compile("EventSynchronize")
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 
 def without_loading(graph: Graph, case: int = 1) -> Graph:
@@ -50,14 +48,14 @@ def _in_time(graph: Graph, rows: Mask, case: int) -> Graph:
     return replace(graph, duration_ns=np.where(beside, np.minimum(alone_ns, graph.duration_ns), graph.duration_ns))
 
 
-def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Numbers:
+def _by_themselves(graph: Graph, beside: Mask, alone: Mask, *, fastest: bool) -> Ints:
     """For each node what the same piece of other steps usually took alone; its own where none was alone.
 
     `fastest`: the least that any of them took.
     """
     rows = np.flatnonzero(beside | alone)
     piece = same_piece(graph.place)[graph.work_row[rows]]
-    found: Numbers = graph.duration_ns.copy()
+    found: Ints = graph.duration_ns.copy()
     order = np.argsort(piece, kind="stable")
     for group in np.split(rows[order], np.flatnonzero(np.diff(piece[order])) + 1):
         quiet = graph.duration_ns[group[alone[group]]]
@@ -77,8 +75,9 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     lag_0[gone] = 0
     waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
     other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
-    names = graph.place.timeline.calls.name.matches(_EVENT)[graph.call_row[waits]] if waits.size else left
-    second[waits] = np.where(left & ~names, other, NOTHING)
+    names = graph.place.timeline.calls.name
+    of_event = names.matches(cuda_names.WAITS_FOR_EVENT)[graph.call_row[waits]] if waits.size else left
+    second[waits] = np.where(left & ~of_event, other, NOTHING)
     before[waits] = False
     return replace(
         graph,
@@ -115,13 +114,13 @@ def _on_their_own(graph: Graph, of_loader: Mask, awaited: Intervals) -> Graph:
     )
 
 
-def _on(depends: Numbers, chosen: Mask) -> Mask:
+def _on(depends: Ints, chosen: Mask) -> Mask:
     """Which nodes depend on one of the chosen?"""
     on: Mask = (depends != NOTHING) & chosen[np.maximum(depends, 0)]
     return on
 
 
-def _last_of(graph: Graph, nodes: Numbers, among: Mask) -> tuple[Numbers, Mask]:
+def _last_of(graph: Graph, nodes: Ints, among: Mask) -> tuple[Ints, Mask]:
     """For each node the one of those that ended last before it began or, of a wait, was over; and is there one?"""
     candidates = np.flatnonzero(among)
     candidates = candidates[np.argsort(graph.recorded_end_ns[candidates], kind="stable")]

@@ -6,20 +6,16 @@ counts such, and threads that are taken to have been woken by another.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.draft import Draft
-from perfdoctor.replay.graph.graph import NOTHING, Graph, Numbers
+from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
 from perfdoctor.replay.graph.period import issued_in, period_of
-from perfdoctor.vocabulary.names.host import STREAM_WAIT
-
-_EVENT = re.compile("EventSynchronize")
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: What a call that waits takes by itself.
 _OWN_OF_WAIT_NS = 10_000
@@ -124,7 +120,7 @@ def _other_streams(draft: Draft) -> None:
     draft.inferred += int(use.sum())
 
 
-def _last_of_others(draft: Draft) -> Numbers:
+def _last_of_others(draft: Draft) -> Ints:
     """For each work that of all other streams which ended last before it started; NOTHING where none had."""
     start, end, streams = draft.work_start, draft.work_end, draft.streams
     best, best_end = np.full(draft.works, NOTHING), np.full(draft.works, _NEVER)
@@ -140,8 +136,8 @@ def _last_of_others(draft: Draft) -> Numbers:
 
 def _behind_event(draft: Draft) -> Mask:
     """Was the stream told to wait for an event between the call that launched this work and the launch before?"""
-    names = draft.place.timeline.calls.name
-    waits = np.flatnonzero(names.matches(STREAM_WAIT)[draft.host.rows]) if len(draft.host) else np.empty(0, np.int64)
+    is_wait = draft.place.timeline.calls.name.matches(cuda_names.STREAM_WAIT)
+    waits = np.flatnonzero(is_wait[draft.host.rows]) if len(draft.host) else np.empty(0, np.int64)
     launching = np.unique(draft.launch[draft.launch >= 0])
     next_launch = np.searchsorted(launching, waits, side="right")
     behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
@@ -159,7 +155,7 @@ def _waits(draft: Draft) -> None:
     # What had ended before did not hold the host up, but would if the host came sooner. Of an event that had been
     # reached nobody knows which work it followed.
     held = ended >= begin - _CLOCK_SLACK_NS
-    of_event = draft.place.timeline.calls.name.matches(_EVENT)[host.rows[waits]]
+    of_event = draft.place.timeline.calls.name.matches(cuda_names.WAITS_FOR_EVENT)[host.rows[waits]]
     known = earlier | ((draft.launch[work] <= waits) & (draft.work_start[work] < end))
     use = (work >= 0) & known & (held | ~of_event)
     lag = np.where(held, end - ended, 0)
@@ -169,7 +165,7 @@ def _waits(draft: Draft) -> None:
     draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 
-def _last_before(draft: Draft, moments: Numbers) -> tuple[Numbers, Mask, Numbers]:
+def _last_before(draft: Draft, moments: Ints) -> tuple[Ints, Mask, Ints]:
     """The work that ended last before each moment, NOTHING where none; is it of the period before; when it ended.
 
     What was issued before the period is taken to be as far back as its counterpart is from the period's end.

@@ -13,9 +13,9 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.records.findings import CriticalPath, PathPiece
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.records.predictions import CriticalPath, PathPiece
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.replay.graph.simulate import Played
 
 #: In which order host time is shared out to what it was spent on; the rest is issuing work, and Python in between.
@@ -91,7 +91,7 @@ def _trace(graphs: Sequence[Graph], played: Played) -> Iterator[_Link]:
             return
 
 
-def _bound(graph: Graph, ends: np.ndarray, played: Played) -> tuple[Numbers, Mask, np.ndarray]:
+def _bound(graph: Graph, ends: np.ndarray, played: Played) -> tuple[Ints, Mask, np.ndarray]:
     """Which dependency of each node was over last, is it of the repetition before, and when the node could start."""
     period = played.step_ns * graph.units
     moments = np.stack(
@@ -133,7 +133,7 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
     yield from _of_host(graph, host, host[~of_loader], early_ns=-float(waits.clip(max=0).sum()))
 
 
-def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, float]]:
+def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
     for signal, rows in place.work.rows.items():
         name = place.recorded(signal).name
@@ -147,9 +147,7 @@ def _of_work(graph: Graph, works: Numbers) -> Iterator[tuple[str, str, float, fl
             yield _OF_SIGNAL[signal], name.values[code], float(ns[code]), float(times[code])
 
 
-def _of_host(
-    graph: Graph, calls: Numbers, behind_host: Numbers, early_ns: float
-) -> Iterator[tuple[str, str, float, float]]:
+def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> Iterator[tuple[str, str, float, float]]:
     """Host time on the path: calls, and what lies between them, by what was innermost then."""
     end = graph.recorded_end_ns
     gaps = Intervals.of(graph.gap_start_ns[behind_host], graph.gap_start_ns[behind_host] + graph.lag_ns[0][behind_host])

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.replay.graph.host_calls import HostCalls
 from perfdoctor.replay.graph.period import Period
 
@@ -24,7 +24,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 class Draft:
     """The nodes of one period. Works on whole columns; order is made at the end."""
 
-    def __init__(self, place: Place, host: HostCalls, rows: Numbers, period: Period) -> None:
+    def __init__(self, place: Place, host: HostCalls, rows: Ints, period: Period) -> None:
         self.place, self.host, self.rows, self.period = place, host, rows, period
         self.hosts, self.waiting, self.works = len(host), int(host.waits.sum()), int(rows.size)
         self.size = self.hosts + self.waiting + self.works
@@ -50,15 +50,13 @@ class Draft:
         self.work_start, self.work_end = place.work.start_ns[rows], place.work.end_ns[rows]
         self.streams = place.work.stream[rows]
 
-    def tie(
-        self, which: int, nodes: Numbers, to: Numbers, *, lag_ns: Numbers | int = 0, before: Mask | bool = False
-    ) -> None:
+    def tie(self, which: int, nodes: Ints, to: Ints, *, lag_ns: Ints | int = 0, before: Mask | bool = False) -> None:
         """These nodes depend on those, of the repetition before where told so."""
         self.depends[which][nodes] = to
         self.lag_ns[which][nodes] = lag_ns
         self.before[which][nodes] = before
 
-    def explained(self, nodes: Numbers) -> Numbers:
+    def explained(self, nodes: Ints) -> Ints:
         """When what is known so far of this repetition would let these nodes start."""
         latest = np.full(nodes.size, _NEVER)
         for depends, before, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
@@ -95,7 +93,7 @@ class Draft:
     def _kind(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
         return np.repeat(np.array([HOST, WAIT_END, WORK], np.int8), [self.hosts, self.waiting, self.works])
 
-    def _order(self) -> Numbers:
+    def _order(self) -> Ints:
         """By start. At the same moment calls and their ends come in program order, and work after what launched it."""
         position = np.empty(self.size, np.int64)
         position[self.host_nodes] = 2 * self.host_nodes
@@ -103,7 +101,7 @@ class Draft:
         position[self.work_nodes] = np.arange(self.works)
         return np.lexsort((position, self._kind() == WORK, self.start))
 
-    def _unexplained(self) -> Numbers:
+    def _unexplained(self) -> Ints:
         """By how much each node began later than all that it depends on let it."""
         latest = np.full(self.size, _NEVER)
         for each, flags, lags in zip(self.depends, self.before, self.lag_ns, strict=True):
@@ -112,13 +110,13 @@ class Draft:
             moment[flags] -= self.period.duration_ns
             moment[each < 0] = _NEVER
             np.maximum(latest, moment, out=latest)
-        late: Numbers = np.maximum(self.end - self.duration - latest, 0)
+        late: Ints = np.maximum(self.end - self.duration - latest, 0)
         if not self.waiting:  # the host got ahead of the device, and is not held up between periods
             late[self.host_nodes[self.before[0][self.host_nodes]]] = 0
         late[self.free] = 0
         return late
 
-    def _sources(self) -> tuple[Numbers, Numbers]:
+    def _sources(self) -> tuple[Ints, Ints]:
         """Rows of `timeline.calls`, and of DeviceWork."""
         call_row, work_row = np.full(self.size, UNKNOWN), np.full(self.size, UNKNOWN)
         call_row[self.host_nodes] = self.host.rows
@@ -133,7 +131,7 @@ def _all_alike(column: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     return np.broadcast_to(column[:1].copy(), column.shape) if alike else column
 
 
-def _launch(place: Place, host: HostCalls, rows: Numbers) -> Numbers:
+def _launch(place: Place, host: HostCalls, rows: Ints) -> Ints:
     """Which call launched each of these rows of work? NOTHING where unknown, or where clocks contradict it."""
     launch = host.of_rows(place.work.launch[rows])
     if not len(host):

@@ -23,14 +23,12 @@ import numpy.typing as npt
 
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Ints, Mask
 
 HOST, WAIT_END, WORK = 0, 1, 2
 
 #: No dependency.
 NOTHING = -1
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -44,20 +42,20 @@ class Graph:
 
     place: Place
     kind: npt.NDArray[np.int8]
-    recorded_start_ns: Numbers
-    recorded_end_ns: Numbers
-    duration_ns: Numbers
-    extra_ns: Numbers
-    depends: tuple[Numbers, Numbers, Numbers]
+    recorded_start_ns: Ints
+    recorded_end_ns: Ints
+    duration_ns: Ints
+    extra_ns: Ints
+    depends: tuple[Ints, Ints, Ints]
     before: tuple[Mask, Mask, Mask]
-    lag_ns: tuple[Numbers, Numbers, Numbers]
-    work_row: Numbers
-    call_row: Numbers
+    lag_ns: tuple[Ints, Ints, Ints]
+    work_row: Ints
+    call_row: Ints
     #: The recorded host time in front of a HOST node: its first lag, and what it waited there for the loader.
-    gap_start_ns: Numbers
-    gap_end_ns: Numbers
+    gap_start_ns: Ints
+    gap_end_ns: Ints
     #: How long the loader made a HOST node wait, where the loader has a pace of its own: the node's second dependency.
-    loader_wait_ns: Numbers
+    loader_wait_ns: Ints
     period_ns: int
     units: int
     inferred: int = 0
@@ -66,8 +64,8 @@ class Graph:
     #: Host time that edits have taken out, and which share of it.
     gone: tuple[tuple[Intervals, float], ...] = ()
     #: Nodes of collectives that all ranks recorded, in their order; and how long each takes once all are there.
-    meetings: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-    transfer_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    meetings: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    transfer_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: How far this rank's clock is ahead of the first one's.
     clock_ns: int = 0
 

@@ -10,9 +10,9 @@ from perfdoctor.metrics.accounting.idle_causes import blocking_rows, driving_thr
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
-from perfdoctor.replay.graph.graph import NOTHING, Numbers
+from perfdoctor.replay.graph.graph import NOTHING
 from perfdoctor.replay.graph.period import Period
-from perfdoctor.vocabulary.names.host import ALLOCATOR_CALL
+from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: A thread that did nothing for so long, while another one of the program did, was woken by it.
 _WOKEN_NS = 50_000
@@ -23,23 +23,23 @@ _NEVER = np.iinfo(np.int64).min
 class HostCalls:
     """Outermost calls of the driving threads in the period, by start: their rows in `timeline.calls`, which wait."""
 
-    rows: Numbers
-    start_ns: Numbers
-    end_ns: Numbers
-    thread: Numbers
+    rows: Ints
+    start_ns: Ints
+    end_ns: Ints
+    thread: Ints
     waits: Mask
     #: Which of those that wait are launches that wait for room in the device's queue.
     for_room: Mask
     #: When the next period's first call is made.
     again_ns: int
     #: Every call of these threads, by row, and the row of the outermost call that it is part of.
-    inner_rows: Numbers
-    outer_rows: Numbers
+    inner_rows: Ints
+    outer_rows: Ints
 
     def __len__(self) -> int:
         return int(self.rows.size)
 
-    def of_rows(self, rows: Numbers) -> Numbers:
+    def of_rows(self, rows: Ints) -> Ints:
         """Which of these calls made, or is, each of these rows of `timeline.calls`? NOTHING where none."""
         if not len(self) or not self.inner_rows.size:
             return np.full(rows.size, NOTHING)
@@ -67,14 +67,14 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     return HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
 
 
-def _call_begun(calls: Frame, rows: Numbers, outer: Numbers, moment: int) -> int:
+def _call_begun(calls: Frame, rows: Ints, outer: Ints, moment: int) -> int:
     """When the outermost call began whose part began at this moment; the moment itself where none did."""
     return int(calls.start_ns[outer[calls.start_ns[rows] == moment]].min(initial=moment))
 
 
-def _outermost(calls: Frame, rows: Numbers) -> Numbers:
+def _outermost(calls: Frame, rows: Ints) -> Ints:
     """For each call the one of the same thread that it is part of (the driver's of the runtime's), or itself."""
-    outer: Numbers = rows.copy()
+    outer: Ints = rows.copy()
     for thread in np.unique(calls["thread"][rows]).tolist():
         own = np.flatnonzero(calls["thread"][rows] == thread)
         reach = np.concatenate(([_NEVER], np.maximum.accumulate(calls.end_ns[rows[own]])[:-1]))
@@ -83,21 +83,21 @@ def _outermost(calls: Frame, rows: Numbers) -> Numbers:
     return outer
 
 
-def _by_name(place: Place, rows: Numbers) -> Mask:
+def _by_name(place: Place, rows: Ints) -> Mask:
     """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
     return np.isin(rows, blocking_rows(place.host, place.work))
 
 
-def _for_room(place: Place, rows: Numbers) -> Mask:
+def _for_room(place: Place, rows: Ints) -> Mask:
     """Which of these calls are launches that wait until the device's queue has room: far longer than a launch takes."""
     calls = place.timeline.calls
     took = calls.end_ns[rows] - calls.start_ns[rows]
     full = np.isin(rows, place.work.launch) & (took > LONGEST_LAUNCH_NS)
-    waits: Mask = full & ~calls.name.matches(ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
+    waits: Mask = full & ~calls.name.matches(cuda_names.ALLOCATOR_CALL)[rows] & ~_by_name(place, rows)
     return waits
 
 
-def predecessors(host: HostCalls) -> tuple[Numbers, int]:
+def predecessors(host: HostCalls) -> tuple[Ints, int]:
     """For each call the one it follows, NOTHING for the first of all; and how many are taken to have been woken.
 
     It follows the last one of its thread, or, after a pause, the last call of the other thread that woke it.
@@ -110,25 +110,25 @@ def predecessors(host: HostCalls) -> tuple[Numbers, int]:
     return np.where(woken, latest, previous), int(woken.sum())
 
 
-def _latest_before(host: HostCalls, previous: Numbers) -> Numbers:
+def _latest_before(host: HostCalls, previous: Ints) -> Ints:
     """Which call, of any thread, ended last before each began?"""
     latest = last_ended(host, host.start_ns)
     # In a recording of whole µs calls may take none, and end as they or the next ones begin.
     return np.where(latest >= np.arange(len(host)), previous, latest)
 
 
-def last_ended(host: HostCalls, moments: Numbers) -> Numbers:
+def last_ended(host: HostCalls, moments: Ints) -> Ints:
     """The call, of any thread, that ended last before each moment; NOTHING where none had."""
     by_end = np.argsort(host.end_ns, kind="stable")
     place = np.searchsorted(host.end_ns[by_end], moments, side="right") - 1
     return np.where(place >= 0, by_end[np.maximum(place, 0)], NOTHING)
 
 
-def _end_or_never(host: HostCalls, which: Numbers) -> Numbers:
+def _end_or_never(host: HostCalls, which: Ints) -> Ints:
     return np.where(which >= 0, host.end_ns[np.maximum(which, 0)], _NEVER)
 
 
-def _previous_of_thread(thread: Numbers) -> Ints:
+def _previous_of_thread(thread: Ints) -> Ints:
     """For each call the one before it on its thread, NOTHING for the first."""
     previous = np.full(thread.size, NOTHING, np.int64)
     order = np.argsort(thread, kind="stable")

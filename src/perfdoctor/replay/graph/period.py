@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.replay.graph.graph import Numbers
+from perfdoctor.model.timeline import UNKNOWN, Ints
 
 #: As many of a step's first pieces of work may begin at the same moment.
 _TOGETHER = 8
@@ -51,7 +50,7 @@ def period_of(place: Place, most_work: int, most_units: int) -> Period:
     return Period(last - first, begin, end, int(issued[first]), issue_end)
 
 
-def _chosen(place: Place, edges: Numbers, issued: Numbers, most_work: int, most_units: int) -> int:
+def _chosen(place: Place, edges: Ints, issued: Ints, most_work: int, most_units: int) -> int:
     """The first step to play."""
     last = edges.size - 1
     first = int(np.argmax(issued > 0))
@@ -64,7 +63,7 @@ def _chosen(place: Place, edges: Numbers, issued: Numbers, most_work: int, most_
     return first
 
 
-def _issued_at(place: Place, edges: Numbers) -> Numbers:
+def _issued_at(place: Place, edges: Ints) -> Ints:
     """When the work that begins at each edge was launched; 0 where that was not recorded."""
     work = place.work
     known = work.launch != UNKNOWN
@@ -73,11 +72,11 @@ def _issued_at(place: Place, edges: Numbers) -> Numbers:
     rows = np.searchsorted(work.start_ns, edges)[:, None] + np.arange(_TOGETHER)
     inside = np.minimum(rows, len(work) - 1)
     same = (rows < len(work)) & (work.start_ns[inside] == edges[:, None])
-    issued: Numbers = np.where(same, launched_at[inside], 0).max(axis=1)
+    issued: Ints = np.where(same, launched_at[inside], 0).max(axis=1)
     return issued
 
 
-def issued_in(place: Place, period: Period) -> Numbers:
+def issued_in(place: Place, period: Period) -> Ints:
     """Rows of DeviceWork that the period issued; of a stream none of whose launches are known, those that ran in it."""
     work = place.work
     inside = (work.start_ns >= period.begin_ns) & (work.start_ns < period.end_ns)
@@ -88,7 +87,7 @@ def issued_in(place: Place, period: Period) -> Numbers:
     return np.flatnonzero(np.where(at > 0, issued, inside))
 
 
-def _in_stream_order(place: Place) -> Numbers:
+def _in_stream_order(place: Place) -> Ints:
     """When each row of work was issued: what has no launch, no sooner than what ran before it on its stream; else 0."""
     work = place.work
     at = np.zeros(len(work), np.int64)

@@ -11,9 +11,9 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.replay.graph.build import ALL_UNITS, MOST_WORK, graph_of
-from perfdoctor.replay.graph.graph import WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import host_graph
 
 
@@ -63,7 +63,7 @@ def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     )
 
 
-def _nodes(graph: Graph, rows: Numbers) -> Numbers:
+def _nodes(graph: Graph, rows: Ints) -> Ints:
     """The nodes of these collectives, given as rows of the place's recorded ones; UNKNOWN outside the period."""
     work_rows = graph.place.work.rows["collectives"][rows]
     works = np.flatnonzero(graph.kind == WORK)

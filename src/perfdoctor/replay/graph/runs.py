@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.timeline import Mask
-from perfdoctor.replay.graph.graph import NOTHING, Graph, Numbers
+from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.replay.graph.graph import NOTHING, Graph
 
 #: Where a node is in the order in which a graph is played, or what it depends on: as many nodes as there may be.
 Places = npt.NDArray[np.int32]
@@ -43,12 +43,12 @@ class Runs:
     `begins`: the places at which runs begin, and those of meetings.
     """
 
-    depends: tuple[Numbers, Numbers, Numbers]
+    depends: tuple[Ints, Ints, Ints]
     before: tuple[Mask, Mask, Mask]
-    meetings: Numbers
+    meetings: Ints
     nodes: Places
     at: Places
-    begins: Numbers
+    begins: Ints
     until: tuple[tuple[Run, ...], ...]
 
     def fit(self, graph: Graph) -> bool:
@@ -99,7 +99,7 @@ def _chains(graph: Graph) -> tuple[Places, Places]:
     return np.array(chains[1:], np.int32), np.array(levels[1:], np.int32)
 
 
-def _by_part(graph: Graph, order: Places, begins: Numbers, part: Places) -> tuple[tuple[Run, ...], ...]:
+def _by_part(graph: Graph, order: Places, begins: Ints, part: Places) -> tuple[tuple[Run, ...], ...]:
     ends = np.append(begins[1:], order.size)
     used = [np.logical_or.reduceat(on[order] != NOTHING, begins) for on in graph.depends[1:]]
     columns: Sequence[list[int]] = [begins.tolist(), ends.tolist(), *(each.tolist() for each in used)]

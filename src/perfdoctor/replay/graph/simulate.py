@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph, Numbers
+from perfdoctor.model.columns import Floats, Ints
+from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph
 from perfdoctor.replay.graph.runs import Places, Run, Runs, runs_of
 
 #: Played so often, the unchanged graph and most changed ones have their steady pace.
@@ -23,9 +24,6 @@ _FEW = 16
 _NEVER = -(1 << 62)
 
 
-Moments = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-
 @dataclass(frozen=True)
 class Played:
     """`step_ns`: the steady step, mean over ranks. `end_ns`: per graph, each node's end in the last repetition.
@@ -34,7 +32,7 @@ class Played:
     """
 
     step_ns: float
-    end_ns: tuple[Moments, ...]
+    end_ns: tuple[Floats, ...]
 
 
 def play(graphs: Sequence[Graph], runs: Sequence[Runs] = (), repetitions: int = REPETITIONS) -> Played:
@@ -117,8 +115,8 @@ class _Player:
         place[on == NOTHING] = 2 * self.size
         return place
 
-    def _lags(self, graph: Graph, which: int, ahead: Numbers) -> Numbers:
-        lags: Numbers = graph.lag_ns[which][self.runs.nodes]
+    def _lags(self, graph: Graph, which: int, ahead: Ints) -> Ints:
+        lags: Ints = graph.lag_ns[which][self.runs.nodes]
         lags += ahead
         return lags
 
@@ -167,12 +165,12 @@ class _Player:
         self.times[: self.size] = self.times[self.size : -1]
 
     @property
-    def _ends(self) -> Numbers:
+    def _ends(self) -> Ints:
         """Each node's end in this repetition, in the order of playing."""
         return self.times[self.size : -1]
 
     @property
-    def ends(self) -> Moments:
+    def ends(self) -> Floats:
         """Each node's end in this repetition."""
         return self._ends[self.runs.at].astype(np.float64)
 

@@ -21,9 +21,9 @@ import numpy as np
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import waited_for
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.replay.graph.build import ALL_UNITS, LEAST_LOADER_WAIT
-from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph, Numbers
+from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 #: What may happen on the training thread; of things at the same moment the first here comes first.
 _GOES_ON, _BATCH, _ASK, _EDGE, _WAITS = range(5)
@@ -35,9 +35,9 @@ _SLACK_NS = 50_000
 class _Thread:
     """What happens on the training thread, one behind the other: which kind, when, and of which row of its kind."""
 
-    kind: Numbers
-    at_ns: Numbers
-    row: Numbers
+    kind: Ints
+    at_ns: Ints
+    row: Ints
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class _Steps:
     """Those that are played: their edges, what the thread waited for in them, and what was sent in them."""
 
     place: HostPlace
-    edges_ns: Numbers
+    edges_ns: Ints
     #: When the thread waited for collectives.
     waits: Intervals
     #: When the thread waited for a batch, where the loader has a pace of its own, and for long enough.
     late: Intervals
     #: Rows of the place's recorded collectives.
-    sent: Numbers
+    sent: Ints
 
     @property
     def period_ns(self) -> int:
@@ -103,7 +103,7 @@ def _thread(steps: _Steps) -> _Thread:
     return _Thread(kind[order], at_ns[order], row[order])
 
 
-def _outside(moments: Numbers, waits: Intervals, *, to_end: bool) -> Numbers:
+def _outside(moments: Ints, waits: Intervals, *, to_end: bool) -> Ints:
     """A thread that waits does nothing else: what clocks put into a wait comes before it, or behind."""
     place = np.searchsorted(waits.starts, moments, side="right") - 1
     known = place >= 0
@@ -112,11 +112,11 @@ def _outside(moments: Numbers, waits: Intervals, *, to_end: bool) -> Numbers:
     return np.where(within, end if to_end else begin, moments)
 
 
-def _asked_at(steps: _Steps) -> Numbers:
+def _asked_at(steps: _Steps) -> Ints:
     """When the training thread had asked for each; where that is not known, when it began."""
     place = steps.place
     begun = np.minimum(place.asks.end_ns, place.recorded_collectives.start_ns) if len(place.asks) else None
-    asked: Numbers = (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
+    asked: Ints = (place.recorded_collectives.start_ns if begun is None else begun)[steps.sent]
     return asked
 
 
@@ -166,7 +166,7 @@ class _Draft:
         rows = np.flatnonzero(place.work.stream == UNKNOWN)[place.steps.used - ends :]
         self.work_row = np.concatenate((np.full(hosts, UNKNOWN), place.work.rows["collectives"][steps.sent], rows))
 
-    def tie(self, which: int, nodes: Numbers, to: Numbers, lag_ns: Numbers | int, before: Mask | bool = False) -> None:
+    def tie(self, which: int, nodes: Ints, to: Ints, lag_ns: Ints | int, before: Mask | bool = False) -> None:
         self.depends[which][nodes], self.lag_ns[which][nodes], self.before[which][nodes] = to, lag_ns, before
 
     def graph(self) -> Graph:
@@ -224,16 +224,16 @@ class _Draft:
         self.tie(1, nodes[use], behind[use], (self.start[nodes] - self.end[behind])[use])
         self.lag_ns[0][nodes[~use]] = (self.start[nodes] - self._begun(nodes))[~use]
 
-    def _begun(self, nodes: Numbers) -> Numbers:
+    def _begun(self, nodes: Ints) -> Ints:
         return self.steps.waits.starts[self.thread.row[nodes]]
 
-    def _unexplained(self) -> Numbers:
+    def _unexplained(self) -> Ints:
         """By how much each node began later than all that it depends on let it."""
         latest = np.full(self.size, np.iinfo(np.int64).min)
         for on, flags, lag in zip(self.depends, self.before, self.lag_ns, strict=True):
             moment = self.end[np.maximum(on, 0)] - np.where(flags, self.steps.period_ns, 0) + lag
             latest = np.where(on >= 0, np.maximum(latest, moment), latest)
-        late: Numbers = np.maximum(self.start - latest, 0)
+        late: Ints = np.maximum(self.start - latest, 0)
         return late
 
     def _ordered(self) -> Graph:

@@ -1,4 +1,4 @@
-"""What does a cure bring? The difference of two replays: of the step as it was, and of the step with the cure."""
+"""What does a fix bring? The difference of two replays: of the step as it was, and of the step with the fix."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import IDLE_CAUSES, Finding, Saving
-from perfdoctor.replay.edits.actions import Edit, edit_of, most_ns, pulled_ns, shares
+from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.savings import Saving
+from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, most_ns, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.runs import Runs, runs_of
@@ -21,12 +22,12 @@ _Changes = tuple[tuple[Edit, float], ...]
 
 
 @dataclass(frozen=True)
-class Cure:
-    """A lever, how far it goes at least, likely and at most, and what it may win then, in ns a step.
+class SimulatedFix:
+    """A fix as the replay applies it: its action, and how far that goes at least, likely and at most.
 
-    A cure may also win what was not counted as its own: a host that is faster sends gradients sooner, and hides them
-    better. That is not promised: it is seldom as simple. `cause` is the rule whose cure takes this finding along: such
-    findings count the same time.
+    `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
+    own: a host that is faster sends gradients sooner, and hides them better. That is not predicted: it is seldom as
+    simple. `cause` is the rule whose fix also fixes this finding: such findings count the same time.
     """
 
     rule: str
@@ -35,8 +36,8 @@ class Cure:
     shares: tuple[float, float, float]
     most_ns: tuple[int, int, int]
 
-    def going(self, share: float, most_ns: int) -> Cure:
-        """The same cure, going just so far."""
+    def going(self, share: float, most_ns: int) -> SimulatedFix:
+        """The same fix, going just so far."""
         return replace(self, shares=(share, share, share), most_ns=(most_ns, most_ns, most_ns))
 
 
@@ -52,7 +53,9 @@ class Stage:
     base_ns: float
     runs: tuple[Runs, ...] = ()
     #: Findings by their identity, kept so that it is not given to another one.
-    _cures: dict[tuple[str, str, int], tuple[Finding, Cure]] = field(default_factory=dict, repr=False, compare=False)
+    _fixes: dict[tuple[str, str, int], tuple[Finding, SimulatedFix]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -61,34 +64,34 @@ class Stage:
         recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
         return self.base_ns / recorded - 1
 
-    def can_play(self, lever: str, finding: Finding) -> bool:
+    def can_play(self, action: str, finding: Finding) -> bool:
         """Of collectives whose other ranks were not recorded nobody knows what their end waited for.
 
         A rank that is late can come in time where it is one, and where its lateness reaches the others. Of a training
         thread without a GPU, its own time can be shortened.
         """
         timeline = self.run.timeline
-        if host_places(self.run) and lever not in (*IDLE_CAUSES, "collectives", "lateness"):
-            return bool(lever and finding.thread_time)
-        if lever == "lateness":
+        if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
+            return bool(action and finding.thread_time)
+        if action == "lateness":
             return bool(finding.work) and all(graph.meetings.size for graph in self.graphs)
-        return bool(lever) and (lever != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
+        return bool(action) and (action != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
 
-    def cure(self, rule: str, lever: str, finding: Finding) -> Cure:
-        key = (rule, lever, id(finding))
-        if key not in self._cures:
-            self._cures[key] = finding, self._cure(rule, lever, finding)
-        return self._cures[key][1]
+    def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
+        key = (rule, action, id(finding))
+        if key not in self._fixes:
+            self._fixes[key] = finding, self._fix(rule, action, finding)
+        return self._fixes[key][1]
 
-    def _cure(self, rule: str, lever: str, finding: Finding) -> Cure:
+    def _fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         saving = finding.saving_ns_per_step
-        low, likely, high = shares((saving.low, saving.likely, saving.high), pulled_ns(lever, finding, self.run))
-        most = most_ns(lever, finding, self.run, self.graphs)
-        return Cure(rule, rule, edit_of(lever, finding, self.run), (low, likely, high), most)
+        low, likely, high = shares((saving.low, saving.likely, saving.high), affected_ns(action, finding, self.run))
+        most = most_ns(action, finding, self.run, self.graphs)
+        return SimulatedFix(rule, rule, edit_of(action, finding, self.run), (low, likely, high), most)
 
-    def played_ns(self, cures: Sequence[Cure], case: int = 1) -> float:
-        """The step with these cures together. `case`: 0 at least, 1 likely, 2 at most."""
-        changes = tuple((cure.edit, cure.shares[case]) for cure in cures)
+    def played_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> float:
+        """The step with these fixes together. `case`: 0 at least, 1 likely, 2 at most."""
+        changes = tuple((fix.edit, fix.shares[case]) for fix in fixes)
         if changes not in self._steps_ns:
             self._steps_ns[changes] = play(self._with(changes), self.runs).step_ns
         return self._steps_ns[changes]
@@ -97,9 +100,9 @@ class Stage:
         """The recorded steps, played as they were."""
         return play(self.graphs, self.runs)
 
-    def spread(self, cures: Sequence[Cure]) -> tuple[float, float]:
-        """How far single steps are from their mean with these cures, as factors (see `spread`)."""
-        graphs = self._with([(cure.edit, cure.shares[1]) for cure in cures])
+    def spread(self, fixes: Sequence[SimulatedFix]) -> tuple[float, float]:
+        """How far single steps are from their mean with these fixes, as factors (see `spread`)."""
+        graphs = self._with([(fix.edit, fix.shares[1]) for fix in fixes])
         return range_of_later(graphs, play(graphs, self.runs))
 
     def _with(self, changes: Sequence[tuple[Edit, float]]) -> tuple[Graph, ...]:
@@ -108,18 +111,18 @@ class Stage:
             graphs = tuple(edit(graph, share) for graph in graphs)
         return graphs
 
-    def step_ns(self, cures: Sequence[Cure], case: int = 1) -> int:
-        """The recorded step with these cures together: never longer than it was, nor shorter than they may make it."""
-        won = round(self.base_ns - self.played_ns(cures, case))
+    def step_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> int:
+        """The recorded step with these fixes together: never longer than it was, nor shorter than they may make it."""
+        won = round(self.base_ns - self.played_ns(fixes, case))
         most_ns: dict[str, int] = {}
-        for cure in cures:
-            most_ns[cure.cause] = max(most_ns.get(cure.cause, 0), cure.most_ns[case])
+        for fix in fixes:
+            most_ns[fix.cause] = max(most_ns.get(fix.cause, 0), fix.most_ns[case])
         return self.run.step_ns - min(max(won, 0), sum(most_ns.values()))
 
-    def saving(self, cure: Cure) -> Saving:
-        """What one cure wins, in ns a step: not less than nothing, and not more than it may."""
-        won = [max(round(self.base_ns - self.played_ns([cure], case)), 0) for case in range(3)]
-        low, likely, high = (min(ns, most) for ns, most in zip(won, cure.most_ns, strict=True))
+    def saving(self, fix: SimulatedFix) -> Saving:
+        """What one fix wins, in ns a step: not less than nothing, and not more than it may."""
+        won = [max(round(self.base_ns - self.played_ns([fix], case)), 0) for case in range(3)]
+        low, likely, high = (min(ns, most) for ns, most in zip(won, fix.most_ns, strict=True))
         return Saving(min(low, likely), likely, max(high, likely))
 
 
@@ -151,8 +154,8 @@ def _set_up(run: Run) -> Stage | str:
     """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
-    if run.look.range_name:
-        return "only a range of it is looked at, and what follows it would move as well"
+    if run.selection.range_name:
+        return "only a range of it is analysed, and what follows it would move as well"
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"

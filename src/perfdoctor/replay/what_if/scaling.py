@@ -27,13 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics.communication.collectives import bus_factor
+from perfdoctor.model.columns import Floats
 
 #: Kinds whose time the model has. A barrier is an all-reduce of nothing.
 MODELLED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
 _TWICE = ("all_reduce", "barrier")
 #: A normal law beyond so many deviations has nothing to say.
 _DEVIATIONS = 9.0
-Numbers = npt.NDArray[np.float64]
 
 
 def hops(kind: str, ranks: int, *, tree: bool) -> float:
@@ -84,7 +84,7 @@ def fitted(messages: Sequence[Message], ranks: int, *, tree: bool) -> Links:
     return Links(0.0, 1e9 / _alone(loads), tree) if loads.any() else Links(_alone(waits), math.inf, tree)
 
 
-def _alone(column: Numbers) -> float:
+def _alone(column: Floats) -> float:
     """The best coefficient of this column by itself for a column of ones."""
     return float(column.sum() / (column @ column))
 

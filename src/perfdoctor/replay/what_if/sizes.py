@@ -1,6 +1,6 @@
-"""How long is a step when the run has another size, and some findings may be cured as well?
+"""How long is a step when the run has another size, and some findings may be fixed as well?
 
-All steps of the window are played, not only the last ones: what is asked for here may change every one of them. Cures
+All steps of the window are played, not only the last ones: what is asked for here may change every one of them. Fixes
 never win more than their findings count, and that grows with the batch where it grew before them; sizes have no limit.
 """
 
@@ -13,14 +13,14 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import PredictedStep, Prediction, Scaling
+from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.replay.edits.batch_size import with_batch
 from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ranks
 from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import play
-from perfdoctor.replay.what_if.savings import Cure, Stage
+from perfdoctor.replay.what_if.savings import SimulatedFix, Stage
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; a play of as much takes some seconds.
@@ -34,12 +34,12 @@ Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
 
 @dataclass(frozen=True)
 class Stop:
-    """One thing that changes: a size, or a cure, which has `most_ns`. `samples`: how many times as many a step has."""
+    """One thing that changes: a size, or a fix, which has `most_ns`. `samples`: how many times as many a step has."""
 
     name: str
     choice: str
     apply: Apply
-    cure: Cure | None = None
+    fix: SimulatedFix | None = None
     samples: float = 1.0
     batch: float = 1.0
     ranks: int = 0
@@ -68,9 +68,9 @@ def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float 
     return known.why_not if amount > 1 else "it holds no communication that could go"
 
 
-def cure_stop(cure: Cure, choice: str) -> Stop:
-    """A rule's cure, as far as it goes in each case."""
-    return Stop(cure.rule, choice, _each(lambda graph, case: cure.edit(graph, cure.shares[case])), cure)
+def fix_stop(fix: SimulatedFix, choice: str) -> Stop:
+    """A rule's fix, as far as it goes in each case."""
+    return Stop(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
 
 
 def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
@@ -92,7 +92,7 @@ def whole_stage(run: Run) -> Stage:
     if abs(ready.error) > _LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
-            do="Name rules only: their cures are played on the last steps.",
+            do="Name rules only: their fixes are simulated on the last steps.",
         )
     return ready
 
@@ -142,11 +142,11 @@ def _ways_ns(stage: Stage, stops: Sequence[Stop], case: int) -> list[int]:
         graphs, later = stop.apply(graphs, case)
         before_ns, later_ns = played_ns, later_ns + later
         played_ns = play(graphs).step_ns + later_ns
-        if stop.cure is None:
+        if stop.fix is None:
             sized_ns, batch = sized_ns + played_ns - before_ns, batch * stop.batch
         else:
-            own_ns = batch * stop.cure.most_ns[case]
-            most_ns[stop.cure.cause] = max(most_ns.get(stop.cure.cause, 0.0), own_ns)
+            own_ns = batch * stop.fix.most_ns[case]
+            most_ns[stop.fix.cause] = max(most_ns.get(stop.fix.cause, 0.0), own_ns)
         won_ns = stage.base_ns + sized_ns - played_ns
         way.append(max(stage.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
     return way

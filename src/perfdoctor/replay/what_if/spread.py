@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfdoctor.model.timeline import Ints
+from perfdoctor.model.timeline import Floats, Ints
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.simulate import Played
 
@@ -39,7 +39,7 @@ def spread(graphs: Sequence[Graph], played: Played) -> tuple[float, float]:
     return min(float(low), 1.0), max(float(high), 1.0)
 
 
-def steps_ns(graph: Graph, ends: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
+def steps_ns(graph: Graph, ends: Floats) -> Ints:
     """How long each step of the period takes that has one before it, in ns."""
     works = np.flatnonzero(graph.kind == WORK)
     edges = graph.place.steps.even_bounds

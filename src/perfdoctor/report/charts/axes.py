@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Axis, Unit
 from perfdoctor.report.charts import words
-
-Floats = npt.NDArray[np.float64]
 
 #: Steps between ticks that are easy to count in; of bytes the powers of two, of time also what halves a unit.
 _NICE = (1, 2, 2.5, 5, 10)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Heat
 from perfdoctor.report.charts import words
-from perfdoctor.report.charts.axes import Floats
 from perfdoctor.report.charts.marks import percent
 from perfdoctor.report.charts.picture import template
 from perfdoctor.report.words.foreign_text import clean_name

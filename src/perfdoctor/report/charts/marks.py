@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.records.views import Series
-from perfdoctor.report.charts.axes import Floats, Scale
+from perfdoctor.report.charts.axes import Scale
 
 #: The box in which paths are drawn: a quarter of a pixel on a wide screen.
 WIDTH, HEIGHT = 4000, 2000
@@ -95,7 +96,7 @@ def percent(share: float) -> str:
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _stretches(known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[slice]:
+def _stretches(known: Mask) -> Iterator[slice]:
     edges = np.flatnonzero(np.diff(np.concatenate(([0], known.astype(np.int8), [0]))))
     return (slice(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True))
 

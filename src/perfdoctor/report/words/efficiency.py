@@ -8,7 +8,7 @@ from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import Diagnosis
+    from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.work_done import Efficiency
 
 _NAME_LIMIT = 48

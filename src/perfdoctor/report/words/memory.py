@@ -11,7 +11,8 @@ from perfdoctor.report.words.foreign_text import clean_name
 from perfdoctor.vocabulary.parts import MEMORY_KINDS
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import Diagnosis, MemoryUse
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.memory import MemoryUse
 
 #: Devices shown, those with the highest peak first: the others of a large job look like them.
 SHOWN_DEVICES = 4

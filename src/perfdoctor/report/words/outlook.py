@@ -10,7 +10,9 @@ from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import Advice, Diagnosis, PredictedStep, Prediction, Scaling
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
+    from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 
 _NAME_LIMIT = 32
 _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "input_wait": "the next batch"}
@@ -20,7 +22,7 @@ _KINDS = {"host": "the host's work", "latency": "starting work and waking up", "
 class Stop:
     """One line of the way: what was fixed, and the step behind it and before it, in ns.
 
-    `more`: how many times as many samples the step has as the one before it. `rule`: whose cure it is, "" for none.
+    `more`: how many times as many samples the step has as the one before it. `rule`: whose fix it is, "" for none.
     """
 
     name: str
@@ -98,9 +100,9 @@ def won(stop: Stop) -> str:
 
 def _what(prediction: Prediction) -> str:
     """`input-wait fixed, and ranks=64`"""
-    cures = ", ".join(_name(step) for step in prediction.steps if step.rule not in SIZES)
+    fixes = ", ".join(_name(step) for step in prediction.steps if step.rule not in SIZES)
     sizes = ", ".join(_name(step) for step in prediction.steps if step.rule in SIZES)
-    return f"{cures} fixed, and {sizes}" if cures else sizes
+    return f"{fixes} fixed, and {sizes}" if fixes else sizes
 
 
 def _pace(prediction: Prediction) -> str:

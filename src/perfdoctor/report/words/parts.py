@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perfdoctor.records.findings import IDLE_CAUSES, Diagnosis, TimeSplit
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.report.words.wording import counted
 from perfdoctor.vocabulary import parts as part_names
 from perfdoctor.vocabulary.parts import PART_LABELS

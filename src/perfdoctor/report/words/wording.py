@@ -12,7 +12,8 @@ from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfdoctor.records.findings import Advice, Diagnosis, Span, Value
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice, Span, Value
 
 NO_NUMBER = "–"
 

@@ -8,7 +8,7 @@ from perfdoctor.metrics import grouping
 from perfdoctor.metrics.copies.costs import SIZE_EDGES, CopyCosts, copy_costs
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
 

@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY, Gpu, gpus
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.model.timeline import UNKNOWN, Floats
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.lines import lines
-
-Floats = npt.NDArray[np.float64]
 
 _MHZ = 1e6
 #: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.

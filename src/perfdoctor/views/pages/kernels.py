@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.kernels.costs import KernelCosts, kernel_costs
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
 

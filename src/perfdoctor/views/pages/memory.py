@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import Diagnosis, MemoryUse
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text, Timeline
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.lines import lines, telling_rows, thinned
 from perfdoctor.views.places import REST
 from perfdoctor.vocabulary import parts
 from perfdoctor.vocabulary.parts import MEMORY_KINDS
-
-Floats = npt.NDArray[np.float64]
 
 #: Pictures of devices, the fullest first: those of a large job look alike.
 MOST_DEVICES = 4

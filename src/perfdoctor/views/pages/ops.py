@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.grouping import Floats
 from perfdoctor.metrics.host.costs import HostCosts, call_costs, line_costs, op_costs, range_costs
 from perfdoctor.metrics.kernels.costs import short_types
+from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
 
@@ -80,6 +80,6 @@ def _own_ns(costs: HostCosts) -> Floats:
     return costs.own_device_ns if _has_device(costs) else costs.own_host_ns
 
 
-def _order(costs: HostCosts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _order(costs: HostCosts) -> Ints:
     cost = np.nan_to_num(_own_ns(costs)) + np.nan_to_num(costs.idle_ns)
     return np.lexsort((-costs.own_host_ns, -cost))

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfdoctor.metrics.accounting.outliers import edges
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.machine.gpu_samples import of_places
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
 from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, parts_of, place_names
-
-Floats = npt.NDArray[np.float64]
 
 #: More columns than this are thinner than a finger: then one stands for several steps.
 _MOST_COLUMNS = 120

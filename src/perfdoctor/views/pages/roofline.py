@@ -11,7 +11,7 @@ import numpy as np
 from perfdoctor.hardware.peaks import Peaks, peaks_of
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.records.work_done import Efficiency, Roofline, RooflineRow
 from perfdoctor.views.places import place_names

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics.accounting.step_rows import StepRows, step_rows
+from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Diagnosis
+from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, place_names
 from perfdoctor.vocabulary.rulebook import load_rules
 
-Floats = npt.NDArray[np.float64]
 Numbers = Mapping[str, tuple[float | str, Unit]]
 
 #: More bars than this are thinner than a finger and than most screens' pixels: then each stands for several steps.

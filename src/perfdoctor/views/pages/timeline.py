@@ -14,7 +14,8 @@ from perfdoctor.model.device_work import SIGNALS, launching_calls
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import Advice, Diagnosis, Span
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
 from perfdoctor.views.timeline.details import details
 from perfdoctor.views.timeline.lanes import Lane, Window

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.model.columns import Ints, Mask, Text
-from perfdoctor.model.timeline import Frame
-from perfdoctor.records.views import Floats, Unit
+from perfdoctor.model.timeline import Floats, Frame
+from perfdoctor.records.views import Unit
 
-Kind = Literal[
-    "step", "idle", "kernels", "collectives", "copies", "ranges", "ops", "functions", "calls", "os_calls", "counter"
-]
 #: What `order` can sort at once, in linear time.
 _MOST_SHORT = np.iinfo(np.uint16).max
 
@@ -46,10 +42,11 @@ class Window:
 class Lane:
     """One track, every piece of it, sorted by start; times are ns since the window's start, cut at its edges.
 
-    `frame` and `rows` tell which row of a signal each piece is; None and empty where it is none. `signal` is its name.
+    `kind` is a signal's name, or step, idle or counter. `frame` and `rows` tell which row of a signal each piece is;
+    None and empty where it is none.
     """
 
-    kind: Kind
+    kind: str
     title: str
     start_ns: Ints
     duration_ns: Ints
@@ -64,7 +61,7 @@ class Lane:
         return int(self.start_ns.size)
 
 
-def lane_of(kind: Kind, title: str, frame: Frame, rows: Ints, window: Window) -> Lane:
+def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: Window) -> Lane:
     """These rows of a signal as a track; `rows` ascend."""
     rows = rows[_outer_first(frame.start_ns[rows], frame.end_ns[rows])]
     start, duration = window.inside(frame.start_ns[rows], frame.end_ns[rows])

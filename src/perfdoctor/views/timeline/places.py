@@ -10,8 +10,8 @@ from perfdoctor.metrics.machine.gpu_samples import of_places
 from perfdoctor.model.columns import Ints, Text
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.records.views import Floats, Unit
+from perfdoctor.model.timeline import Floats, Frame, Timeline
+from perfdoctor.records.views import Unit
 from perfdoctor.views.timeline.lanes import Lane, Window, split
 
 #: A GPU that computed for half of the time between two samples was at work: its samples tell whose they are.

@@ -10,20 +10,21 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.model.columns import Ints, Text
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.views.timeline.lanes import Kind, Lane, Window, lane_of, split
+from perfdoctor.views.timeline.lanes import Lane, Window, lane_of, split
+from perfdoctor.vocabulary.signals import SIGNALS
 
 #: Tracks of host threads for all ranks together that have a track of their own; a screen shows some forty.
 _MOST_THREADS = 32
 #: In every rank the thread that trains and autograd's have one.
 _FEWEST_THREADS = 2
 
-_ON_DEVICE: tuple[Kind, ...] = ("kernels", "collectives", "copies")
-_ON_HOST: tuple[Kind, ...] = ("ranges", "ops", "functions", "calls", "os_calls")
-_WORDS = {"ranges": "ranges", "ops": "ops", "functions": "Python", "calls": "CUDA calls", "os_calls": "system calls"}
+#: In the order of their tracks.
+_ON_DEVICE = ("kernels", "collectives", "copies")
+_ON_HOST = ("ranges", "ops", "functions", "calls", "os_calls")
 
 Thread = tuple[int, int]
 #: Of one rank: what a thread did, by signal, as rows of the signal's frame.
-Threads = dict[Thread, dict[Kind, Ints]]
+Threads = dict[Thread, dict[str, Ints]]
 
 
 def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
@@ -33,7 +34,9 @@ def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int],
         frame = timeline[kind]
         streams = sorted(split(frame, window.rows(frame), "rank", "device", "stream"), key=lambda each: -each[1].size)
         for (rank, device, stream), rows in streams:
-            found.setdefault((rank, device), []).append(lane_of(kind, f"stream {stream} · {kind}", frame, rows, window))
+            found.setdefault((rank, device), []).append(
+                lane_of(kind, f"stream {stream} · {SIGNALS[kind].track}", frame, rows, window)
+            )
     return found
 
 
@@ -41,7 +44,7 @@ def collective_lanes(place: HostPlace, window: Window) -> Iterator[Lane]:
     """On a run without a GPU: the messages of the library's threads."""
     frame = place.recorded_collectives
     for (thread,), rows in split(frame, window.rows(frame), "stream"):
-        yield lane_of("collectives", f"thread {thread} · collectives", frame, rows, window)
+        yield lane_of("collectives", f"thread {thread} · {SIGNALS['collectives'].track}", frame, rows, window)
 
 
 def host_lanes(timeline: Timeline, window: Window) -> Mapping[int, list[Lane]]:
@@ -64,14 +67,14 @@ def _of_rank(timeline: Timeline, threads: Threads, most: int, window: Window) ->
     for thread in own:
         who = _called(timeline, thread, several=several)
         for kind, rows in threads[thread].items():
-            yield lane_of(kind, f"{who} · {_WORDS[kind]}", timeline[kind], rows, window)
+            yield lane_of(kind, f"{who} · {SIGNALS[kind].track}", timeline[kind], rows, window)
     for kind in _ON_HOST:
         quiet = [threads[thread][kind] for thread in others if kind in threads[thread]]
         if quiet:
-            yield _together(kind, f"{len(quiet)} other threads · {_WORDS[kind]}", timeline[kind], quiet, window)
+            yield _together(kind, f"{len(quiet)} other threads · {SIGNALS[kind].track}", timeline[kind], quiet, window)
 
 
-def _weight(timeline: Timeline, signals: Mapping[Kind, Ints]) -> tuple[int, int]:
+def _weight(timeline: Timeline, signals: Mapping[str, Ints]) -> tuple[int, int]:
     """First who is longest in ranges, ops and calls: the thread that trains, then autograd's; others wait or sleep."""
     at_work = Intervals.empty()
     for kind in ("ranges", "ops", "calls"):
@@ -88,7 +91,7 @@ def _called(timeline: Timeline, thread: Thread, *, several: bool) -> str:
     return f"process {thread[0]}, {told}" if several else told
 
 
-def _together(kind: Kind, title: str, frame: Frame, threads: list[Ints], window: Window) -> Lane:
+def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: Window) -> Lane:
     """Several threads in one track, the rows of one below those of the other."""
     lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
     below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])

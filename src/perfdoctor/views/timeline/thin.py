@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.columns import Ints, Mask
+from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.records.views import Floats
 from perfdoctor.views.timeline.lanes import Lane, order
 
 Stretch = tuple[int, int]

@@ -1,10 +1,12 @@
-"""What does a kernel do, going by its name? Collective or not, family, math path, and data type of its inputs.
+"""What does a kernel do, going by its name? Family, math path, data type of its inputs, and what it is one piece of.
 
 Names are the only evidence that every recording has. They are read conservatively: what a name does not prove is
 `unknown`, never "no". Sources of the conventions: cuBLAS and cuDNN name their kernels by architecture, input type and
 instruction (`volta_sgemm`, `ampere_fp16_s16816gemm`, `xmma_…_ffma`); CUTLASS by `tensorop` or `simt`; cuBLAS on Hopper
 and later by `nvjet_[sm<architecture>_]<types>` whose first letter is the input type; Tensile and hipBLASLt by
-`Cijk_…_<types>_…_MI…` (matrix instruction); Inductor by `triton_poi|red|per|mm`.
+`Cijk_…_<types>_…_MI…` (matrix instruction); Inductor by `triton_poi|red|per|mm`; PyTorch's own (aten/src/ATen/native)
+by the C++ template that was instantiated (`at::native::vectorized_elementwise_kernel<4, …>`). Kernels that talk to
+other devices are in `nccl`.
 """
 
 from __future__ import annotations
@@ -12,36 +14,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-#: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM and rocSHMEM, PyTorch's symmetric memory, the custom
-#: all-reduces of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, QuickReduce), Transformer Engine's
-#: userbuffers, and the all-to-alls of experts (DeepEP and its kin, MORI, pplx-garden, TensorRT-LLM). Inductor names
-#: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), and
-#: a softmax "all-reduces" inside a warp: neither talks to anybody.
-COLLECTIVE = re.compile(
-    r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__).*(?:"
-    r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|rocshmem|multimem_|symm_mem|symmetric_memory::"
-    r"|(?<!warp)(?<!block)(?<!quad)all_?reduce(?!\w*gemm)|quickreduce::|cross_device_(?:reduce|store)|userbuffers_"
-    r"|exchangeSplitAndOffset|\ball_?to_?all_?v|\bmoe_?A2A|\ba2a_(?:dispatch|combine)_(?:send|recv)"
-    r"|deep_ep::(?!layout::)|\b(?:intra|inter)node(?:_ll)?::(?:notify_|cached_notify|dispatch|combine)"
-    r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node|oneccl|hccl|\bgloo::)",
-    re.IGNORECASE,
-)
-_COLLECTIVE_KINDS = (
-    ("all_reduce", r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))"),
-    ("reduce_scatter", r"reduce_?scatter|userbuffers_\w+_rs"),
-    ("all_gather", r"all_?gather|userbuffers_\w+_ag"),
-    (
-        "all_to_all",
-        (
-            r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
-            r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)"
-        ),
-    ),
-    ("send_recv", r"send|recv"),
-    ("broadcast", r"broadcast|bcast"),
-    ("barrier", r"barrier"),
-    ("reduce", r"reduce"),
-)
+from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 _FAMILIES = (
     # Tables that look-ups and their optimizers touch: before "optimizer", which their names also mention.
@@ -127,6 +100,65 @@ _FP32 = (
     r"|winograd\w*<float|(volta|turing|ampere)_g?cgemm|igemm_\w+_fp32_|naive_conv\w*_float"
 )
 
+_BRAIN_FLOAT = re.compile(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
+#: Types below 16 bits; the first in a name is that of the first input.
+_NARROW = re.compile(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
+#: CUTLASS writes the types of both factors behind `gemm_` (that of the second where it differs: 16 bits times 8 are
+#: no product of bytes), the integer instruction before it; xmma the type it computes on behind that of its storage.
+_BYTES = re.compile(
+    r"gemm_(e[45]m[23]|[su]8)(?!_?(f16|bf16|s4|u4|e2m1))|(?<![a-z])[is]_?(8816|16832|161616)gemm(?!_(f16|bf16|s4|u4))"
+    r"|xmma_\w*?_(?:[a-z0-9]+)_(e[45]m[23]|i8)(f|i)\d\d_",
+    re.IGNORECASE,
+)
+
+# --- PyTorch's own kernels (at::native) ---
+
+#: One operation on each element, or a normalization or reduction over them, in a kernel of its own; also Apex's.
+EAGER = re.compile(
+    r"(vectorized|unrolled|legacy)_elementwise_kernel|native::elementwise_kernel<|layer_?norm|rms_?norm|group_?norm|GammaBeta"
+    r"|batch_?norm|\bbn_(fw|bw)|cuCompute|native::reduce_kernel<|fused_dropout_kernel",
+    re.IGNORECASE,
+)
+#: No link of a chain of such: a fill begins something, an update of many tensors is one kernel already.
+NEVER_IN_CHAIN = re.compile(r"FillFunctor|multi_tensor|distribution_|index|scatter|gather", re.IGNORECASE)
+#: A copy or a cast between two links.
+COPY = re.compile(r"copy_kernel|copy_device_to_device|CatArray|LoadWithCast", re.IGNORECASE)
+#: Copies that convert, PyTorch's and Inductor's.
+CAST = re.compile(
+    r"(bfloat16|float16|half|float8\w*)_copy_kernel|(direct_copy_kernel|copy_device_to_device).*LoadWithCast"
+    r"|^triton_poi_fused__to_copy_\d+$"
+)
+CAST_TO_FP64 = re.compile(r"lambda\(double")
+#: The type that an operation is instantiated with; a scalar of 64 bits among a kernel's parameters is no such thing.
+ON_FP64 = re.compile(
+    r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double"
+)
+#: One launch over many tensors, which are parameters or their gradients.
+OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
+#: One launch that updates many tensors: PyTorch's `foreach` and `fused`, Apex's multi_tensor.
+FUSED_UPDATE = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
+#: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
+GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter", re.IGNORECASE)
+#: The gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order; and the sorts, by CUB.
+SUMS_SORTED = re.compile(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
+SORTS = re.compile(SUMS_SORTED.pattern + "|compute_grad_weight|RadixSort")
+
+# --- softmax: of attention, of a loss ---
+
+SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
+#: The logarithm of it. In PyTorch's own kernel (PersistentSoftmax.cuh) the fifth template argument tells.
+_LOG_SOFTMAX = r"log_?softmax|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)"
+LOGARITHM = re.compile(_LOG_SOFTMAX + "|log_kernel", re.IGNORECASE)
+CROSS_ENTROPY = re.compile(_LOG_SOFTMAX + "|nll_loss", re.IGNORECASE)
+SOFTMAX_BACKWARD = re.compile(r"softmax\w*back|softmax\w*_bwd", re.IGNORECASE)
+EXPONENTIAL = re.compile(r"exp_kernel_cuda")
+SUM = re.compile(r"reduce_kernel<")
+#: What may stand between the two products of an attention beside the softmax: scale, mask, dropout, casts, copies.
+WITH_SOFTMAX = re.compile(
+    r"elementwise_kernel|native::reduce_kernel<|dropout|masked|triton_(poi|per|red)_|softmax|CatArray", re.IGNORECASE
+)
+NOT_WITH_SOFTMAX = re.compile(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
+
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -138,18 +170,15 @@ def _says(name: str, pattern: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def collective_kind(name: str) -> str:
-    """all_reduce, all_gather, reduce_scatter, all_to_all, send_recv, broadcast, reduce, barrier or other.
-
-    Works on kernel names (`ncclDevKernel_AllReduce_Sum_f32_RING_LL`) and on c10d names (`_allgather_base`).
-    """
-    return next((kind for kind, pattern in _COLLECTIVE_KINDS if _says(name, pattern)), "other")
-
-
-@lru_cache(maxsize=65536)
 def family(name: str) -> str:
     """One of findings.KERNEL_FAMILIES; "other" where the name does not tell."""
     return next((known for known, pattern in _FAMILIES if _says(name, pattern)), "other")
+
+
+@lru_cache(maxsize=65536)
+def family_or_communication(name: str) -> str:
+    """The family, `communication` for collectives."""
+    return "communication" if COLLECTIVE.search(name) else family(name)
 
 
 @lru_cache(maxsize=65536)
@@ -194,6 +223,27 @@ def _told_type(name: str) -> str:
     if (is_vector_product(name) or is_depthwise(name)) and (found := _FIRST_ARGUMENT.search(name)):
         return _BY_WORD.get(found.group(1), "half")
     return ""
+
+
+@lru_cache(maxsize=65536)
+def data_type(name: str) -> str:
+    """One of `hardware.peaks.DATA_TYPES`, where 8 bits and below are fp16; "" where the name does not tell."""
+    told = input_type(name)
+    if told == "half":
+        return "bf16" if _BRAIN_FLOAT.search(name) else "fp16"
+    return "" if told == "unknown" else told
+
+
+def narrow_data_type(name: str) -> str:
+    """The same with `fp8` and `fp4` where the name tells."""
+    told = data_type(name)
+    narrower = _NARROW.search(name) if told == "fp16" else None
+    return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else told
+
+
+def is_product_of_bytes(name: str) -> bool:
+    """Does it multiply numbers of 8 bits? Known of CUTLASS, cuBLAS and xmma."""
+    return _BYTES.search(name) is not None
 
 
 @lru_cache(maxsize=65536)

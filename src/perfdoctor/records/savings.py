@@ -1,0 +1,20 @@
+"""How much shorter does a step get?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The three ends of a range, in the order of `Saving`.
+CASES = ("low", "likely", "high")
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How much shorter a step gets, in ns per step (per window where no steps were found): low ≤ likely ≤ high."""
+
+    low: int
+    likely: int
+    high: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.low <= self.likely <= self.high, f"a saving must be ordered: {self}"

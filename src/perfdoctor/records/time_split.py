@@ -1,0 +1,59 @@
+"""Where did the time of a rank and device go, and how long are its steps and kernels?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdoctor.model.steps import Confidence, FoundBy
+
+
+@dataclass(frozen=True)
+class TimeSplit:
+    """Where the window of one rank and device went, in ns; the parts sum exactly (see `model/place.py`).
+
+    `device` is None where the training thread of a run without GPU plays the device. `step_ns` is None where no steps
+    were found. `window_start_ns` is on the recording's own clock, so that anybody can recompute the numbers.
+    """
+
+    rank: int
+    device: int | None
+    window_start_ns: int
+    window_ns: int
+    step_ns: int | None
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    communication_ns: int
+    hidden_communication_ns: int
+    copy_ns: int
+    kernel_count: int
+    idle_causes_ns: Mapping[str, int]
+    compute_by_family_ns: Mapping[str, int]
+    matmul_ns_by_math_path: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """How the steps were found and how long they are; zero times where none were found."""
+
+    count: int = 0
+    used: int = 0
+    median_ns: int = 0
+    p10_ns: int = 0
+    p90_ns: int = 0
+    found_by: FoundBy = "none"
+    confidence: Confidence = "low"
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """One line of the kernel table: all executions of one name in the windows looked at."""
+
+    name: str
+    family: str
+    math_path: str
+    count: int
+    total_ns: int
+    mean_ns: int

@@ -1,0 +1,29 @@
+"""Which categories of rules are there? Their order is the way of a batch through a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Category(NamedTuple):
+    """Its heading, and examples of what is in it, both for the documentation."""
+
+    title: str
+    about: str
+
+
+#: By the name that a rule's document and its folder have.
+CATEGORIES: Mapping[str, Category] = {
+    "input": Category("Input", "waiting for data, DataLoader workers"),
+    "host": Category("Host", "launch-bound, host syncs, checkpoints, garbage collection, recompilation"),
+    "kernels": Category(
+        "Kernels", "fp32 matmuls, unfused attention and optimizer, tiny kernels, occupancy, memory access"
+    ),
+    "copies": Category("Copies", "pageable memory, copies not overlapped, slow PCIe"),
+    "communication": Category(
+        "Communication", "collectives not overlapped, stragglers, NCCL on slow paths, pipeline bubbles"
+    ),
+    "memory": Category("Memory", "out of memory, leaks, fragmentation, recomputation"),
+    "device": Category("Device", "throttled clocks, slow or shared GPUs, irregular steps"),
+}

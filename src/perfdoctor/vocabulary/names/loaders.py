@@ -1,0 +1,33 @@
+"""Which loader is at work, and does the training wait for it? Names of PyTorch's, DALI's and others' loaders.
+
+Of PyTorch's: torch/utils/data/dataloader.py (`enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`).
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
+INPUT_WAIT = re.compile(
+    r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|\w*[Ll]oader\w*\.__next__"
+    r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b"
+    r"|\b(load|fetch|a?wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
+    r"|wait_for_batch|next_batch|batch_(load|fetch)|dataloader_next|fetch_next|input[ _-]pipeline|DALI\w*Iterator"
+    r"|\bDali(Run|Pipeline|Executor)|IteratorGetNext|Iterator::GetNext",
+    re.IGNORECASE,
+)
+#: The same as a Python stack shows it: PyTorch, DALI, FFCV, WebDataset, tf.data, Hugging Face datasets.
+INPUT_WAIT_FUNCTION = re.compile(
+    r"torch/utils/data/(dataloader|datapipes/.*)\.py\(\d+\): (__next__|_(next|get|try_get)_data|_get_iterator)"
+    r"|nvidia/dali/(plugin/.*\.py\(\d+\): __next__|pipeline\.py\(\d+\): (run|share_outputs|outputs))"
+    r"|ffcv/loader/\w+\.py\(\d+\): __next__|webdataset/\w+\.py\(\d+\): (__iter__|iterator|run)"
+    r"|tensorflow/python/data/.*__next__|datasets/(iterable_dataset|arrow_dataset)\.py\(\d+\): (__iter__|__getitem__)"
+)
+#: PyTorch's two kinds: batches are made in the training's own process, or by workers.
+SINGLE_PROCESS = re.compile(r"SingleProcess\w*DataLoaderIter")
+WORKERS = re.compile(r"MultiProcess\w*DataLoaderIter")
+#: A loader that makes its iterator anew, and a worker process that is started.
+LOADER_BEGINS = re.compile(r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator")
+PROCESS_STARTS = re.compile(r"multiprocessing/process\.py\(\d+\): start")
+#: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
+LOADER_KERNEL = re.compile(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)

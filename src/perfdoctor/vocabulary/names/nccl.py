@@ -1,0 +1,104 @@
+"""Which collective is this? Kernels of NCCL and its kin, ranges and ops around their calls, gloo and MPI on the host.
+
+Sources of the conventions: NCCL's and RCCL's kernel names (`ncclDevKernel_AllReduce_Sum_f32_RING_LL`), the ranges of
+PyTorch's process groups (`nccl:all_reduce`, `gloo:all_reduce`; torch/csrc/distributed/c10d), its ops (`c10d::…`), and
+NCCL's own NVTX ranges (`ncclAllReduce`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# --- kernels ---
+
+#: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM and rocSHMEM, PyTorch's symmetric memory, the custom
+#: all-reduces of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, QuickReduce), Transformer Engine's
+#: userbuffers, and the all-to-alls of experts (DeepEP and its kin, MORI, pplx-garden, TensorRT-LLM). Inductor names
+#: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), and
+#: a softmax "all-reduces" inside a warp: neither talks to anybody.
+COLLECTIVE = re.compile(
+    r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__).*(?:"
+    r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|rocshmem|multimem_|symm_mem|symmetric_memory::"
+    r"|(?<!warp)(?<!block)(?<!quad)all_?reduce(?!\w*gemm)|quickreduce::|cross_device_(?:reduce|store)|userbuffers_"
+    r"|exchangeSplitAndOffset|\ball_?to_?all_?v|\bmoe_?A2A|\ba2a_(?:dispatch|combine)_(?:send|recv)"
+    r"|deep_ep::(?!layout::)|\b(?:intra|inter)node(?:_ll)?::(?:notify_|cached_notify|dispatch|combine)"
+    r"|\bEp(?:Dispatch|Combine)(?:Intra|Inter)Node|oneccl|hccl|\bgloo::)",
+    re.IGNORECASE,
+)
+_KINDS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        ("all_reduce", r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))"),
+        ("reduce_scatter", r"reduce_?scatter|userbuffers_\w+_rs"),
+        ("all_gather", r"all_?gather|userbuffers_\w+_ag"),
+        (
+            "all_to_all",
+            (
+                r"all_?to_?all|deep_ep|exchangeSplitAndOffset|moe_?A2A|a2a_(dispatch|combine)"
+                r"|(intra|inter)node(_ll)?::|Ep(Dispatch|Combine)(Intra|Inter)"
+            ),
+        ),
+        ("send_recv", r"send|recv"),
+        ("broadcast", r"broadcast|bcast"),
+        ("barrier", r"barrier"),
+        ("reduce", r"reduce"),
+    )
+)
+#: The element type in the name of a collective's kernel.
+_DATA_TYPE = re.compile(
+    r"_(float|half|double|bfloat16|u?int\d+_t|bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64))(?![a-z0-9])",
+    re.IGNORECASE,
+)
+#: Kernels that compute a sum, or the like, of fp32.
+FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
+#: fp32 among the data types of collectives, as PyTorch, NCCL and RCCL write it.
+FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
+#: The sums that tensor parallelism takes inside layers: PyTorch's symmetric memory and the inference engines'.
+IN_LAYERS = re.compile(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
+
+# --- ranges and ops of the host ---
+
+#: Any of NCCL's or PyTorch's ranges around it; NCCL's own (NVTX) begin so.
+NAMED_NCCL = re.compile(r"nccl", re.IGNORECASE)
+OWN_RANGE = re.compile(r"^nccl")
+#: Of NCCL's own ranges those whose size is that of one rank's part (NCCL, src/collectives.cc).
+IN_PARTS = re.compile(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
+#: The range that ProcessGroupNCCL opens around each call of the library; `nccl:coalesced` ends a group of them.
+LIBRARY_RANGE = re.compile(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
+POINT_TO_POINT = re.compile(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
+#: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
+HOST_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
+#: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel.
+ON_HOST = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+#: What the training thread calls to start a collective (torch.distributed).
+STARTS_COLLECTIVE = re.compile(
+    r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE
+)
+
+# --- NCCL's log ---
+
+#: The file in which an error ends that costs a collective or the communicator. Below, many are tried again or expected
+#: at the end.
+ERROR_ENDS = re.compile(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
+#: Warnings of what is looked for and may be missing: NCCL goes on without it.
+HARMLESS = re.compile(
+    r"libibverbs|[Cc]ould not find|[Nn]o plugin|deprecated|NVLS|cuMem|Missing \"iommu|ulimit|NUMA|RAS ", re.IGNORECASE
+)
+#: The adapter of a connection by InfiniBand or RoCE, by its number: `NET/IB/0`.
+ADAPTER = re.compile(r"NET/IB\w*/(\d+)")
+
+
+@lru_cache(maxsize=65536)
+def collective_kind(name: str) -> str:
+    """all_reduce, all_gather, reduce_scatter, all_to_all, send_recv, broadcast, reduce, barrier or other.
+
+    Works on kernel names (`ncclDevKernel_AllReduce_Sum_f32_RING_LL`) and on c10d names (`_allgather_base`).
+    """
+    return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other")
+
+
+def data_type(kernel: str) -> str:
+    """The element type that a collective's kernel names (`f32`, `bfloat16`, `u8`); "" where it names none."""
+    found = _DATA_TYPE.search(kernel)
+    return found[1].lower() if found else ""

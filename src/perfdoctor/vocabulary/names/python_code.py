@@ -1,0 +1,44 @@
+"""Whose code is a line of Python: the user's, PyTorch's, another library's or this program's own agent's?
+
+torch.profiler writes functions as `file(line): function` with the path cut at a folder of `sys.path`; snapshots of
+memory hold whole paths.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINE = re.compile(r"\.py\(\d+\): ")
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
+    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
+    r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
+    r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
+)
+#: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
+OWN_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
+
+# Whole paths.
+PYTHON_FILE = re.compile(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
+TORCH_FILE = re.compile(
+    r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"
+    r"|/torch/(?:functional|_tensor|_ops|_compile)\.py$|^<(?!stdin|ipython)"
+)
+LIBRARY_FILE = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
+#: torch.distributed without its launchers, DistributedDataParallel, DeepSpeed, FairScale.
+COMMUNICATION_FILE = re.compile(
+    r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
+)
+OPTIMIZER_FILE = re.compile(r"/optim(?:izers?)?/")
+#: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
+WORKSPACE_FUNCTION = re.compile(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
+
+
+def is_user_function(name: str) -> bool:
+    """A function of the user's own: a line in a file that belongs to no library."""
+    return _LINE.search(name) is not None and not is_library(name)
+
+
+def is_library(name: str) -> bool:
+    """Does this line of code belong to Python, torch or another package?"""
+    return _LIBRARY.search(name) is not None

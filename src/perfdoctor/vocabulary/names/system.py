@@ -1,0 +1,23 @@
+"""What does the process ask of the operating system, of MPI and of Python's memory? Files, waits, garbage collection.
+
+Calls of the operating system and of MPI are named as Nsight Systems traces them (`--trace=osrt,mpi`).
+"""
+
+from __future__ import annotations
+
+import re
+
+FILE_CALL = re.compile(
+    r"^(p?read|p?write|p?readv|p?writev|open|openat|fopen|fread|fwrite|fflush|fsync|fdatasync|msync|ftruncate|rename|unlink"
+    r"|sendfile|close|fclose|f?stat)(64)?(_unlocked)?$"
+)
+#: Calls of MPI in which the host waits for other ranks (MPI 4.1).
+MPI_WAIT = re.compile(
+    r"^MPI_(S?Send|Recv|Wait|Barrier|Bcast|(All|Neighbor_)?(reduce|gather|toall)|Reduce|Gather|Scatter|Probe)",
+    re.IGNORECASE,
+)
+#: CPython's garbage collector: torch.profiler's "Python GC" (`record_python_gc_info`), the agent's `gc_gen2`, and what
+#: people call a range around `gc.collect`.
+GARBAGE_COLLECTION = re.compile(r"garbage|\bgc\.collect\b|\bpython gc\b|\bgc(_gen\d)?\b", re.IGNORECASE)
+#: The same as torch.profiler's stacks name built-in functions.
+GARBAGE_COLLECTION_FUNCTION = re.compile(r"<built-in function collect>|<built-in method collect of module")

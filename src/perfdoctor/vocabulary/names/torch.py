@@ -1,0 +1,148 @@
+"""How does PyTorch name what it does on the host? Steps, ops, autograd, the optimizer, DDP and FSDP, compilation.
+
+Ranges and ops are named by `record_function` and by the dispatcher (`aten::…`), functions by torch.profiler's stacks
+(`with_stack=True`) as `file(line): function`.
+"""
+
+from __future__ import annotations
+
+import re
+
+# --- steps ---
+
+#: torch.profiler's own mark, written by its `step()`.
+PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
+#: How people name the ranges that they open around a step.
+STEP_WORD = re.compile(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
+#: Ranges with such a word, or a running number, that are no steps.
+NOT_A_STEP = re.compile(
+    r"optim|sched|zero_grad|epoch|valid|eval|test|copy|load|op_id|ProfilerStep|^aten|^nccl", re.IGNORECASE
+)
+
+# --- ranges and ops in a recording ---
+
+#: Ranges that PyTorch opens itself and writes among its ops: torch/profiler, torch/utils/data, torch/optim,
+#: torch/nn/parallel, FSDP and torch.compile (`## Call CompiledFxGraph … ##`), c10d's backends.
+OWN_RANGE = re.compile(
+    r"^ProfilerStep#\d+|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#|^## .* ##$"
+    r"|^DistributedDataParallel\.forward|^(nccl|gloo|hccl|xccl|ucc|mpi):"
+)
+#: Ops, where a recording has them as ranges (torch.autograd.profiler.emit_nvtx): namespaces, and autograd's nodes.
+OP = re.compile(
+    r"^(aten|autograd|torch|c10|c10d|_c10d_functional|prims|profiler|quantized|torchvision|torchaudio|fbgemm|inductor"
+    r"|xformers|flash_attn)::|^\w+Backward\d*$"
+)
+
+# --- autograd ---
+
+#: A node of the backward pass at work (torch/csrc/autograd/engine.cpp).
+AUTOGRAD_NODE = re.compile(r"^autograd::engine")
+#: The same where the node's name follows.
+EVALUATED_NODE = re.compile(r"^autograd::engine::evaluate_function: ")
+#: A range around a backward pass; autograd's own rows (MulBackward0) are its work and no such range.
+BACKWARD = re.compile(r"^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$", re.IGNORECASE)
+#: The node that stores a parameter's gradient, also inside another name; DDP sends a bucket from its hook.
+GRADIENT_HOOK = re.compile(r"AccumulateGrad")
+#: That node itself, and the op by which it adds to a gradient that is there.
+STORES_GRADIENT = re.compile(r"^(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
+ADDS_IN_PLACE = re.compile(r"^aten::add_$")
+#: Gradients of `table[indices]`, `nn.Embedding`, `gather` and `take`.
+LOOK_UP_GRADIENT = re.compile(
+    r"evaluate_function: (Index|IndexPut|Embedding|Gather|Take)\w*Backward"
+    r"|^aten::(_?index_put\w*|embedding_dense_backward)$"
+)
+#: Functions of the forward pass that no gradient formula uses. `aten::linear` and `aten::matmul` are not among them:
+#: functions with a backward of their own call those there.
+FORWARD_ONLY = re.compile(
+    r"^aten::(conv[123]d|batch_norm|native_batch_norm|cudnn_batch_norm|miopen_batch_norm|layer_norm|native_layer_norm"
+    r"|group_norm|native_group_norm|rms_norm|relu_?|gelu|silu_?|leaky_relu_?|max_pool[123]d|adaptive_avg_pool2d"
+    r"|softmax|dropout|scaled_dot_product_attention|_flash_attention_forward|_efficient_attention_forward"
+    r"|_scaled_dot_product_\w+_attention|embedding)$"
+)
+LINEAR = re.compile(r"^aten::linear$")
+
+# --- the update of the parameters ---
+
+#: torch.optim's own range: `Optimizer.step#Adam.step`.
+OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
+#: Ranges and ops that span an optimizer's update, also those that people open.
+OPTIMIZER_RANGE = re.compile(
+    OPTIMIZER_STEP.pattern + r"|^\W*optimizer([_ .]?(step|update))?\W*$|\boptimizer[_ ]step\b", re.IGNORECASE
+)
+#: Python around the update that may ask the device: the scaler of mixed precision, clipping, the optimizers.
+UPDATE_FUNCTION = re.compile(r"torch/(amp/grad_scaler|nn/utils/clip_grad|optim/\w+)\.py\(\d+\): ")
+UNSCALES = re.compile(r"^aten::_amp_foreach_non_finite_check_and_unscale_$")
+#: `Optimizer.zero_grad#Adam.zero_grad`, and the function.
+ZERO_GRAD = re.compile(r"\bzero_grad\b", re.IGNORECASE)
+#: Ops that update many tensors in one call; and the mathematics of Muon and Shampoo, which fuses with nothing.
+NOT_PER_TENSOR = re.compile(
+    r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
+)
+
+# --- loops over tensors, written in Python ---
+
+NORM = re.compile(r"^aten::(linalg_vector_norm|norm|linalg_norm)$")
+SCALE = re.compile(r"^aten::(mul_|div_)$")
+#: In-place arithmetic: an average, a decay, a clamp or an update of the tensor itself.
+UPDATE = re.compile(r"^aten::(mul|add|sub|div|lerp|clamp|clamp_min|clamp_max|addcmul|addcdiv|sqrt|clip)_$")
+#: The same by hand: a new value is computed and copied into the tensor.
+COMPUTES = re.compile(r"^aten::(mul|add|sub|div|lerp|true_divide)$")
+COPIES_INTO = re.compile(r"^aten::copy_$")
+#: What else may be asked for in such a loop: arithmetic of each element, and views. A layer has other ops beside these.
+PLAIN_ARITHMETIC = re.compile(
+    r"^aten::(to|detach|detach_|view|alias|clone|empty_like|zeros_like|item|_local_scalar_dense|mul|add|sub|rsub|div|neg|pow"
+    r"|square|sum|sqrt|rsqrt|lerp|sign|clamp|copy_|zero_|true_divide|mul_|add_|pow_|neg_|addcmul|addcdiv|is_nonzero)$"
+)
+
+# --- other ops ---
+
+#: Ops that hand a value, or a number of elements, from the device to Python.
+READS_VALUE = re.compile(
+    r"^aten::(_local_scalar_dense|item|is_nonzero|nonzero|nonzero_numpy|equal|masked_select|_?unique\w*|argwhere|allclose)$"
+)
+#: Ops whose sizes tell those of a matmul or a convolution.
+MATMUL = re.compile(
+    r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
+)
+BATCHED_MATMUL = re.compile(r"^aten::(bmm|baddbmm)$")
+#: The loss of a classification: its targets are the items of a batch.
+CLASSIFICATION_LOSS = re.compile(r"^aten::nll_loss_forward$")
+
+# --- several devices, several ranks ---
+
+#: torch.nn.DataParallel marks its forward pass so; DistributedDataParallel has a longer name.
+DATA_PARALLEL = re.compile(
+    r"^DataParallel\.forward$|^nn\.Module: DataParallel(_\d+)?$|parallel/data_parallel\.py\(\d+\): forward"
+)
+#: torch/nn/parallel/distributed.py; it sends the model's buffers here.
+DDP_FORWARD = re.compile(r"^DistributedDataParallel\.forward")
+#: Parameters that are kept on the host, and what fetches them: FSDP and DeepSpeed with offloading.
+FETCHES_PARAMETERS = re.compile(
+    r"FSDP|FullyShardedDataParallel|offload|unshard|partition\w*_param|swap_in", re.IGNORECASE
+)
+#: The host waits for other ranks: c10d's barriers, its stores and rendezvous.
+PEER_WAIT = re.compile(r"barrier|rendezvous|store[:.]?(get|wait)|TCPStore|c10d::wait", re.IGNORECASE)
+#: Collectives of Python objects stand until every rank has sent its own.
+PEER_WAIT_FUNCTION = re.compile(
+    r"torch/distributed/distributed_c10d\.py\(\d+\): (\w*barrier|(all_)?gather_object|(broadcast|scatter)_object_list)"
+)
+
+# --- checkpoints, compilation ---
+
+#: torch.save and torch.distributed.checkpoint, what people call a function that saves, and how files reach the disk.
+STORAGE = re.compile(
+    r"torch[./]serialization|torch\.save|save_?checkpoint|checkpoint_?(save|saving|write|io)|write_?checkpoint|\bsaving\b"
+    r"|dcp\.save|distributed\.checkpoint\.(async_)?save|\bos\.(fsync|replace|rename)\b|\bsave\b.*checkpoint",
+    re.IGNORECASE,
+)
+#: Compilers at work (Dynamo, Inductor, Triton, NVRTC, cuDNN's search); not the compiled code at work
+#: ("Torch-Compiled Region", "CompiledFunction").
+COMPILATION = re.compile(
+    r"_compile\.<?\w*compile|compile_fx|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile|codegen|graph))"
+    r"|dynamo_timed|cudnnFind|nvrtc|CompilationTask|entire_frame_compile|backend_compile"
+    r"|async_?compile[.(:]|PyCodeCache|compile_to_module"
+    # A tuner looks its answer up at every call: only measuring candidates is tuning. Likewise a compiled Triton kernel.
+    r"|autotun(?!\w*\.py\()|autotun\w*\.py\(\d+\): \w*(bench|tune|profile|precompile)"
+    r"|triton[./]compiler(?!/\w+\.py\(\d+\): (__getattr\w*|launch_metadata|run)$)",
+    re.IGNORECASE,
+)

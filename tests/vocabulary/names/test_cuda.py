@@ -1,0 +1,36 @@
+"""Are calls of the runtimes and the driver told apart by their names?"""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.vocabulary.names import cuda
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names", "others"),
+    [
+        (cuda.BLOCKING_CALL, ["cudaStreamSynchronize", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"], ["cudaStreamWaitEvent", "cudaMemcpyAsync"]),
+        (cuda.SYNCHRONIZES, ["cuCtxSynchronize"], ["cudaStreamWaitEvent"]),
+        (cuda.WAITS_FOR_EVENT, ["cudaEventSynchronize"], ["cudaDeviceSynchronize"]),
+        (cuda.ALLOCATOR_CALL, ["cudaMalloc", "hipHostMalloc", "cuMemSetAccess"], ["cuMemcpyDtoH"]),
+        (cuda.MODULE_LOADING_CALL, ["cuModuleLoadData", "cudaGraphInstantiate"], ["cuLaunchKernel"]),
+        (cuda.STREAM_WAIT, ["cuStreamWaitEvent"], ["cudaStreamSynchronize"]),
+        (cuda.GRAPH_LAUNCH, ["hipGraphLaunch"], ["cudaLaunchKernel"]),
+    ],
+)  # fmt: skip
+def test_names_are_told_apart(pattern, names, others):
+    assert all(pattern.search(name) for name in names)
+    assert not any(pattern.search(name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("call", "plain"),
+    [
+        ("cuMemFree_v2", "cuMemFree"),
+        ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+        ("cudaMemcpy_ptds", "cudaMemcpy_ptds"),
+    ],
+)
+def test_the_version_of_an_interface_is_taken_away(call, plain):
+    assert cuda.without_version(call) == plain

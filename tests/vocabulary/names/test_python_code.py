@@ -1,0 +1,47 @@
+"""Is a line of the user's own told from one of a library?"""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.vocabulary.names import python_code
+from perfdoctor.vocabulary.names.python_code import is_library, is_user_function
+
+
+@pytest.mark.parametrize("name", ["train.py(12): step", "src/model/attention.py(3): forward"])
+def test_a_line_in_a_file_of_no_library_is_the_users(name):
+    assert is_user_function(name)
+    assert not is_library(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/nn/modules/module.py(1501): _call_impl", "/usr/lib/python3.11/site-packages/tqdm/std.py(3): __iter__",
+        "threading.py(982): run", "<frozen runpy>(88): _run_code", "perfdoctor_agent/marks.py(3): step",
+    ],
+)  # fmt: skip
+def test_lines_of_libraries_are_not(name):
+    assert is_library(name)
+    assert not is_user_function(name)
+
+
+def test_what_is_no_line_is_nobodys():
+    assert not is_user_function("aten::add")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names", "others"),
+    [
+        (python_code.OWN_AGENT, ["/x/perfdoctor_agent/marks.py(3): step"], ["my_perfdoctor_agent/marks.py(3): step"]),
+        (python_code.PYTHON_FILE, ["train.py", "<stdin>", "/tmp/ipykernel_12/1.py"], ["??", "libtorch.so"]),
+        (python_code.TORCH_FILE, ["/x/site-packages/torch/nn/functional.py"], ["/home/me/torchtitan/train.py"]),
+        (python_code.LIBRARY_FILE, ["/x/site-packages/tqdm/std.py", "/usr/lib/python3.11/json/x.py"], ["/home/me/a.py"]),
+        (python_code.COMMUNICATION_FILE, ["/x/torch/distributed/fsdp/api.py"], ["/x/torch/distributed/run.py"]),
+        (python_code.OPTIMIZER_FILE, ["/x/torch/optim/adamw.py", "/x/apex/optimizers/a.py"], ["/x/optimal/a.py"]),
+        (python_code.WORKSPACE_FUNCTION, ["at::cuda::getCurrentCUDABlasLtWorkspace()"], ["at::empty"]),
+    ],
+)  # fmt: skip
+def test_whole_paths_are_told_apart(pattern, names, others):
+    assert all(pattern.search(name) for name in names)
+    assert not any(pattern.search(name) for name in others)

@@ -1,0 +1,45 @@
+"""Are ranges, ops and functions of PyTorch told apart by their names?"""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.vocabulary.names import torch
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names", "others"),
+    [
+        (torch.PROFILER_STEP, ["ProfilerStep#12"], ["ProfilerStep", "my ProfilerStep#1"]),
+        (torch.STEP_WORD, ["train_step", "step 17", "Training Iteration"], ["stepping", "batches"]),
+        (torch.NOT_A_STEP, ["optimizer step", "eval step", "aten::add"], ["step 17"]),
+        (torch.OWN_RANGE, ["## Call CompiledFxGraph f1 ##", "nccl:all_reduce", "Optimizer.zero_grad#SGD.zero_grad"], ["forward"]),
+        (torch.OP, ["aten::add", "AddmmBackward0", "c10d::allreduce_"], ["forward", "my::op"]),
+        (torch.AUTOGRAD_NODE, ["autograd::engine::evaluate_function: AddBackward0"], ["AddBackward0"]),
+        (torch.BACKWARD, ["backward", "loss.backward()", "## Backward pass ##"], ["MulBackward0", "backward hook"]),
+        (torch.GRADIENT_HOOK, ["torch::autograd::AccumulateGrad"], ["AddBackward0"]),
+        (torch.STORES_GRADIENT, ["torch::autograd::AccumulateGrad"], ["my torch::autograd::AccumulateGrad"]),
+        (torch.LOOK_UP_GRADIENT, ["aten::embedding_dense_backward", "aten::_index_put_impl_"], ["aten::embedding"]),
+        (torch.FORWARD_ONLY, ["aten::conv2d", "aten::_scaled_dot_product_flash_attention"], ["aten::linear", "aten::mm"]),
+        (torch.OPTIMIZER_STEP, ["Optimizer.step#Adam.step"], ["optimizer.step"]),
+        (torch.OPTIMIZER_RANGE, ["Optimizer.step#Adam.step", "optimizer.step", "[optimizer]"], ["optimizer state"]),
+        (torch.UPDATE_FUNCTION, ["torch/optim/adamw.py(12): step"], ["train.py(3): step"]),
+        (torch.ZERO_GRAD, ["Optimizer.zero_grad#SGD.zero_grad"], ["zero_gradient"]),
+        (torch.NOT_PER_TENSOR, ["aten::_foreach_add_", "aten::linalg_qr"], ["aten::add_"]),
+        (torch.UPDATE, ["aten::lerp_"], ["aten::lerp", "aten::copy_"]),
+        (torch.PLAIN_ARITHMETIC, ["aten::sqrt", "aten::zero_"], ["aten::mm"]),
+        (torch.READS_VALUE, ["aten::item", "aten::_unique2"], ["aten::to"]),
+        (torch.MATMUL, ["aten::addmm", "aten::cudnn_convolution_backward_input"], ["aten::matmul"]),
+        (torch.DATA_PARALLEL, ["DataParallel.forward", "nn.Module: DataParallel_0"], ["DistributedDataParallel.forward"]),
+        (torch.DDP_FORWARD, ["DistributedDataParallel.forward"], ["DataParallel.forward"]),
+        (torch.FETCHES_PARAMETERS, ["FSDP::unshard", "partition_all_parameters_param"], ["forward"]),
+        (torch.PEER_WAIT, ["c10d::barrier", "TCPStore", "store:get"], ["c10d::allreduce_", "restore"]),
+        (torch.PEER_WAIT_FUNCTION, ["torch/distributed/distributed_c10d.py(3): all_gather_object"], ["main.py(3): barrier"]),
+        (torch.STORAGE, ["torch.save", "save_checkpoint", "os.replace"], ["activation checkpoint"]),
+        (torch.COMPILATION, ["compile_fx", "dynamo_timed", "triton/compiler/compiler.py(1): compile"],
+         ["Torch-Compiled Region: 0/0", "CompiledFunction", "triton/compiler/compiler.py(9): run"]),
+    ],
+)  # fmt: skip
+def test_names_are_told_apart(pattern, names, others):
+    assert all(pattern.search(name) for name in names)
+    assert not any(pattern.search(name) for name in others)
