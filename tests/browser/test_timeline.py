@@ -29,7 +29,7 @@ from perfdoctor.records.views import Views
 from perfdoctor.report import html
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS
 
 #: Half a pixel of the picture, in parts of its width: times read from pointers are no finer.
 PIXEL = 0.001
@@ -260,8 +260,8 @@ def test_a_dense_piece_says_how_many_it_stands_for(page):
 
 def test_idle_is_named_as_in_the_step_s_bar(page):
     click(page, IDLE, 1)
-    assert page.locator(".tl-panel code").inner_text() == PART_LABELS["input_wait"]
-    assert PART_LABELS["input_wait"] in page.locator(".tl-legend").inner_text()
+    assert page.locator(".tl-panel code").inner_text() == PARTS["input_wait"].label
+    assert PARTS["input_wait"].label in page.locator(".tl-legend").inner_text()
 
 
 def test_from_a_kernel_to_its_launch_and_back(page):

@@ -35,7 +35,7 @@ def test_a_snapshot_alone_is_a_diagnosis(failed, tmp_path):
     done = perform(failed, "--json", "told.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CUDA out of memory" in done.stdout
-    assert "rank 2: at most 100 MiB in use of 100 MiB reserved." in done.stdout
+    assert "rank 2: peak 100 MiB in use, 100 MiB reserved." in done.stdout
     assert "work/model.py:4 forward < work/train.py:30 main" in done.stdout
     assert (tmp_path / "rank2.perfdoctor.html").exists()
     told = json.loads((tmp_path / "told.json").read_text())

@@ -56,7 +56,7 @@ def test_a_diagnosis_leads_to_its_page(tmp_path):
     assert found[0] == f"{page}#finding-1"
     assert found[-1] == page
     assert STYLES.sub("", LINK.sub("", screen)).splitlines()[-2:] == [
-        "Why, and every fix with its code: perfdoctor explain input-wait",
+        "Details, and every fix with code: perfdoctor explain input-wait",
         "Report: page.html",
     ]
 

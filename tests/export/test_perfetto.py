@@ -20,7 +20,7 @@ from perfdoctor.export.trace import shown
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Timeline, merge
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 
 FOLDER = recordings()
@@ -34,8 +34,8 @@ POISONED = (POISON, "a\x00b", "\ud800", "", "  ", "x" * 5000, "名前", "\u202eg
 
 def data(recorded):
     run = prepare(recorded)
-    diagnosis = examine(run, list(RULES.values()))
-    return b"".join(render(run, diagnosis, RULES)), run, diagnosis
+    examination = examine(run, list(RULES.values()))
+    return b"".join(render(examination)), run, examination.diagnosis
 
 
 def exported(recorded):
@@ -289,8 +289,8 @@ def test_idle_by_cause_is_that_of_the_diagnosis():
         found = Counter()
         for each in file.on(f"rank {split.rank} · process {100 + split.rank}", "idle and exposed, by cause"):
             found[each.name] += each.end - each.start
-        told = {PART_LABELS[cause]: ns for cause, ns in split.idle_causes_ns.items() if ns}
-        told |= {PART_LABELS[part]: getattr(split, f"{part}_ns") for part in ("exposed_communication", "exposed_copy")}
+        told = {PARTS[cause].label: ns for cause, ns in split.idle_causes_ns.items() if ns}
+        told |= {PARTS[part].label: getattr(split, f"{part}_ns") for part in ("exposed_communication", "exposed_copy")}
         assert found == Counter({name: ns for name, ns in told.items() if ns})
 
 
@@ -347,7 +347,7 @@ def test_a_run_without_a_gpu_has_the_same_tracks():
     file = perfetto_file.read(written)
     assert host_places(run)
     assert file.rows("op") == rows(recorded.ops)
-    assert {each.name for each in file.on("idle and exposed, by cause")} >= {PART_LABELS["input_wait"]}
+    assert {each.name for each in file.on("idle and exposed, by cause")} >= {PARTS["input_wait"].label}
     assert len(file.on("steps")) == 5
 
 

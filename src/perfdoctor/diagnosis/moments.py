@@ -10,19 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import IDLE_CAUSES, Finding, Span
+from perfdoctor.records.findings import Finding, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
-
-#: Actions that are not called as the cause of the idle time that they move.
-_CAUSE_OF = {**{cause: cause for cause in IDLE_CAUSES}, "host_pace": "launch_bound", "waits": "host_sync"}
 
 
 def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
@@ -44,8 +42,9 @@ def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
     if rule.action in WORK:
         return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
     is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
-    if rule.action in _CAUSE_OF and not is_part:
-        return longest_idle(run, _CAUSE_OF[rule.action])
+    cause = SHRINKS.get(rule.action)
+    if cause in IDLE_CAUSES and not is_part:
+        return longest_idle(run, cause)
     return iter(())
 
 

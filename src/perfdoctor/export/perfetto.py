@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, stretches
 from perfdoctor.export.slices import Slices
@@ -29,9 +30,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
-from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.vocabulary.parts import PART_LABELS
-from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.vocabulary.parts import PARTS
 
 __all__ = ["FIRST_TRACK", "render"]
 
@@ -75,13 +74,10 @@ _LARGEST = 2**31
 _STEPS, _CAUSES, _STREAMS, _COUNTERS = 0, 1, 2, 3
 
 
-def render(run: Run, diagnosis: Diagnosis, rules: Mapping[str, Rule]) -> Iterator[bytes]:
-    """The file, piece by piece. `rules`: those that were looked for, by id.
-
-    PerfdoctorError where nothing was recorded that has a time.
-    """
-    trace = Trace()
-    add_findings(trace, run, diagnosis, rules)
+def render(examination: Examination) -> Iterator[bytes]:
+    """The file, piece by piece. PerfdoctorError where nothing was recorded that has a time."""
+    trace, run = Trace(), examination.run
+    add_findings(trace, examination)
     _Recording(trace, run).add()
     if trace.is_empty:
         raise PerfdoctorError(
@@ -211,9 +207,9 @@ class _Recording:
             [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
         causes = {
-            **{PART_LABELS[cause]: pieces for cause, pieces in place.idle_causes.items()},
-            PART_LABELS["exposed_communication"]: place.exposed_communication,
-            PART_LABELS["exposed_copy"]: place.exposed_copies,
+            **{PARTS[cause].label: pieces for cause, pieces in place.idle_causes.items()},
+            PARTS["exposed_communication"].label: place.exposed_communication,
+            PARTS["exposed_copy"].label: place.exposed_copies,
         }
         rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)

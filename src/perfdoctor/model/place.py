@@ -26,9 +26,6 @@ from perfdoctor.model.steps import Steps
 from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: The families whose kernels multiply matrices and could run on tensor cores.
-MATMUL_FAMILIES = ("gemm", "convolution", "attention")
-
 
 def _union(frame: Frame, window: Intervals) -> Intervals:
     return Intervals.of(frame.start_ns, frame.end_ns) & window

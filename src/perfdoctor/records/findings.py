@@ -12,32 +12,6 @@ from perfdoctor.records.savings import Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
-IDLE_CAUSES = (
-    "input_wait",
-    "host_sync",
-    "launch_bound",
-    "host_work",
-    "allocator",
-    "storage",
-    "garbage_collection",
-    "compilation",
-    "peer_wait",
-    "profiler",
-    "queue_latency",
-    "unknown",
-)
-KERNEL_FAMILIES = (
-    "gemm",
-    "attention",
-    "convolution",
-    "elementwise",
-    "reduction",
-    "normalization",
-    "optimizer",
-    "embedding",
-    "other",
-)
-MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
 #: What `--what-if` can ask beside rules: another size of the run.
 SIZES = ("batch", "ranks", "synthetic-data")
 
@@ -91,9 +65,10 @@ class Finding:
     `symptom_of` names the rules whose fix makes just this finding vanish, beside those that its rule names; `explains`
     is its other end: the rules whose findings vanish with this one, where only this one's detector knows that. `work`
     tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
-    place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which
-    the saving is a share, 0 where all of it counts. `thread_time`: on a run without a GPU, by rank, starts and ends of
-    the training thread's time that it is about.
+    place's frame. Empty where it is about all of them, or none. `affected_ns` is the time of that work a step of which
+    the saving is a share, 0 where all of it counts; `bound_ns` the most that can be saved of it, whatever is changed:
+    the remaining work needs the rest (None: not known). `thread_time`: on a run without a GPU, by rank, starts and ends
+    of the training thread's time that it is about.
     """
 
     rule: str
@@ -105,7 +80,8 @@ class Finding:
     symptom_of: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
-    counted_ns: int = 0
+    affected_ns: int = 0
+    bound_ns: int | None = None
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
 

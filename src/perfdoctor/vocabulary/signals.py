@@ -77,7 +77,7 @@ SIGNALS: Mapping[str, Signal] = {
         {**_DEVICE_WORK, "bytes": int, "direction": str, "host_memory": str},
         track="copies",
     ),
-    # Collective kernels; kind: see `kinds.COLLECTIVES`.
+    # Collective kernels; kind: see `kinds.COLLECTIVE_KINDS`.
     "collectives": Signal(
         "collectives",
         "record a training of several ranks",
@@ -121,7 +121,7 @@ SIGNALS: Mapping[str, Signal] = {
     ),
     # What torch's allocator handed out, from a memory snapshot. made_at and freed_at are places in the device's row of
     # events: UNKNOWN where it was made before the recording, or never freed in it. bytes: what it occupies. name: the
-    # innermost line of own code; stack: it and its callers; category: see `kinds.MEMORY`.
+    # innermost line of own code; stack: it and its callers; category: see `kinds.MEMORY_KINDS`.
     "allocations": Signal(
         "allocations of a memory snapshot",
         _A_SNAPSHOT,
@@ -256,7 +256,7 @@ DERIVED_NEEDS: Mapping[str, Need] = {
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),
     "ranks": Need("a second rank", "record every rank: `perfdoctor run -- torchrun …`"),
     # What all rules about time lack where only memory or a machine was recorded.
-    "time": Need("any record of time", _A_TRAINING),
+    "time": Need("a timeline", _A_TRAINING),
 }
 
 NEEDS: Mapping[str, Need] = {**SIGNALS, **DERIVED_NEEDS}

@@ -11,6 +11,7 @@ from builders import FOREACH_ADAM, draw, only_place
 from graphs import FEW, graph, random_graphs
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.replay.edits.batch_size import with_batch, work_factors
@@ -49,8 +50,8 @@ def plain(blocks: int, at_once: int, factor: float) -> float:
 # Kernels
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.75, 1.1, 2, 3, 64])
-@pytest.mark.parametrize("blocks", [1, 60, 100, 101, 799, 800, 801, 100_000])
+@of_each("factor", [0.5, 0.75, 1.1, 2, 3, 64])
+@of_each("blocks", [1, 60, 100, 101, 799, 800, 801, 100_000])
 def test_a_kernel_takes_as_long_as_its_waves(blocks, factor):
     elementwise = with_grids(draw(kernels="e ", repeat=4), blocks)
     assert set(of_kernels(elementwise, factor)) == {plain(blocks, 100 * (2048 // 256), factor)}

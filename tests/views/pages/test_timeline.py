@@ -23,11 +23,12 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Span
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.views.pages.timeline import view
 from perfdoctor.views.timeline.details import exact_size
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 RECORDINGS = sorted(path for path in FIXTURES.glob("*/*") if path.name in ("torch", "nsys"))
 UNIT = 100_000
@@ -44,7 +45,7 @@ STEP = {
 
 def shown(drawn: Timeline | Run, diagnosis: Diagnosis | None = None) -> TimelineView:
     run = drawn if isinstance(drawn, Run) else prepare(drawn)
-    (found,) = view(run, diagnosis or examine(run, []))
+    (found,) = view(run, diagnosis or examine(run, []).diagnosis)
     return found
 
 
@@ -360,7 +361,7 @@ def test_messages_of_a_run_without_a_gpu():
 ])  # fmt: skip
 def test_of_no_time_there_is_no_timeline(drawn):
     run = prepare(drawn)
-    assert list(view(run, examine(run, []))) == []
+    assert list(view(run, examine(run, []).diagnosis)) == []
 
 
 def test_sixty_four_ranks():
@@ -423,7 +424,7 @@ def advice(*spans: Span) -> Advice:
 def test_a_long_run_is_thinned_but_adds_up_and_moments_stay_whole():
     run = prepare(long_run())
     at = 2_000_000_000
-    cause = examine(run, [])
+    cause = examine(run, []).diagnosis
     diagnosis = Diagnosis(**{**vars(cause), "findings": (advice(Span("the longest of them", 0, at, at + 3_000_000)),)})
     found = shown(run, diagnosis)
     (track,) = tracks(found, "kernels")

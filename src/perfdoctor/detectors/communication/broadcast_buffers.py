@@ -63,5 +63,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(Measure("exposed broadcasts of buffers", exposed_ns, "ns"),),
         work=work_of(run, _of_buffers),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

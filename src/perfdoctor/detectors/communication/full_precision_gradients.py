@@ -15,10 +15,11 @@ from perfdoctor.metrics.communication.collectives import (
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names.kernels import input_type
 
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
@@ -81,5 +82,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
         ),
         work=work_of(run, lambda place: _gradients(place, at)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

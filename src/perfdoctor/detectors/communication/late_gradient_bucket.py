@@ -83,7 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=_evidence(exposed_ns, free_ns, frame["bytes"]),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
         work=work_of(run, _gradients),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 

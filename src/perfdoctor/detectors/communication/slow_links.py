@@ -16,9 +16,8 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.vocabulary.kinds import ON_RINGS
 
-#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
-_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 _EXPECTED = {
     "": "what two linked GPUs have between them",
     "measured": "what the same links were measured to give",
@@ -105,7 +104,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=_evidence(measured),
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 
@@ -114,7 +113,7 @@ def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Refer
     return [
         (each, reference)
         for each in bandwidths(run, at["large_message_bytes"])
-        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
+        if each.kind in ON_RINGS and (reference := _reference(run, each, at)) is not None
     ]
 
 

@@ -10,11 +10,12 @@ from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transf
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
@@ -77,5 +78,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("matrix kernels that could hide them", matmul_ns, "ns"),
         ),
         work=work_of(run, lambda place: _of_layers(place, at)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

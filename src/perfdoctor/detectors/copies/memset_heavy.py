@@ -49,5 +49,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"Memsets of rank {worst.rank}, a step"),
         ),
         work=work_of(run, lambda place: kernels_and_copies(place, copies=_memsets(place))),
-        counted_ns=filling,
+        affected_ns=filling,
     )

@@ -15,11 +15,12 @@ from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
 from perfdoctor.metrics.units import percent
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 from perfdoctor.records.findings import Evidence, Finding, Measure
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 #: By what the clocks are held down (keys of `device_state.HELD_BY`), and the words for it.
 _CAUSES = {
@@ -62,7 +63,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
     losses = _losses(run, worst, at)
     saving = _saving(run, worst, losses, at)
-    work, counted_ns = _moved(run, losses)
+    work, affected_ns = _moved(run, losses)
     clocks_told = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
     if (rows := table(sampled, at["min_load_share"])) is not None:
@@ -85,7 +86,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation=worst.cause if clocks_told else "untold",
         explains=_explains(run, losses) if saving.likely else (),
         work=work,
-        counted_ns=counted_ns,
+        affected_ns=affected_ns,
     )
 
 

@@ -14,10 +14,11 @@ from perfdoctor.metrics.work import roofline
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 _NOTHING = np.empty(0)
@@ -117,7 +118,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=_situation(worst, tf32_ns),
         work=work_of(run, _wide),
-        counted_ns=run.mean(_counted_ns),
+        affected_ns=run.mean(_counted_ns),
     )
 
 

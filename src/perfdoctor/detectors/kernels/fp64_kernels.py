@@ -8,10 +8,11 @@ from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -48,5 +49,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, _wide),
-        counted_ns=total,
+        affected_ns=total,
     )

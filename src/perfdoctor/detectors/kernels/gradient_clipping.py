@@ -46,5 +46,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("device idle while the host asks for them", idle, "ns"),
         ),
         work=work_of(run, lambda place: launches_of(place, "kernels").within(spans_of(loops[id(place)]))),
-        counted_ns=idle,
+        affected_ns=idle,
     )

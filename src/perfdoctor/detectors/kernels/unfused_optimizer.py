@@ -11,9 +11,10 @@ from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
 def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -56,7 +57,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", update_ns, "ns"),
         ),
         work=work_of(run, _per_tensor),
-        counted_ns=update_ns,
+        affected_ns=update_ns,
     )
 
 
@@ -86,7 +87,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time, with the Python around them", update_ns, "ns"),
         ),
         situation="host",
-        counted_ns=update_ns,
+        affected_ns=update_ns,
         thread_time={
             place.rank: (found.starts, found.ends)
             for place, (found, _) in ((each, host_updates(each)) for each in host_places(run))

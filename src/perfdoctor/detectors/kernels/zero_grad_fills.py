@@ -52,7 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         symptom_of=("exposed-copies",) if 2 * exposed_ns(worst, _memsets(worst)) > total_ns(worst) else (),
         work=work_of(run, lambda place: _rows(place, at)),
-        counted_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
+        affected_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )
 
 

@@ -9,7 +9,7 @@ from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary.kinds import memory_label
 
 _SHOWN = 5
 
@@ -18,10 +18,7 @@ def _held(failed: OutOfMemory) -> Iterator[Rows]:
     allocations = failed.replay.allocations
     found = holders(allocations, failed.replay.alive_at(failed.at))[:_SHOWN]
     if found:
-        rows = tuple(
-            (each.stack or "no stack", MEMORY_KINDS.get(each.category, each.category), each.bytes, each.count)
-            for each in found
-        )
+        rows = tuple((each.stack or "no stack", memory_label(each.category), each.bytes, each.count) for each in found)
         yield Rows("Who held most", ("line and callers", "for", "held", "tensors"),
                    ("text", "text", "bytes", "count"), rows)  # fmt: skip
 

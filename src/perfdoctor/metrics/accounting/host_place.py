@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
@@ -22,7 +23,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -119,21 +119,13 @@ class HostPlace(Place):
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:
-        causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
-        rest = self.idle
-        for cause, proven in self.host.explicit.items():
-            causes[cause] = rest & proven
-            rest = rest - proven
-        for cause, proven in (("profiler", self.host.profiler), ("storage", self.host.files)):
-            causes[cause] = causes[cause] | (rest & proven)
-            rest = rest - proven
-        if not self.host.ops_recorded:
-            causes["unknown"] = rest
-            return causes
-        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
-        causes["unknown"] = self._unseen_in_backward(rest)
-        causes["host_work"] = rest - causes["unknown"]
-        return causes
+        none = Intervals.empty()
+
+        def working(rest: Intervals) -> Intervals:
+            """Where ops were recorded the thread is in view: outside of them it ran Python, or what Python called."""
+            return rest - self._unseen_in_backward(rest) if self.host.ops_recorded else none
+
+        return shared_out(self.idle, Evidence(self.host, none, none, none, none, working))
 
     def _unseen_in_backward(self, idle: Intervals) -> Intervals:
         """The part of `idle` in backward passes of which nobody knows what it was.

@@ -19,8 +19,8 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.errors import AskedWronglyError
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
-from perfdoctor.metrics.accounting.idle_causes import driving_threads
 from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches

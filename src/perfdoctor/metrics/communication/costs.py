@@ -22,9 +22,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask, Text
-
-#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
-_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+from perfdoctor.vocabulary.kinds import ON_RINGS
 
 
 @dataclass(frozen=True)
@@ -201,7 +199,7 @@ def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
         return measured.bus_bytes_per_second, measured.source
     own = [place for place in rows.places if len(place.recorded_collectives)]
     # Ranks of the group that were not recorded may be in another machine.
-    if kind not in _ON_RINGS or len(own) < ranks or not in_one_node(own):
+    if kind not in ON_RINGS or len(own) < ranks or not in_one_node(own):
         return np.nan, ""
     return _links_of(run, own, ranks)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.accounting.idle_causes import below_step
+from perfdoctor.metrics.accounting.driving_threads import below_step
 from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.behind_idle import host_rows
-from perfdoctor.metrics.accounting.idle_causes import blocking_rows
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.longest import Moment
 from perfdoctor.metrics.host.own_code import own_functions
 from perfdoctor.model.cache import once_per_place

@@ -13,9 +13,10 @@ from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.placed_groups import PlacedGroups
 from perfdoctor.model.launches import launches_of
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Names of element types as torch writes them, and as everybody says them.

@@ -18,11 +18,12 @@ from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.records.findings import Evidence, Measure, Rows, Value
 from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many kernels, or words of NVIDIA's rules, a table of a finding names: more help nobody.
@@ -99,7 +100,7 @@ class Claim:
         return float(self.kernels.time_ns[self.kernels.known].sum() / total) if total else 0.0
 
     @property
-    def counted_ns(self) -> int:
+    def affected_ns(self) -> int:
         """The part of the step that a saving is of; 0 without a timeline."""
         return 0 if self.alone else self.time_ns
 

@@ -17,8 +17,9 @@ import numpy as np
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 

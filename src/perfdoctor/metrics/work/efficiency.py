@@ -20,9 +20,10 @@ from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work
 from perfdoctor.metrics.work.roofline import roofline
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.work_done import Efficiency
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: With less of the time of matrix products counted, "at least" says more about the recording than about the run.

@@ -15,8 +15,9 @@ from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.launches import first_kernels
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 

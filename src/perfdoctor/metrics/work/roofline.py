@@ -17,9 +17,10 @@ from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
 from perfdoctor.metrics.work.op_work import OpWork, op_work
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.records.work_done import Ceiling, Roofline, RooflineRow
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 #: Rows of a kind: what is further down took too little time to matter.
 _MOST_ROWS = 20

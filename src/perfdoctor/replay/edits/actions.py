@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.accounting.idle_causes import blocking_rows
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
@@ -23,7 +23,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.findings import Finding
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.chosen_work import chosen_of, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
@@ -40,7 +40,6 @@ WORK = {
 }
 #: Behind a wait the device stays dry until the next launch has reached it.
 _REFILL_NS = 50_000
-ACTIONS = ("host_pace", "waits", "lateness", *WORK, *IDLE_CAUSES)
 
 Edit = Callable[[Graph, float], Graph]
 _Result = TypeVar("_Result")
@@ -84,8 +83,8 @@ def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
     """How much time the action can shorten, a step and place, counted as the finding counts its saving."""
-    if finding.counted_ns:
-        return finding.counted_ns
+    if finding.affected_ns:
+        return finding.affected_ns
     if action == "host_pace":
         return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
     if action == "waits":

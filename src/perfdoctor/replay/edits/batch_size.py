@@ -24,11 +24,12 @@ import numpy as np
 
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.model.launches import recorded_launches
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import blocking_rows, driving_threads
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import IDLE_CAUSES, Finding
+from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, most_ns, shares
 from perfdoctor.replay.graph.graph import Graph
@@ -16,6 +16,7 @@ from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.runs import Runs, runs_of
 from perfdoctor.replay.graph.simulate import Played, play
 from perfdoctor.replay.what_if.spread import range_of_later
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 #: Edits one behind the other, and how far each goes.
 _Changes = tuple[tuple[Edit, float], ...]

@@ -1,7 +1,7 @@
 // Which colour has a piece? Those of the page's style sheet, read anew whenever light turns to dark.
 
 const KIND_COLOURS = {
-  step: "--tl-step", idle: "--grey", kernels: "--compute", collectives: "--communication", copies: "--copy", ranges: "--tl-ranges",
+  step: "--tl-step", idle: "--grey", kernels: "--compute", collectives: "--exposed-communication", copies: "--exposed-copy", ranges: "--tl-ranges",
   ops: "--tl-ops", functions: "--tl-functions", calls: "--tl-calls", os_calls: "--tl-os-calls", counter: "--tl-counter",
 };
 /** Neighbours with different names differ in lightness; the hue says the kind. */

@@ -11,13 +11,10 @@ from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
+from perfdoctor.vocabulary.kinds import COPY_DIRECTIONS
 
 #: More than the different ops of any training that copy.
 _MOST_ROWS = 300
-_DIRECTIONS = {
-    "h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "p2p": "GPU to GPU", "h2h": "host to host",
-    "memset": "filled",
-}  # fmt: skip
 _EDGES = ("4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB")
 assert len(_EDGES) == len(SIZE_EDGES)
 
@@ -53,7 +50,7 @@ def _columns(run: Run, costs: CopyCosts, first: TableColumn) -> list[TableColumn
     step = a_step(run)
     return [
         first,
-        text("direction", [_DIRECTIONS.get(each, "not told") for each in costs.directions]),
+        text("direction", [COPY_DIRECTIONS.get(each, each) for each in costs.directions]),
         text("host memory", [each if each not in ("none", "unknown") else "" for each in costs.host_memories]),
         numbers(f"copies{step}", "count", costs.count_per_step, adds_up=True),
         numbers(f"bytes{step}", "bytes", costs.bytes_per_step, adds_up=True),

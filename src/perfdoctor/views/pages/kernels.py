@@ -12,10 +12,10 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
+from perfdoctor.vocabulary.kinds import MATH_PATHS
 
 #: What is further down takes less than a thousandth of the time in every recording that we have.
 _MOST_ROWS = 500
-_MATH = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
@@ -43,7 +43,7 @@ def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
         numbers("median", "ns", took.median),
         numbers("shortest", "ns", took.least),
         numbers("longest", "ns", took.most),
-        text("computes on", [_MATH[path] for path in costs.math_paths], "Where the name proves it."),
+        text("computes on", [MATH_PATHS.get(path, "") for path in costs.math_paths], "Where the name proves it."),
         text("data type", costs.data_types, "By the name, else that of the op's first tensor."),
         numbers("blocks", "count", costs.blocks, "The grid in which it spends most of its time."),
         numbers("threads a block", "count", costs.threads_per_block),

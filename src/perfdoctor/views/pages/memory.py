@@ -14,9 +14,9 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.lines import lines, telling_rows, thinned
-from perfdoctor.views.places import REST
-from perfdoctor.vocabulary import parts
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary import places
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
+from perfdoctor.vocabulary.parts import REST
 
 #: Pictures of devices, the fullest first: those of a large job look alike.
 MOST_DEVICES = 4
@@ -46,7 +46,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _names(uses: Sequence[MemoryUse]) -> list[str]:
-    return parts.place_names([(use.rank, use.device) for use in uses])
+    return places.place_names([(use.rank, use.device) for use in uses])
 
 
 # --- over the recording -----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _chart(id_: str, title: str, axis: Axis, series: tuple[Series, ...], use: Me
         told += "; the GPU has {capacity}"
     if use.by_category:
         kind, held = next(iter(use.by_category.items()))
-        numbers |= {"kind": (MEMORY_KINDS.get(kind, kind), "text"), "share": (held / max(use.peak_bytes, 1), "share")}
+        numbers |= {"kind": (memory_label(kind), "text"), "share": (held / max(use.peak_bytes, 1), "share")}
         told += ". Most of the peak, {share}: {kind}"
     return Chart("memory", id_, title, f"{told}.", axis, _BYTES, series, numbers)
 
@@ -146,7 +146,7 @@ def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
     x = np.repeat(at[rows], 2)[1:]
     for name, total in shown.items():
         if total[rows].any():
-            told = _OTHERS if name == REST else MEMORY_KINDS.get(name, name)
+            told = _OTHERS if name == REST else memory_label(name)
             part = name if name == REST or name in MEMORY_KINDS else ""
             yield Series(told, "area", x, np.repeat(total[rows], 2)[:-1].astype(np.float64), part=part)
 
@@ -183,7 +183,7 @@ def _change(bytes_: float) -> str:
 
 def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
     keys = sorted(set(zip(*(rows[column].tolist() for column in ("rank", "process", "device")), strict=True)))
-    names = parts.place_names([(rank, device) for rank, _, device in keys])
+    names = places.place_names([(rank, device) for rank, _, device in keys])
     for name, (rank, process, device) in zip(names, keys, strict=True):
         own = rows.of(rank=rank, process=process, device=device)
         yield (name if names.count(name) == 1 else f"{name}, process {process}"), own
@@ -225,7 +225,7 @@ def _holders(uses: Sequence[MemoryUse]) -> Iterator[Table]:
         (
             TableColumn("line and callers", "text", [each.stack or each.line or _NO_STACK for _, _, each in rows]),
             *([TableColumn("device", "text", [name for name, _, _ in rows])] if len(uses) > 1 else []),
-            TableColumn("for", "text", [MEMORY_KINDS.get(holder.category, holder.category) for _, _, holder in rows]),
+            TableColumn("for", "text", [memory_label(holder.category) for _, _, holder in rows]),
             TableColumn("tensors", "count", [holder.count for _, _, holder in rows]),
             TableColumn("held", "bytes", [holder.bytes for _, _, holder in rows]),
             TableColumn("of the peak", "share", [holder.bytes / max(use.peak_bytes, 1) for _, use, holder in rows]),

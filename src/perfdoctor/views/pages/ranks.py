@@ -14,7 +14,8 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, parts_of, place_names
+from perfdoctor.views.places import ALIKE, in_short, in_words, parts_of, place_names
+from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
 #: More columns than this are thinner than a finger: then one stands for several steps.
 _MOST_COLUMNS = 120

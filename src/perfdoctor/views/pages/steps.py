@@ -15,7 +15,8 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, place_names
+from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
+from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 from perfdoctor.vocabulary.rulebook import load_rules
 
 Numbers = Mapping[str, tuple[float | str, Unit]]
@@ -24,8 +25,6 @@ Numbers = Mapping[str, tuple[float | str, Unit]]
 MOST_BARS = 120
 #: How much of its room a bar takes, on paper and on screens.
 _BAR_SHARE = 0.8
-#: The part's name in the accounting of steps where it is another than in the accounting of windows.
-_KEYS = {"exposed_copies": "exposed_copy"}
 _MOST_ROWS = 5000
 
 
@@ -60,7 +59,7 @@ class _Steps:
             where = f" on {name}" if len(self.names) > 1 else ""
             for row, part in enumerate(each.grown):
                 if part:
-                    more = in_words(_KEYS.get(part, part)) + where
+                    more = in_words(part) + where
                     found[row] = f"{found[row]} and {more}" if row in found else more
         return found
 
@@ -84,7 +83,7 @@ def _found(run: Run) -> _Steps | None:
     alike = [(place, rows) for place, rows in told if rows.duration_ns.size == usual]
     places, rows = [place for place, _ in alike], [each for _, each in alike]
     parts: dict[str, Floats] = {
-        _KEYS.get(part, part): np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
+        part: np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
     }
     return _Steps(place_names(places), places, rows, {part: ns for part, ns in parts.items() if ns.any()})
 
