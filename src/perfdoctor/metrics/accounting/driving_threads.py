@@ -11,7 +11,7 @@ from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.steps import Marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -37,11 +37,16 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
         files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
-        blocking=_matching(calls, cuda_names.BLOCKING_CALL),
+        blocking=_blocking_by_name(timeline.calls, rank, threads),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
         graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
     )  # fmt: skip
+
+
+def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
+    own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
+    return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
 
 
 def driving_threads(timeline: Timeline, rank: int, marks: Marks | None) -> tuple[int, ...]:

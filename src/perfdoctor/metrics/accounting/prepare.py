@@ -10,8 +10,8 @@ from perfdoctor.metrics.accounting.device_place import DevicePlace
 from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
+from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork, device_work
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
