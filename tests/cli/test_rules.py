@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli import rules as command
@@ -147,8 +148,7 @@ def test_an_unknown_rule_is_asked_wrongly(command):
     assert "`perfdoctor rules` lists them" in run(command, "zzz").stderr
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-@pytest.mark.parametrize("name", REAL)
+@of_each("name,width", {f"{name} {width}": (name, width) for name in REAL for width in (40, 60, 80)})
 def test_every_page_fits_its_terminal(name, width):
     """All but code and addresses, which are not to be broken."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
@@ -159,14 +159,14 @@ def test_every_page_fits_its_terminal(name, width):
     assert lines[0] in textwrap.wrap(REAL[name].title, width)
 
 
-@pytest.mark.parametrize(("name", "code"), CODE)
+@of_each("name,code", CODE)
 def test_piped_code_is_what_the_rule_says(name, code):
     console = Console(file=io.StringIO(), width=80)
     rule_page.print_page(REAL[name], REAL, console, quiet=True, verbose=False)
     assert f"\n{code}\n```\n" in console.file.getvalue()
 
 
-@pytest.mark.parametrize(("name", "code"), CODE)
+@of_each("name,code", CODE)
 def test_folded_code_is_the_same_program(name, code):
     for width in (36, 56, 76):
         shown = "\n".join(folded(code.splitlines(), width))

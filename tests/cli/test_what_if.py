@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from folders import FIXTURES
 from labels import rungs
+from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli import what_if
@@ -24,7 +25,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["analyze", *map(str, arguments)])
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("text", "meant"),
     [
         ("input-wait", [Question("input-wait")]),
@@ -45,7 +46,7 @@ def test_rules_and_how_far_their_fixes_go(text, meant):
     assert what_if.questions(text, RULES) == tuple(meant)
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("text", "what", "right"),
     [
         ("", "--what-if names no rule", "Ask like this"),

@@ -7,6 +7,7 @@ import io
 import pytest
 from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
 from rich.console import Console
+from tables import of_each
 
 from perfdoctor.report import html, json_report, markdown, terminal
 
@@ -34,14 +35,14 @@ def report(request):
     return REPORTS[request.param]
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@of_each("name", list(SAMPLES))
 def test_every_diagnosis_has_a_report(report, name):
     text = report(SAMPLES[name])
     assert text.encode()
     assert "\x00" not in text
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@of_each("name", list(SAMPLES))
 def test_every_finding_and_its_symptoms_are_named(report, name):
     text = report(SAMPLES[name])
     for advice in SAMPLES[name].findings[:5]:
@@ -89,8 +90,8 @@ def test_colour_is_the_only_escape_sequence_in_a_terminal():
     assert "38;2" not in plain.file.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
-@pytest.mark.parametrize("name", ["input_bound", "asked", "no_steps", "nothing"])
+@of_each("width", [40, 80, 100, 200])
+@of_each("name", ["input_bound", "asked", "no_steps", "nothing"])
 def test_no_line_is_wider_than_the_terminal(name, width):
     console = Console(file=io.StringIO(), width=width)
     terminal.render(SAMPLES[name], console)

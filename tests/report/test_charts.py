@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from report.samples import POISON
+from tables import of_each
 
 from perfdoctor.records.views import Axis, Chart, Heat, Series
 from perfdoctor.report import charts
@@ -207,8 +208,8 @@ def test_ticks_of_a_logarithmic_axis_are_powers_of_ten():
     assert np.allclose([at for at, _ in axis.ticks(6)], np.arange(7) / 6)
 
 
-@pytest.mark.parametrize("value", [0.5, 0.0731, 12_345, 3.21e6, 8.4e9, 1.5e13])
-@pytest.mark.parametrize("unit", ["ns", "bytes", "bytes_per_second", "flop", "flop_per_second"])
+@of_each("value", [0.5, 0.0731, 12_345, 3.21e6, 8.4e9, 1.5e13])
+@of_each("unit", ["ns", "bytes", "bytes_per_second", "flop", "flop_per_second"])
 def test_numbers_are_said_as_everywhere_in_the_report(unit, value):
     in_words = {"ns": wording.duration, "bytes": wording.size, "bytes_per_second": wording.rate, "flop": wording.flop,
                 "flop_per_second": wording.flop_rate}  # fmt: skip
@@ -240,7 +241,7 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", HARD)
+@of_each("name", list(HARD))
 def test_every_picture_can_be_drawn(name):
     figure = parsed(HARD[name])
     assert {each.tag for each in figure.iter()} <= TAGS

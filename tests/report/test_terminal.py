@@ -12,6 +12,7 @@ import pytest
 from report.samples import ASKED, COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, SAMPLES
 from rich.cells import cell_len
 from rich.console import Console
+from tables import of_each
 
 from perfdoctor.records.findings import Outcome, Rows
 from perfdoctor.records.predictions import PredictedStep, Prediction
@@ -174,8 +175,8 @@ def test_a_rank_s_bar_is_as_long_as_its_step():
     assert set(lengths[1:]) == {12}
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "poisoned"])
-@pytest.mark.parametrize("width", WIDTHS)
+@of_each("name", [name for name in SAMPLES if name != "poisoned"])
+@of_each("width", WIDTHS)
 def test_no_line_is_too_long_and_no_number_separated_from_its_unit(name, width):
     for output in (printed(SAMPLES[name], width), STYLES.sub("", in_colour(SAMPLES[name], width))):
         lines = output.splitlines()

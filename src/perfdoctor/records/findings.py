@@ -65,9 +65,10 @@ class Finding:
     `symptom_of`: rules of which this finding is a symptom, in addition to those in its rule's document. `explains` is
     the opposite: rules whose findings are symptoms of this one, if only this detector can know that. `work` selects the
     kernels, copies or collectives that the finding is about: by (rank, device), one bool for each row of the place's
-    frame; empty if it is about all of them, or none. `counted_ns`: the time of that work per step of which the saving
-    is a share, 0 where all of it counts. `thread_time`: on a run without a GPU, by rank, starts and ends of the
-    training thread's time that the finding is about.
+    frame; empty if it is about all of them, or none. `affected_ns`: the time of that work per step of which the saving
+    is a share, 0 where all of it counts; `bound_ns`: the most that any change can save of it, as the remaining work
+    needs the rest (None: unknown). `thread_time`: on a run without a GPU, by rank, starts and ends of the training
+    thread's time that the finding is about.
     """
 
     rule: str
@@ -79,7 +80,8 @@ class Finding:
     symptom_of: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
-    counted_ns: int = 0
+    affected_ns: int = 0
+    bound_ns: int | None = None
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
+from tables import of_each
 
 from perfdoctor.records.findings import Outcome
 from perfdoctor.records.savings import Saving
@@ -15,7 +16,7 @@ from perfdoctor.report.words.parts import all_parts, cells
 from perfdoctor.vocabulary.signals import NEEDS
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("ns", "words"),
     [
         (0, "0"),
@@ -147,8 +148,8 @@ def test_long_names_keep_both_ends():
     assert len(clean("word " + "y" * 5_000)) < 120
 
 
-@pytest.mark.parametrize("width", [1, 7, 40, 80, 200])
-@pytest.mark.parametrize("diagnosis", [INPUT_BOUND, COMMUNICATION, HEALTHY, POISONED])
+@of_each("width", [1, 7, 40, 80, 200])
+@of_each("diagnosis", [INPUT_BOUND, COMMUNICATION, HEALTHY, POISONED])
 def test_a_bar_is_exactly_as_wide_as_asked(diagnosis, width):
     shown = all_parts(diagnosis)
     assert sum(cells(shown, width)) == width

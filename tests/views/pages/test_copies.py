@@ -108,7 +108,10 @@ def test_between_gpus_the_bound_is_that_of_their_links():
     drawn = draw(kernels="##", copies="  x", launched_us_before=50, repeat=4, gpu="NVIDIA A100-SXM4-80GB")
     frame = drawn.copies.with_columns(direction=Text.constant("p2p", len(drawn.copies)))
     (row,) = tables(prepare(replace(drawn, frames={**drawn.frames, "copies": frame})))["copies"]
-    assert (row["direction"], row["peak bandwidth"]) == ("GPU to GPU", link_of("NVIDIA A100-SXM4-80GB").peak_bytes_per_second)
+    assert (row["direction"], row["peak bandwidth"]) == (
+        "GPU to GPU",
+        link_of("NVIDIA A100-SXM4-80GB").peak_bytes_per_second,
+    )
 
 
 def test_of_an_unknown_gpu_no_bound_is_told():

@@ -70,7 +70,7 @@ def test_the_op_is_the_one_around_most_of_the_launches(path):
             call = by_correlation.get((row.process, row.correlation))
             around = [
                 op for op in ops
-                if call and (op.rank, op.thread) == (row.rank, call.thread) and op.start_ns <= call.start_ns <= op.end_ns
+                if call and (op.rank, op.thread) == (row.rank, call.thread) and op.start_ns <= call.start_ns < op.end_ns
             ]  # fmt: skip
             if around:
                 innermost = min(around, key=lambda op: op.end_ns - op.start_ns)

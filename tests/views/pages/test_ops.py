@@ -12,7 +12,7 @@ from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.costs import range_costs
-from perfdoctor.metrics.host.launching import host_window
+from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.timeline import merge
 from perfdoctor.views.pages import ops
@@ -68,7 +68,7 @@ def costs_of_rank(run, place, rows):
         by_thread[op.thread].append(op)
     for work in on_device(run, place, "kernels", "collectives", "copies") if place.device is not None else ():
         call = launch.get(work.correlation)
-        open_ = [op for op in by_thread[call.thread] if op.start_ns <= call.start_ns <= op.end_ns] if call else []
+        open_ = [op for op in by_thread[call.thread] if op.start_ns <= call.start_ns < op.end_ns] if call else []
         if open_:
             device[key_of(max(open_, key=lambda op: (op.start_ns, -op.end_ns)))] += inside_ns(work, window_of(place))
     return count, host, own, device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.window import looked_at
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.model.device_work import SIGNALS, launching_calls
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
@@ -178,37 +178,15 @@ def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> I
     for number, each in enumerate(drawn):
         if each.lane.kind == "calls":
             track_of_call[each.lane.rows] = number
-    asked = [_asking(each) for each in drawn]
-    answers = iter(_launching(asked, calls))
-    for each, rows in zip(drawn, asked, strict=True):
+    for each in drawn:
         track, at_ns = np.full(len(each), -1, np.int64), np.zeros(len(each), np.int64)
-        if rows is not None:
-            call = next(answers)
-            is_known = call != UNKNOWN
-            is_known[is_known] = track_of_call[call[is_known]] >= 0
-            lone = np.flatnonzero(each.count == 1)[is_known]
-            track[lone] = track_of_call[call[is_known]]
-            at_ns[lone] = calls.start_ns[call[is_known]] - window.start_ns
+        if each.lane.kind in SIGNALS and each.lane.frame is timeline[each.lane.kind] and len(calls):
+            lone = np.flatnonzero(each.count == 1)
+            call = launching_calls(timeline, each.lane.kind)[each.lane.rows[each.piece[lone]]]
+            is_known = (call != UNKNOWN) & (track_of_call[call] >= 0)
+            track[lone[is_known]] = track_of_call[call[is_known]]
+            at_ns[lone[is_known]] = calls.start_ns[call[is_known]] - window.start_ns
         yield _Launch(track, at_ns)
-
-
-def _asking(each: Thinned) -> Frame | None:
-    """The device work that is not merged; None where there is none."""
-    frame = each.lane.frame
-    if frame is None or "correlation" not in frame.columns or each.lane.kind == "calls":
-        return None
-    return frame.take(each.lane.rows[each.piece[each.count == 1]])
-
-
-def _launching(asked: Sequence[Frame | None], calls: Frame) -> list[Ints]:
-    """The rows of `calls` that launched them, found in one lookup."""
-    frames = [frame for frame in asked if frame is not None]
-    if not frames or not len(calls):
-        return [np.full(len(frame), UNKNOWN, np.int64) for frame in frames]
-    columns: Mapping[str, Ints] = {
-        column: np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "process", "correlation")
-    }
-    return np.split(launch_rows(Frame(columns), calls), np.cumsum([len(frame) for frame in frames])[:-1])
 
 
 def _track(group: int, each: Thinned, launch: _Launch, names: _Names, window: Window) -> Track:
