@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.vocabulary import places as names
 from perfdoctor.vocabulary.parts import IDLE_PARTS, REST, SHOWN_PARTS
@@ -16,16 +15,6 @@ ALIKE = 0.005
 def place_names(places: Sequence[Place]) -> list[str]:
     """`rank 3`, and its device where a rank has several."""
     return names.place_names([(place.rank, place.device) for place in places])
-
-
-def parts_of(place: Place) -> Mapping[str, Intervals]:
-    """The intervals of each part, by its key: they cover the window without overlap."""
-    return {
-        "compute": place.compute,
-        "exposed_communication": place.exposed_communication,
-        "exposed_copy": place.exposed_copies,
-        **place.idle_causes,
-    }
 
 
 def in_short(part: str) -> str:

@@ -14,7 +14,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, in_short, in_words, parts_of, place_names
+from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
 #: More columns would be too narrow to point at: then a column stands for several steps.
@@ -38,7 +38,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
 
 def _shares(run: Run) -> Mapping[str, Floats]:
     """The share of each part in the window, one number a place; the parts of a place sum to one."""
-    every = [parts_of(place) for place in run.places]
+    every = [place.parts for place in run.places]
     whole = np.array([place.window_ns for place in run.places], np.float64)
     shares = {part: np.array([parts[part].total_ns for parts in every]) / whole for part in every[0]}
     return {part: share for part, share in shares.items() if share.any()}
@@ -99,7 +99,7 @@ def _longest(values: Floats, together: int) -> Floats:
 
 def _table(run: Run, names: Sequence[str]) -> Table:
     places = run.places
-    parts, lengths = [parts_of(place) for place in places], [place.window_ns for place in places]
+    parts, lengths = [place.parts for place in places], [place.window_ns for place in places]
     columns = [
         TableColumn("rank", "text", names),
         *_devices(places),
