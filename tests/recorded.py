@@ -17,6 +17,7 @@ import pytest
 from folders import FIXTURES
 
 from perfdoctor.diagnosis.engine import examine
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.export import perfetto
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
@@ -47,8 +48,12 @@ class Recording:
         return prepare(self.timeline)
 
     @cached_property
-    def diagnosis(self) -> Diagnosis:
+    def examination(self) -> Examination:
         return examine(self.run, list(RULES.values()))
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        return self.examination.diagnosis
 
     @cached_property
     def views(self) -> Views:
@@ -60,7 +65,7 @@ class Recording:
 
     @cached_property
     def perfetto(self) -> bytes:
-        return b"".join(perfetto.render(self.run, self.diagnosis, RULES))
+        return b"".join(perfetto.render(self.examination))
 
 
 @lru_cache(_HELD)

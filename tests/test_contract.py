@@ -11,6 +11,8 @@ import shutil
 import string
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from folders import ROOT
 from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.rulebook import load_rules, rules_folder
+from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.signals import NEEDS
 
 if sys.version_info >= (3, 11):
@@ -30,26 +32,13 @@ else:
 DETECTORS = ROOT / "src" / "perfdoctor" / "detectors"
 DOCUMENTS = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in sorted((ROOT / "rules").rglob("*.toml"))}
 
-#: Ids that users and scripts rely on: a rule is not renamed, and a new one belongs to this list.
-#: Each owns a part of the step or a sickness of its own; users name them in their settings.
-OWNERS = {
+#: Ids that users and scripts rely on: none is renamed or goes. Other rules come and go freely.
+PROMISED = {
     "input-wait", "host-syncs", "launch-bound", "host-work", "allocator-churn", "blocking-checkpoint",
     "garbage-collection", "recompilation", "idle-unknown", "exposed-communication", "rank-skew", "small-collectives",
     "slow-links", "exposed-copies", "pageable-copies", "fp32-matmuls", "misaligned-matmuls", "small-kernels",
     "elementwise-chains", "unfused-optimizer", "unfused-attention", "recomputation", "memory-growth", "memory-headroom",
     "device-throttling", "step-outliers",
-}  # fmt: skip
-#: The others: most hang under an owner.
-OTHERS = {
-    "distant-gpus", "distant-nic", "narrow-pcie-link", "nccl-failures", "nccl-slow-path", "nccl-socket-fallback", "shared-gpu",
-    "all-to-all-imbalance", "allocator-fragmentation", "broadcast-buffers", "copies-in-compute-stream",
-    "cuda-graph-opportunity", "data-parallel", "depthwise-convolutions", "fp64-kernels", "full-precision-gradients",
-    "gpus-differ", "gradient-clipping", "item-syncs", "kernels-far-from-roofline", "late-gathers", "late-gradient-bucket", "layout-transposes",
-    "low-occupancy-kernels",
-    "managed-memory", "many-small-copies", "memory-bound-kernels", "memset-heavy", "on-device-copies",
-    "optimizer-syncs", "out-of-memory", "parameter-loops", "peer-copies", "peer-waits", "pipeline-bubbles", "precision-casts", "profiler-overhead", "results-copied-back",
-    "slow-host-link", "sorting-backward", "step-drift", "tensor-parallel-exposed", "uneven-gpus",
-    "uncoalesced-access", "unfused-cross-entropy", "worker-restarts", "zero-grad-fills",
 }  # fmt: skip
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
@@ -159,11 +148,13 @@ def summaries(rule_id: str) -> list[str]:
 FIXES = {
     f"{rule_id}: {fix['title']}": (document, fix) for rule_id, document in DOCUMENTS.items() for fix in document["fix"]
 }
+#: Those that rules state themselves, and those that they have in common.
 THRESHOLDS = {
     f"{rule_id}.{name}": (name, entry)
     for rule_id, document in DOCUMENTS.items()
     for name, entry in document["thresholds"].items()
-}
+    if not isinstance(entry, str)
+} | {name: (name, asdict(entry)) for name, entry in shared_thresholds().items()}
 
 
 # Pairs
@@ -195,8 +186,8 @@ def test_the_id_is_the_name_of_the_file_and_of_the_findings(rule_id):
     assert named == {rule_id}
 
 
-def test_ids_are_those_that_users_rely_on():
-    assert set(DOCUMENTS) == OWNERS | OTHERS
+def test_ids_that_users_rely_on_stay():
+    assert set(DOCUMENTS) >= PROMISED
 
 
 @every_rule
@@ -252,6 +243,15 @@ def test_a_threshold_has_value_unit_and_reason(name, entry):
     assert entry["unit"].strip()
     assert entry["why"].strip()
     assert "share" not in name or 0 < entry["value"] <= 1
+
+
+def test_a_threshold_that_rules_have_in_common_is_written_once():
+    entries = [entry for document in DOCUMENTS.values() for entry in document["thresholds"].values()]
+    named = Counter(entry for entry in entries if isinstance(entry, str))
+    assert set(named) == set(shared_thresholds())
+    assert [name for name, times in named.items() if times < 2] == [], "one rule's own belongs into its document"
+    own = Counter(tuple(entry.values()) for entry in entries if not isinstance(entry, str))
+    assert [each for each, times in own.items() if times > 1] == []
 
 
 # Words

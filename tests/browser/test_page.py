@@ -27,7 +27,7 @@ IMAGE = "</script><img src=x onerror=alert(1)>"
 
 def reported(folder):
     run = prepare(read([folder]))
-    diagnosis = examine(run, list(load_rules().values()))
+    diagnosis = examine(run, list(load_rules().values())).diagnosis
     made = views(run, diagnosis)
     assert made.failed == ()
     return diagnosis, html.render(diagnosis, made)

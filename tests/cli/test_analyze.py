@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.main import app
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.records.views import Views
 from perfdoctor.vocabulary import rulebook
@@ -60,7 +61,7 @@ class Doctor:
         assert timeline == "timeline"
         self.what_if = what_if
         self.rules = [rule.id for rule in rules]
-        return self.diagnosis
+        return Examination(timeline, self.diagnosis, ())
 
 
 @pytest.fixture

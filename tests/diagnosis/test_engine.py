@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
 from perfdoctor.detectors import detector
-from perfdoctor.diagnosis.engine import diagnose, missing, speedup
+from perfdoctor.diagnosis.engine import diagnose, missing
+from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
@@ -488,7 +489,7 @@ def test_faster_kernels_gain_no_more_than_the_host_has_to_spare():
     # two units a step in which it waits for the device
     assert found.saving_ns_per_step.likely == pytest.approx(200_000, rel=0.06)
     assert found.saving_ns_per_step.high == found.saving_ns_per_step.likely
-    assert any("could issue the same work in 5 % less time" in note for note in diagnosis.notes)
+    assert any("could launch the same work in 5 % less time" in note for note in diagnosis.notes)
 
 
 def test_a_host_that_waits_for_the_device_hides_nothing():

@@ -10,7 +10,8 @@ from builders import draw, findings
 from graphs import EVERYTHING, MS, sick
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.diagnosis.prediction import MOST_FIXES, NOTICED, Question, notes, predicted
+from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
+from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.predictions import PredictedStep
@@ -143,7 +144,7 @@ def test_without_a_question_the_shown_causes_are_fixed_that_can_be_played():
     assert diagnosis.prediction.fixed[: len(playable)] == tuple(playable[:MOST_FIXES])
     assert set(diagnosis.prediction.fixed) <= {each.rule for each in diagnosis.findings if action(each.rule)}
     way = [diagnosis.prediction.recorded_ns, *(step.step_ns for step in diagnosis.prediction.steps)]
-    assert all(before - behind >= NOTICED * way[0] for before, behind in itertools.pairwise(way))
+    assert all(before - behind >= NOISE_SHARE * way[0] for before, behind in itertools.pairwise(way))
     assert not diagnosis.prediction.asked
     assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.001)
 

@@ -34,8 +34,8 @@ POISONED = (POISON, "a\x00b", "\ud800", "", "  ", "x" * 5000, "名前", "\u202eg
 
 def data(recorded):
     run = prepare(recorded)
-    diagnosis = examine(run, list(RULES.values()))
-    return b"".join(render(run, diagnosis, RULES)), run, diagnosis
+    examination = examine(run, list(RULES.values()))
+    return b"".join(render(examination)), run, examination.diagnosis
 
 
 def exported(recorded):

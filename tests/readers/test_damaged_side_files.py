@@ -1,4 +1,4 @@
-"""Whatever stands where a number should be: an error of ours or data, and no rule that fails over it."""
+"""Anything in place of a number gives a PerfdoctorError or data, and no rule fails."""
 
 from __future__ import annotations
 

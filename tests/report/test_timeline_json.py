@@ -28,7 +28,7 @@ def ints(*values: int) -> np.ndarray:
 
 def view_of(path: Path) -> TimelineView:
     run = prepare(read([path]))
-    (found,) = view(run, examine(run, []))
+    (found,) = view(run, examine(run, []).diagnosis)
     return found
 
 
@@ -115,7 +115,7 @@ def test_the_view_can_be_read_back(path):
 def test_no_text_of_a_trace_steers_anything():
     drawn = draw(kernels="## ", host="l  ", repeat=4, kernel_names={"#": POISON})
     run = prepare(drawn)
-    (found,) = view(run, examine(run, []))
+    (found,) = view(run, examine(run, []).diagnosis)
     text = msgspec.json.encode(timeline_json.document(found)).decode()
     assert "<img" in text  # it is packed, and only ever becomes text
     for steering in ("\x1b", "\u202e", "\ud800"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.records import Found
+from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import AskedWronglyError, PerfdoctorError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import SIZES, Advice, Finding, Outcome
+from perfdoctor.records.findings import SIZES, Advice, Outcome
 from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import CASES
 from perfdoctor.replay.edits.actions import affected_ns
@@ -19,15 +21,9 @@ from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import SimulatedFix, Stage, unplayable
 from perfdoctor.replay.what_if.sizes import fix_stop, size_stop, why_not
 from perfdoctor.replay.what_if.sizes import played as played_sizes
-from perfdoctor.vocabulary.rulebook import Rule
-
-Found = Sequence[tuple[Rule, Finding]]
 
 #: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
 MOST_FIXES = 5
-#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
-#: less is noise, and no saving.
-NOTICED = 0.001
 #: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
 PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
 _NO_BF16 = "fp32-before-ampere"
@@ -58,23 +54,22 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 # --- without a question ----------------------------------------------------------------------------------------------
 
 
-def predicted(ranked: Sequence[Advice], seen: Found, run: Run, played: Stage | None) -> Prediction | None:
+def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, played: Stage | None) -> Prediction | None:
     """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
     A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
     """
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
-    by_rule = _by_rule(seen)
-    rule, finding = by_rule[ranked[0].rule]
-    if played is None or not played.can_play(rule.action, finding):
+    by_rule = _by_rule(found)
+    if played is None or not _can_play(by_rule[ranked[0].rule], played):
         return _subtracted(ranked[0], run, None)
     shown = [by_rule[advice.rule] for advice in ranked]
     fixes = _uncovered(
         [
-            played.fix(rule.id, rule.action, finding)
-            for rule, finding in shown
-            if finding.saving_ns_per_step.likely and played.can_play(rule.action, finding)
+            played.fix(each.rule.id, each.rule.action, each.finding)
+            for each in shown
+            if each.saving.expected.likely and _can_play(each, played)
         ],
         played,
     )
@@ -87,7 +82,7 @@ def _uncovered(fixes: Sequence[SimulatedFix], played: Stage) -> list[SimulatedFi
     step_ns = played.run.step_ns
     for fix in fixes[: 2 * MOST_FIXES]:
         behind_ns = played.step_ns([*kept, fix])
-        if step_ns - behind_ns >= NOTICED * played.run.step_ns and len(kept) < MOST_FIXES:
+        if step_ns - behind_ns >= NOISE_SHARE * played.run.step_ns and len(kept) < MOST_FIXES:
             kept, step_ns = [*kept, fix], behind_ns
     return kept
 
@@ -128,10 +123,13 @@ def _prediction(
     return Prediction(fixed, step_ns, (low, likely, high), recorded_ns, tuple(way), error, asked)
 
 
-def _by_rule(seen: Found) -> dict[str, tuple[Rule, Finding]]:
-    """Of each rule the finding that saves most."""
-    ordered = sorted(seen, key=lambda pair: pair[1].saving_ns_per_step.likely)
-    return {rule.id: (rule, finding) for rule, finding in ordered}
+def _by_rule(found: Sequence[Found]) -> dict[str, Found]:
+    """Of each rule the finding that is expected to save most."""
+    return {each.rule.id: each for each in sorted(found, key=lambda each: each.saving.expected.likely)}
+
+
+def _can_play(found: Found, played: Stage) -> bool:
+    return played.can_play(found.rule.action, found.finding)
 
 
 # --- with one --------------------------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ def _by_rule(seen: Found) -> dict[str, tuple[Rule, Finding]]:
 def answered(
     questions: Sequence[Question],
     ranked: Sequence[Advice],
-    seen: Found,
+    found: Sequence[Found],
     outcomes: Sequence[Outcome],
     run: Run,
     played: Stage | None,
@@ -150,19 +148,19 @@ def answered(
     Raises AskedWronglyError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
     """
     if played is None and run.selection.range_name and len(questions) == 1:
-        return _of_range(questions[0], ranked, seen, outcomes, run)
+        return _of_range(questions[0], ranked, found, outcomes, run)
     if played is None:
         raise PerfdoctorError(
             f"--what-if: this recording cannot be replayed: {unplayable(run)}",
             do="Leave --what-if out: each finding names its saving without it.",
         )
-    by_rule = _by_rule(seen)
-    can = {name: pair for name, pair in by_rule.items() if played.can_play(pair[0].action, pair[1])}
+    by_rule = _by_rule(found)
+    can = {name: each for name, each in by_rule.items() if _can_play(each, played)}
     causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
     fixes: dict[str, SimulatedFix] = {}
     for question in questions:
         if question.rule in can:
-            fix = _fix(question, *can[question.rule], played)
+            fix = _fix(question, can[question.rule], played)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
             why = _why_not(question.rule, by_rule, outcomes)
@@ -182,7 +180,7 @@ def answered(
 
 
 def _of_range(
-    question: Question, ranked: Sequence[Advice], seen: Found, outcomes: Sequence[Outcome], run: Run
+    question: Question, ranked: Sequence[Advice], found: Sequence[Found], outcomes: Sequence[Outcome], run: Run
 ) -> Prediction:
     """An execution of the range with one fix: what its finding saves, subtracted. A range is not replayed."""
     known = {each.rule: each for cause in ranked for each in (cause, *cause.symptoms)}
@@ -192,7 +190,7 @@ def _of_range(
     if question.rule in SIZES or question.share is not None:
         raise AskedWronglyError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
-        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(seen), outcomes)}", do=right)
+        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
     saving = known[question.rule].saving_ns_per_step
     cases = (saving.low, saving.likely, saving.high)
     low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
@@ -201,7 +199,8 @@ def _of_range(
     return _prediction(run.step_ns, step_ns, way, None, asked=True)
 
 
-def _fix(question: Question, rule: Rule, finding: Finding, played: Stage) -> SimulatedFix:
+def _fix(question: Question, found: Found, played: Stage) -> SimulatedFix:
+    rule, finding = found.rule, found.finding
     fix = played.fix(rule.id, rule.action, finding)
     choice = question.choice
     impossible = "bf16" if finding.situation == _NO_BF16 else ""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
-from perfdoctor.metrics.accounting.prepare import findings_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
-from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Finding, Span
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
-from perfdoctor.vocabulary.rulebook import Rule
 
 #: The file's first track: by it ours are known.
 FIRST_TRACK = "perfdoctor findings"
@@ -29,21 +27,22 @@ def place_name(place: Place) -> str:
     return f"rank {place.rank}" + ("" if place.device is None else f" GPU {place.device}")
 
 
-def add_findings(trace: Trace, run: Run, diagnosis: Diagnosis, rules: Mapping[str, Rule]) -> None:
+def add_findings(trace: Trace, examination: Examination) -> None:
     """The window that was looked at, and a track a finding: around all the window, inside it what it is about."""
+    run, diagnosis = examination.run, examination.diagnosis
     top = trace.track(FIRST_TRACK, place=0)
     if run.places:
         name = "window looked at"
         track = trace.track(name, top, place=0)
         for number, place in enumerate(run.places):
             _add(trace, run, place, number, (name, track, top), stretches(trace, name, place.window, "window"))
-    by_rule = {finding.rule: finding for finding in sorted(findings_of(run), key=_likely_ns)}
+    by_rule = {found.rule.id: found for found in sorted(examination.found, key=_likely_ns)}
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
         told = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
         for number, place in enumerate(run.places):
-            pieces = _pieces(place, advice, by_rule.get(advice.rule), rules.get(advice.rule))
+            pieces = _pieces(place, by_rule[advice.rule])
             around = Intervals.single(int(place.window.starts[0]), int(place.window.ends[-1]))
             rows = Slices.join([
                 stretches(trace, advice.title, around, "finding", told, 0),
@@ -63,8 +62,8 @@ def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int,
         trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
 
 
-def _likely_ns(finding: Finding) -> int:
-    return finding.saving_ns_per_step.likely
+def _likely_ns(found: Found) -> int:
+    return found.saving.expected.likely
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
@@ -93,18 +92,18 @@ def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
     }
 
 
-def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | None) -> Intervals:
+def _pieces(place: Place, found: Found) -> Intervals:
     """When did it happen? Idle of its cause, or the work that it is about; empty where the whole window is meant."""
-    action = rule.action if rule else ""
-    if finding is not None and finding.thread_time:
+    action, finding = found.rule.action, found.finding
+    if finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
         return Intervals.of(starts, ends)
     cause = SHRINKS.get(action, "")
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]
-    if advice.rule == "exposed-communication":
+    if finding.rule == "exposed-communication":
         return place.exposed_communication
-    if finding is None or not finding.work or action not in WORK:
+    if not finding.work or action not in WORK:
         return Intervals.empty()
     signals = WORK[action]
     rows = chosen_of(place, signals, finding.work)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfdoctor.model.launches import DeviceWork
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.kernels import family

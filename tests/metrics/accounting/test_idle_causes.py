@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from builders import draw, idle_units, only_place, timeline
 
-from perfdoctor.metrics.accounting.idle_causes import driving_threads
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.accounting.idle_causes import PROOFS
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.model.steps import host_marks
@@ -361,6 +362,11 @@ def test_work_queued_before_the_recording_began_waits_in_the_queue():
 
 def test_every_cause_is_named_even_if_it_did_not_occur():
     assert set(only_place(draw(kernels="##  ##")).idle_causes) == set(IDLE_CAUSES)
+
+
+def test_every_cause_has_a_proof_but_those_that_the_host_is_not_to_blame_for():
+    assert {proof.cause for proof in PROOFS} == set(IDLE_CAUSES) - {"queue_latency", "unknown"}
+    assert all(bool(proof.names) != bool(proof.seen) for proof in PROOFS)
 
 
 # Whose threads count

@@ -302,7 +302,7 @@ def waits():
 
 def test_a_range_is_not_played_and_savings_are_of_one_execution():
     run = prepare(waits(), Selection("forward"))
-    diagnosis = examine(run, list(RULES.values()))
+    diagnosis = examine(run, list(RULES.values())).diagnosis
     assert unplayable(run) == "only a range of it is analysed, and what follows it would move as well"
     first = diagnosis.findings[0]
     assert first.rule == "input-wait"
@@ -330,7 +330,7 @@ def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
 def test_chosen_steps_are_played():
     run = prepare(waits(), Selection(steps=(3, 6)))
     assert unplayable(run) == ""
-    predicted = examine(run, list(RULES.values()), [Question("input-wait")]).prediction
+    predicted = examine(run, list(RULES.values()), [Question("input-wait")]).diagnosis.prediction
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 
 

@@ -73,7 +73,7 @@ def test_a_finding_says_of_what_its_saving_is_a_share():
     rows = place.kernel_ns <= 10 * MS
     assert actions.affected_ns("kernels", a_finding(), run) == 40 * MS
     assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}), run) == 10 * MS
-    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}, counted_ns=8 * MS), run) == 8 * MS
+    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}, affected_ns=8 * MS), run) == 8 * MS
     assert actions.affected_ns("kernels", a_finding(work={(1, 0): rows}), run) == 0
 
 
@@ -89,7 +89,7 @@ def test_only_the_chosen_kernels_get_shorter():
 def test_shorter_work_wins_no_more_than_it_is_shorter_and_what_is_not_asked_for_the_hosts_part_too():
     run = prepare(draw(host="l l l l   ", kernels=" # # # #  ", repeat=6))
     graphs = graphs_of(run)
-    finding = a_finding(work={(0, 0): np.ones(len(run.places[0].kernels), dtype=bool)}, counted_ns=4 * MS)
+    finding = a_finding(work={(0, 0): np.ones(len(run.places[0].kernels), dtype=bool)}, affected_ns=4 * MS)
     assert actions.most_ns("kernels", finding, run, graphs) == (1 * MS, 2 * MS, 4 * MS)
     assert actions.most_ns("host_pace", finding, run, graphs) == (4 * MS, 4 * MS, 4 * MS)
     # four launches of 100 µs with three gaps of 100, and of the pause of 400 no more than 100
@@ -124,7 +124,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
         assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
         assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
-    assert 0 < saving.likely <= saving.high <= 1.01 * finding.counted_ns
+    assert 0 < saving.likely <= saving.high <= 1.01 * finding.affected_ns
     before, after = pulled(rule, finding, run)
     # The queue is full: what the kernels take less the step does, or, of what is fused, the gaps between them as well.
     assert 0.8 * saving.likely < before - after < 1.35 * saving.likely

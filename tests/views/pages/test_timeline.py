@@ -45,7 +45,7 @@ STEP = {
 
 def shown(drawn: Timeline | Run, diagnosis: Diagnosis | None = None) -> TimelineView:
     run = drawn if isinstance(drawn, Run) else prepare(drawn)
-    (found,) = view(run, diagnosis or examine(run, []))
+    (found,) = view(run, diagnosis or examine(run, []).diagnosis)
     return found
 
 
@@ -217,7 +217,7 @@ def test_what_is_told_on_a_click():
     }
     assert told == {
         ("kernels", "1,080 blocks of 128 threads"),
-        ("kernels", "one launch of a whole CUDA graph"),
+        ("kernels", "one launch of a CUDA graph"),
         ("copies", "h2d, 4 MiB, pageable"),
         ("copies", "d2d"),
         ("collectives", "all_reduce, 3,136 B, 8 ranks, group tp, BFloat16"),
@@ -361,7 +361,7 @@ def test_messages_of_a_run_without_a_gpu():
 ])  # fmt: skip
 def test_of_no_time_there_is_no_timeline(drawn):
     run = prepare(drawn)
-    assert list(view(run, examine(run, []))) == []
+    assert list(view(run, examine(run, []).diagnosis)) == []
 
 
 def test_sixty_four_ranks():
@@ -424,7 +424,7 @@ def advice(*spans: Span) -> Advice:
 def test_a_long_run_is_thinned_but_adds_up_and_moments_stay_whole():
     run = prepare(long_run())
     at = 2_000_000_000
-    cause = examine(run, [])
+    cause = examine(run, []).diagnosis
     diagnosis = Diagnosis(**{**vars(cause), "findings": (advice(Span("the longest of them", 0, at, at + 3_000_000)),)})
     found = shown(run, diagnosis)
     (track,) = tracks(found, "kernels")

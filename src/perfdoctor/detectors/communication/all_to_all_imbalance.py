@@ -60,5 +60,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
         ),
         work=work_of(run, _all_to_alls),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

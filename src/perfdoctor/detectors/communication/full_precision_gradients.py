@@ -82,5 +82,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
         ),
         work=work_of(run, lambda place: _gradients(place, at)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

@@ -90,5 +90,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("gathers that began with no kernel running", late / gathers, "share"),
         ),
         work=work_of(run, _late),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

@@ -8,12 +8,12 @@ import numpy as np
 
 from perfdoctor.metrics.communication.collectives import (
     exposed_rows_ns,
-    launched_in,
     sizes_can_be_judged,
     transfer_share,
 )
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -28,7 +28,7 @@ def _gradients(place: Place) -> Mask:
     DDP sends a bucket from the hook of the parameter whose gradient was its last.
     """
     frame = place.collectives
-    inside = launched_in(place, frame, torch_names.GRADIENT_HOOK, "ops", "ranges")
+    inside = launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
     rows: Mask = frame.text("kind").equals("all_reduce") & inside
     return rows
 
@@ -83,7 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=_evidence(exposed_ns, free_ns, frame["bytes"]),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
         work=work_of(run, _gradients),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 

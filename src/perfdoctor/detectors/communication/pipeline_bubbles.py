@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, launched_in
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
@@ -20,7 +21,8 @@ from perfdoctor.vocabulary.names import nccl as nccl_names
 def _messages(place: Place) -> Mask:
     """One bool a row: surely from one rank to another. The kernel's name alone might as well be an all-to-all's."""
     frame = place.collectives
-    proven = (frame["group_size"] != UNKNOWN) | launched_in(place, frame, nccl_names.POINT_TO_POINT, "ranges")
+    called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
+    proven = (frame["group_size"] != UNKNOWN) | called
     rows: Mask = frame.text("kind").equals("send_recv") & proven
     return rows
 

@@ -18,9 +18,10 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.parts import IDLE_PARTS
 
-#: Causes of idle in which the host issued or ran something else: one remedy, one word.
-_HOST = ("host_sync", "launch_bound", "host_work", "allocator", "storage", "garbage_collection", "compilation")
+#: Causes of idle in which the host ran something else: one remedy, one word.
+_HOST = tuple(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "host")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -55,7 +56,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
         # Where no rank is the clear culprit nobody knows what would be if one came in time.
         work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
-        counted_ns=likely,
+        affected_ns=likely,
     )
 
 

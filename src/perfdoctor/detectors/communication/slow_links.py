@@ -104,7 +104,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=_evidence(measured),
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 

@@ -77,5 +77,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             else Measure("all messages a step", len(worst.collectives) / worst.units, "count"),
         ),
         work=work_of(run, lambda place: _small(place, at)),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )

@@ -54,5 +54,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"These copies of rank {worst.rank}, a step"),
         ),
         work=work_of(run, _in_stream),
-        counted_ns=stopped_ns,
+        affected_ns=stopped_ns,
     )

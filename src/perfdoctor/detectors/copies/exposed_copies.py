@@ -67,7 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
         work=work_of(run, _rows),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 

@@ -46,5 +46,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their bytes a step", bytes_of(worst, rows) / worst.units, "bytes"),
         ),
         work=work_of(run, _moved),
-        counted_ns=moving,
+        affected_ns=moving,
     )

@@ -9,6 +9,7 @@ from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -17,7 +18,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 def _memsets(place: Place) -> Mask:
     """Those of zero_grad have a rule of their own."""
-    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(place, place.copies)
+    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
     return rows
 
 
@@ -48,5 +49,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"Memsets of rank {worst.rank}, a step"),
         ),
         work=work_of(run, lambda place: kernels_and_copies(place, copies=_memsets(place))),
-        counted_ns=filling,
+        affected_ns=filling,
     )

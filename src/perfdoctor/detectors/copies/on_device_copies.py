@@ -40,5 +40,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"Copies within the device of rank {worst.rank}, a step"),
         ),
         work=work_of(run, lambda place: kernels_and_copies(place, copies=copies_of(place, "d2d"))),
-        counted_ns=copied,
+        affected_ns=copied,
     )

@@ -63,7 +63,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
     losses = _losses(run, worst, at)
     saving = _saving(run, worst, losses, at)
-    work, counted_ns = _moved(run, losses)
+    work, affected_ns = _moved(run, losses)
     clocks_told = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
     if (rows := table(sampled, at["min_load_share"])) is not None:
@@ -86,7 +86,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation=worst.cause if clocks_told else "untold",
         explains=_explains(run, losses) if saving.likely else (),
         work=work,
-        counted_ns=counted_ns,
+        affected_ns=affected_ns,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import driving_threads
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Nanoseconds

@@ -55,5 +55,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="fp32" if wide_ns else "half",
         work=work_of(run, _on_32_bits),
-        counted_ns=wide_ns,
+        affected_ns=wide_ns,
     )

@@ -68,5 +68,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, lambda place: in_chains(found[id(place)])),
-        counted_ns=run.mean(chains_ns),
+        affected_ns=run.mean(chains_ns),
     )

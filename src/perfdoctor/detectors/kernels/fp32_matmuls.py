@@ -118,7 +118,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=_situation(worst, tf32_ns),
         work=work_of(run, _wide),
-        counted_ns=run.mean(_counted_ns),
+        affected_ns=run.mean(_counted_ns),
     )
 
 

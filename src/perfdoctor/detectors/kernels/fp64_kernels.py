@@ -49,5 +49,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, _wide),
-        counted_ns=total,
+        affected_ns=total,
     )

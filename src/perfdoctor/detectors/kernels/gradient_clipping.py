@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.finding_rows import launched_within, work_of
+from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, issuing_ns, spans_of, tensor_loops
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -44,6 +45,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("ops on single tensors a step", ops, "count"),
             Measure("device idle while the host asks for them", idle, "ns"),
         ),
-        work=work_of(run, lambda place: launched_within(place, spans_of(loops[id(place)]))),
-        counted_ns=idle,
+        work=work_of(run, lambda place: launches_of(place, "kernels").within(spans_of(loops[id(place)]))),
+        affected_ns=idle,
     )

@@ -45,5 +45,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, _layout),
-        counted_ns=total,
+        affected_ns=total,
     )

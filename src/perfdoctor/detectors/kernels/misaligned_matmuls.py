@@ -73,7 +73,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="sizes" if odd else "",
         work=work_of(run, lambda place: found[id(place)].rows),
-        counted_ns=run.mean(misaligned_ns),
+        affected_ns=run.mean(misaligned_ns),
     )
 
 

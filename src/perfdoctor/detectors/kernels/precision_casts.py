@@ -53,5 +53,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, lambda place: _casts(place, at["memory_bound_kernel_ns"])),
-        counted_ns=total,
+        affected_ns=total,
     )

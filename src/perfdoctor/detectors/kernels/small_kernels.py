@@ -66,7 +66,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", total_ns, "ns"),
         ),
         work=work_of(run, lambda place: _small(place, at)),
-        counted_ns=total_ns,
+        affected_ns=total_ns,
     )
 
 
@@ -100,6 +100,6 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their own time", ops.total_ns / worst.units, "ns"),
         ),
         situation="host",
-        counted_ns=total_ns,
+        affected_ns=total_ns,
         thread_time={rank: (each.time.starts, each.time.ends) for rank, each in found.items()},
     )

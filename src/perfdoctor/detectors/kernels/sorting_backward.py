@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.kernels.sets import largest, launching_rows
+from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.host_rows import named
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -18,9 +20,9 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 def _sorting(place: Place) -> Mask:
     """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
-    names, ops = place.kernels.name, place.timeline.ops.of(rank=place.rank)
-    by_gradient, _ = launching_rows(place, ops.take(ops.name.matches(torch_names.LOOK_UP_GRADIENT)))
-    return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & (by_gradient >= 0))
+    names, gradients = place.kernels.name, named(place.timeline, "ops", torch_names.LOOK_UP_GRADIENT)
+    by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
+    return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & by_gradient)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -49,5 +51,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, _sorting),
-        counted_ns=total,
+        affected_ns=total,
     )

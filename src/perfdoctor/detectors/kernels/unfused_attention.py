@@ -42,5 +42,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest kernels between them, a step"),
         ),
         work=work_of(run, lambda place: found[id(place)][0]),
-        counted_ns=total_ns,
+        affected_ns=total_ns,
     )

@@ -57,7 +57,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", update_ns, "ns"),
         ),
         work=work_of(run, _per_tensor),
-        counted_ns=update_ns,
+        affected_ns=update_ns,
     )
 
 
@@ -87,7 +87,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time, with the Python around them", update_ns, "ns"),
         ),
         situation="host",
-        counted_ns=update_ns,
+        affected_ns=update_ns,
         thread_time={
             place.rank: (found.starts, found.ends)
             for place, (found, _) in ((each, host_updates(each)) for each in host_places(run))

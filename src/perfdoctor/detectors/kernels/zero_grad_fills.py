@@ -9,6 +9,7 @@ from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
 from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad
 from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -16,7 +17,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _memsets(place: Place) -> Mask:
-    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(place, place.copies)
+    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
     return rows
 
 
@@ -32,7 +33,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     total, worst = run.mean(total_ns), run.worst(total_ns)
     adding = run.mean(lambda place: parts[id(place)][1])
-    count = int(filled_by_zero_grad(worst, worst.kernels).sum()) + int(_memsets(worst).sum())
+    count = int(filled_by_zero_grad(launches_of(worst, "kernels")).sum()) + int(_memsets(worst).sum())
     yield Finding(
         rule="zero-grad-fills",
         saving_ns_per_step=saving(total, at["avoidable_share_low"], at["avoidable_share_likely"]),
@@ -51,7 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         symptom_of=("exposed-copies",) if 2 * exposed_ns(worst, _memsets(worst)) > total_ns(worst) else (),
         work=work_of(run, lambda place: _rows(place, at)),
-        counted_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
+        affected_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )
 
 
@@ -68,7 +69,9 @@ def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
 
 
 def _fills(place: Place, at: Mapping[str, float]) -> Mask:
-    rows: Mask = filled_by_zero_grad(place, place.kernels) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    rows: Mask = filled_by_zero_grad(launches_of(place, "kernels")) & (
+        place.kernels.duration_ns >= at["short_kernel_ns"]
+    )
     return rows
 
 

@@ -41,5 +41,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             largest(worst, rows, "Largest of them, a step"),
         ),
         work=work_of(run, lambda place: found[id(place)]),
-        counted_ns=again,
+        affected_ns=again,
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import below_step, driving_threads
-from perfdoctor.metrics.host.nesting import own_ns
+from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
+from perfdoctor.model.host_rows import own_ns
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import host_marks

@@ -7,30 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfdoctor.metrics.accounting.device_place import DevicePlace
+from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
-from perfdoctor.metrics.accounting.idle_causes import host_activity
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
+from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork, device_work
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.steps import NO_STEPS, Confidence, Steps, device_steps, host_marks
 from perfdoctor.model.timeline import Timeline
-from perfdoctor.records.findings import Finding
 from perfdoctor.records.time_split import StepStats
-
-
-def keep_findings(run: Run, findings: Sequence[Finding]) -> None:
-    """What the detectors saw, for those who show where: a diagnosis holds no rows."""
-    run.kept["findings"] = tuple(findings)
-
-
-def findings_of(run: Run) -> tuple[Finding, ...]:
-    """What the detectors saw in it; nothing before they looked."""
-    kept = run.kept.get("findings", ())
-    assert isinstance(kept, tuple)
-    return kept
 
 
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:

@@ -14,17 +14,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
+from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.vocabulary.parts import PARTS
 
-#: Causes of idle in which the host works. In the others it waits, or it is not known what it does.
-_BUSY = ("input_wait", "garbage_collection", "storage", "compilation", "allocator")
+#: Named causes in which the host works, and in which it waits for other ranks.
+_BUSY = tuple(cause for cause in NAMED_CAUSES if PARTS[cause].waits_for != "rank")
+_AWAY = tuple(cause for cause in NAMED_CAUSES if cause not in _BUSY)
 #: A pace is what repeats itself. Over one or two steps a host may have been held up once: another step would show it.
 _FEWEST_STEPS = 3
 
@@ -61,11 +64,14 @@ def _issued(place: Place) -> Intervals:
 def _busy(place: Place) -> Intervals:
     """When the host is seen to do something else than wait for the device or for other ranks."""
     host, work, calls = place.host, place.work, place.timeline.calls
-    launches = calls.take(work.launch[work.launch != UNKNOWN])
-    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > LONGEST_LAUNCH_NS)])
+    launching = work.launch[work.launch != UNKNOWN]
+    full = launching[calls.duration_ns[launching] > LONGEST_LAUNCH_NS]
+    waits = calls.take(np.union1d(blocking_rows(host, work), full))
     # Where ops were recorded the thread is in view, and between them runs Python code.
     seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
-    busy = seen - Intervals.of(waits.start_ns, waits.end_ns) - host.explicit["peer_wait"]
+    busy = seen - Intervals.of(waits.start_ns, waits.end_ns)
+    for cause in _AWAY:
+        busy = busy - host.explicit[cause]
     for cause in _BUSY:
         busy = busy | host.explicit[cause]
     return busy

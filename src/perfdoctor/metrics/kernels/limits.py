@@ -100,7 +100,7 @@ class Claim:
         return float(self.kernels.time_ns[self.kernels.known].sum() / total) if total else 0.0
 
     @property
-    def counted_ns(self) -> int:
+    def affected_ns(self) -> int:
         """The part of the step that a saving is of; 0 without a timeline."""
         return 0 if self.alone else self.time_ns
 

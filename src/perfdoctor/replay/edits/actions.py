@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls, is_among
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
@@ -83,8 +83,8 @@ def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
     """How much time the action can shorten, a step and place, counted as the finding counts its saving."""
-    if finding.counted_ns:
-        return finding.counted_ns
+    if finding.affected_ns:
+        return finding.affected_ns
     if action == "host_pace":
         return run.mean(lambda place: place.idle_ns("launch_bound")) + paced_waiting_ns(run, "launch_bound")
     if action == "waits":
@@ -172,10 +172,11 @@ def _no_asking(place: Place) -> Intervals:
 def _idle_waits(place: Place) -> Mask:
     """One bool a row of `timeline.calls`: does the host wait in it, and runs the device dry behind it?"""
     calls = place.timeline.calls
-    blocking = blocking_calls(place.host, place.work, calls)
+    waits = blocking_rows(place.host, place.work)
     idle = place.idle_causes["host_sync"] | place.exposed_communication
-    dry = idle.overlap_ns(blocking.start_ns, blocking.end_ns + _REFILL_NS) > 0
-    return is_among(calls, blocking.take(dry))
+    rows = np.zeros(len(calls), dtype=bool)
+    rows[waits] = idle.overlap_ns(calls.start_ns[waits], calls.end_ns[waits] + _REFILL_NS) > 0
+    return rows
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:

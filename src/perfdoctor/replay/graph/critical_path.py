@@ -12,16 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
+from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.records.predictions import CriticalPath, PathPiece
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
-from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.replay.graph.simulate import Played
 
-#: In which order host time is shared out to what it was spent on; the rest is issuing work, and Python in between.
-HOST_CAUSES = ("input_wait", "garbage_collection", "storage", "compilation", "peer_wait", "allocator")
-KINDS = ("compute", "communication", "copies", *HOST_CAUSES, "host", "latency")
+#: Host time of the named causes first; the rest is launching work, and Python in between.
+KINDS = ("compute", "communication", "copies", *NAMED_CAUSES, "host", "latency")
 _OF_SIGNAL = {"kernels": "compute", "collectives": "communication", "copies": "copies"}
 
 
@@ -136,8 +135,8 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 
 def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
-    for signal, rows in device_rows(place).items():
-        name = recorded(place, signal).name
+    for signal, rows in place.work.rows.items():
+        name = place.recorded(signal).name
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]
@@ -154,7 +153,7 @@ def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> I
     gaps = Intervals.of(graph.gap_start_ns[behind_host], graph.gap_start_ns[behind_host] + graph.lag_ns[0][behind_host])
     rest = gaps | Intervals.of((end - graph.duration_ns)[calls], end[calls])
     place = graph.place
-    for cause in HOST_CAUSES:
+    for cause in NAMED_CAUSES:
         part = rest & place.host.explicit[cause]
         if part:
             yield cause, cause.replace("_", " "), float(part.total_ns), float(len(part))

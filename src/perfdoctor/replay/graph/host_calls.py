@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls, driving_threads, is_among
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
@@ -85,8 +86,7 @@ def _outermost(calls: Frame, rows: Ints) -> Ints:
 
 def _by_name(place: Place, rows: Ints) -> Mask:
     """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
-    calls = place.timeline.calls
-    return is_among(calls, blocking_calls(place.host, place.work, calls))[rows]
+    return np.isin(rows, blocking_rows(place.host, place.work))
 
 
 def _for_room(place: Place, rows: Ints) -> Mask:
