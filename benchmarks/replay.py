@@ -25,7 +25,7 @@ from perfdoctor.readers.open import read
 from perfdoctor.replay.edits.shorter import with_faster_host
 from perfdoctor.replay.graph.build import graph_of
 from perfdoctor.replay.graph.runs import runs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 KERNELS = 100_000
 _ROUNDS = 5
@@ -44,7 +44,7 @@ def _round(file: Path) -> tuple[float, float, float, int]:
     (place,) = run.places
     building, graph = _timed(lambda: graph_of(place, 2 * KERNELS))
     assert graph is not None
-    playing, _ = _timed(lambda: play([graph]))
+    playing, _ = _timed(lambda: simulate([graph]))
     return reading, building, playing, len(graph)
 
 
@@ -63,8 +63,8 @@ def replay_peak_bytes(run: Run, most_work: int) -> int:
         graph = graph_of(place, most_work)
         assert graph is not None
         runs = [runs_of(graph)]
-        play([graph], runs)
-        play([with_faster_host(graph, 0.5, Intervals.empty())], runs)
+        simulate([graph], runs)
+        simulate([with_faster_host(graph, 0.5, Intervals.empty())], runs)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
