@@ -58,7 +58,7 @@ class Fix:
     changes_numerics: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finding:
     """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
 
@@ -68,7 +68,7 @@ class Finding:
     place's frame. Empty where it is about all of them, or none. `affected_ns` is the time of that work a step of which
     the saving is a share, 0 where all of it counts; `bound_ns` the most that can be saved of it, whatever is changed:
     the remaining work needs the rest (None: not known). `thread_time`: on a run without a GPU, by rank, starts and ends
-    of the training thread's time that it is about.
+    of the training thread's time that it is about. A finding equals itself alone.
     """
 
     rule: str
