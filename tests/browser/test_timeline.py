@@ -337,7 +337,12 @@ def test_search_counts_and_goes_round(page):
 
 def test_search_finds_details_and_causes_in_words_and_says_when_there_is_nothing(page):
     box = page.get_by_role("searchbox", name="Search names")
-    for text, said in (("train.py:9", "1 match"), ("next batch", "4 matches"), ("no such thing", "no match"), ("", "")):
+    for text, said in (
+        ("train.py:9", "1 match"),
+        ("waiting for data", "4 matches"),
+        ("no such thing", "no match"),
+        ("", ""),
+    ):
         box.fill(text)
         until(page, f"document.querySelector('.tl-found').textContent === '{said}'")
 
@@ -371,7 +376,7 @@ def test_keys_alone_suffice(page):
         pytest.fail("Tab never came to the picture")
     live = page.locator(".tl-live")
     page.keyboard.press("Enter")
-    assert live.inner_text().startswith("idle: waits for the next batch: idle, 1.00 ms")
+    assert live.inner_text().startswith("idle: waiting for data (input-bound): idle, 1.00 ms")
     page.keyboard.press("ArrowDown")
     assert panel(page)["told"] == "train.py:8"
     page.keyboard.press("]")

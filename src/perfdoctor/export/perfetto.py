@@ -206,12 +206,8 @@ class _Recording:
             _STEPS,
             [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
-        causes = {
-            **{PARTS[cause].label: pieces for cause, pieces in place.idle_causes.items()},
-            PARTS["exposed_communication"].label: place.exposed_communication,
-            PARTS["exposed_copy"].label: place.exposed_copies,
-        }
-        rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
+        waits = {PARTS[part].label: pieces for part, pieces in place.parts.items() if part != "compute"}
+        rows = [stretches(trace, name, pieces, "idle") for name, pieces in waits.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)
 
     def _row(self, parent: int, name: str, place: int, parts: list[Slices]) -> None:

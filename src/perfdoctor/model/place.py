@@ -138,6 +138,16 @@ class Place(ABC):
     def idle_causes(self) -> Mapping[str, Intervals]:
         """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are `IDLE_CAUSES`."""
 
+    @property
+    def parts(self) -> Mapping[str, Intervals]:
+        """When each part of the step was going on: they cover the window, and do not overlap. Keys are `PARTS`."""
+        return {
+            "compute": self.compute,
+            "exposed_communication": self.exposed_communication,
+            "exposed_copy": self.exposed_copies,
+            **self.idle_causes,
+        }
+
     def idle_ns(self, cause: str) -> int:
         return self.idle_causes[cause].total_ns
 

@@ -60,7 +60,7 @@ class TimelineColours {
     this.paperPixel = pixelColour(this.card);
     this.linePixel = pixelColour(this.#variable("--line"));
     this.inkPixel = pixelColour(this.#variable("--ink"));
-    for (const kind of Object.keys(KIND_COLOURS)) this.#addShades(kind);
+    for (const kind of new Set(this.data.tracks.map((track) => track.kind))) this.#addShades(kind);
     this.causes = new Map();
   }
 
@@ -82,7 +82,7 @@ class TimelineColours {
   }
 
   #addShades(kind) {
-    const colour = this.#variable(KIND_COLOURS[kind]);
+    const colour = this.#variable(KIND_COLOURS[kind] || "--grey");
     this.bases[kind] = this.fills.length;
     for (const shade of SHADES) this.#add(mixedColour(colour, shade < 0 ? [0, 0, 0] : [255, 255, 255], Math.abs(shade)));
   }

@@ -4,6 +4,11 @@ const KIND_WORDS = {
   step: "step", idle: "idle", kernels: "kernel", collectives: "collective", copies: "copy", ranges: "range", ops: "op",
   functions: "function", calls: "call", os_calls: "operating-system call", counter: "counter",
 };
+/** What one piece of a track is called. */
+function kindWord(track) {
+  return KIND_WORDS[track.kind] || track.kind.replaceAll("_", " ");
+}
+
 /** More of what one call launched is counted, not listed. */
 const LISTED_LAUNCHES = 5;
 let timelineCauses = {};
@@ -46,13 +51,13 @@ class TimelineWords {
 
   /** What stands before a name in the panel: of pieces drawn together it is that of the longest. */
   lead(track, piece) {
-    return track.count[piece] > 1 ? `many short pieces, the longest: ${KIND_WORDS[track.kind]} ` : `${KIND_WORDS[track.kind]} `;
+    return track.count[piece] > 1 ? `many short pieces, the longest: ${kindWord(track)} ` : `${kindWord(track)} `;
   }
 
   name(track, piece) {
     const name = this.data.nameOf(track, piece);
     const words = track.kind === "idle" ? idleWords(name) : name;
-    return words || `${KIND_WORDS[track.kind]} without a name`;
+    return words || `${kindWord(track)} without a name`;
   }
 
   where(track) {
@@ -68,7 +73,7 @@ class TimelineWords {
 
   /** One line, for the tooltip and for those who listen. */
   line(track, piece) {
-    const what = track.count[piece] > 1 ? "drawn together" : KIND_WORDS[track.kind];
+    const what = track.count[piece] > 1 ? "drawn together" : kindWord(track);
     const parts = [what, inWords(track.duration[piece], "ns"), this.density(track, piece), this.where(track)];
     return parts.filter(Boolean).join(", ");
   }
