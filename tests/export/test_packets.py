@@ -34,8 +34,8 @@ def test_a_column_of_numbers_is_each_number(values):
 def test_what_is_not_present_takes_no_byte(rows):
     present = np.array([each for each, _ in rows])
     data = packets.written([packets.fixed(47, np.array([value for _, value in rows], np.int64), present)])
-    told = [struct.pack("<q", value) for is_there, value in rows if is_there]
-    assert fields(data) == ({47: told} if told else {})
+    present = [struct.pack("<q", value) for is_there, value in rows if is_there]
+    assert fields(data) == ({47: present} if present else {})
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
