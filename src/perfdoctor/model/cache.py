@@ -10,7 +10,7 @@ timeline: `replace(place, …)` makes another place, which begins empty. Results
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perfdoctor.model.timeline import Timeline
 
 #: Results by function and further arguments.
-Kept = dict[Any, Any]
+Kept = dict[tuple[Callable[..., Any], Hashable], Any]
 
 _Place = TypeVar("_Place", bound="Place")
 _Arguments = ParamSpec("_Arguments")

@@ -114,7 +114,7 @@ def test_between_gpus_the_bound_is_that_of_their_links():
     )
 
 
-def test_of_an_unknown_gpu_no_bound_is_told():
+def test_an_unknown_gpu_has_no_peak_bandwidth():
     for row in tables(prepare(draw(kernels="##", copies="  hx", launched_us_before=50, repeat=4)))["copies"]:
         assert "peak bandwidth" not in row
 
@@ -128,7 +128,7 @@ def test_a_rank_without_copies_counts_in_the_mean():
     assert (row["copies a step"], row["time a step"], row["total count"]) == (0.5, US / 2, run.places[0].units)
 
 
-def test_who_asks_is_the_outermost_op_on_the_host():
+def test_a_copy_counts_for_the_outermost_op_that_launched_it():
     run = recording(FIXTURES / "sync-drains-queue" / "torch").run
     ops, calls = plain_rows(run.timeline.ops), plain_rows(run.timeline.calls)
     launch = {call.correlation: call for call in reversed(calls) if call.correlation >= 0}

@@ -21,7 +21,7 @@ from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
+from perfdoctor.model.steps import Marks, Steps, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -37,7 +37,7 @@ class HostPlace(Place):
 
     @cached_property
     def _threads(self) -> tuple[int, ...]:
-        return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
+        return driving_threads(self.timeline, self.rank)
 
     def rows(self, signal: str) -> Frame:
         """What the training thread did, in the whole recording."""
@@ -153,7 +153,7 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
     """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
     if not len(timeline.ops.of(rank=rank)) and marks is None:
         return None
-    host: HostActivity = host_activity(timeline, rank, marks)
+    host: HostActivity = host_activity(timeline, rank)
     steps = host_steps(marks)
     if steps.used:
         window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))

@@ -30,7 +30,7 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
         marks = host_marks(timeline, rank)
         devices = [device for of_rank, device in timeline.places if of_rank == rank]
         if devices:
-            host = host_activity(timeline, rank, marks)
+            host = host_activity(timeline, rank)
             for device in devices:
                 work = device_work(timeline, rank, device)
                 steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))

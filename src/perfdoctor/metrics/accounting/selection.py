@@ -26,7 +26,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import Selection
-from perfdoctor.model.steps import Steps, host_marks, warm_up
+from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
@@ -227,7 +227,7 @@ def _launching(place: Place, rows: Frame) -> Ints:
     """
     launched = launches(place)
     execution = np.full(len(place.work), UNKNOWN, np.int64)
-    drivers = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    drivers = driving_threads(place.timeline, place.rank)
     helps = np.isin(launched.thread, drivers) & ~place.work.is_h2d
     for (process, thread), own in by_thread(rows):
         row = own[np.maximum(np.searchsorted(rows.start_ns[own], launched.at_ns, side="right") - 1, 0)]

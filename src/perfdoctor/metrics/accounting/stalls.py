@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +32,7 @@ class Stalls:
         return "" if self.steps_hit > 1 else "once"
 
 
-def stalls(run: Run, cause: str, signals: Sequence[str], least_share: float) -> Stalls | None:
+def stalls(run: Run, cause: str, signals: tuple[str, ...], least_share: float) -> Stalls | None:
     """None where less than `least_share` of the step is lost; a step that loses less is not hit.
 
     `signals`: where the names are looked for.

@@ -19,6 +19,7 @@ from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -50,6 +51,7 @@ def run_spare_ns(run: Run) -> int | None:
     return round(float(np.mean(known))) if known and len(known) == len(spare) else None
 
 
+@once_per_place
 def _issued(place: Place) -> Intervals:
     """From when the window's first work was launched to when the first work behind it was, or its own last."""
     work = place.work

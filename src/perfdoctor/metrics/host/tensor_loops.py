@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -37,7 +38,8 @@ class TensorLoop:
     is_clipping: bool
 
 
-def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
+@once_per_place
+def tensor_loops(place: Place, fewest_turns: int) -> tuple[TensorLoop, ...]:
     """The loops over gradients (clipping) and those that update tensors in place, outside the optimizer's step."""
     rows = place.timeline.ops.of(rank=place.rank)
     inner = outermost(rows.take(~rows.name.matches(OPTIMIZER_RANGE) & ~rows.name.matches(PROFILER_STEP)))
@@ -59,7 +61,7 @@ def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
             if norms or scaling or _updates(within):
                 start, end = int(ops.start_ns[first]), int(ops.end_ns[last - 1])
                 found.append(TensorLoop(start, end, (last - first) // body, within, norms or scaling))
-    return found
+    return tuple(found)
 
 
 def _updates(names: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -17,6 +18,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     """Which of `place.kernels` lie between the two products of an attention, and how many attentions these are.
 

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -57,6 +58,7 @@ class Misaligned:
     sizes: tuple[Sizes, ...]
 
 
+@once_per_place
 def misaligned_matmuls(place: Place) -> Misaligned:
     """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
     kernels = place.kernels

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
@@ -61,6 +62,7 @@ class Rates:
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 
 
+@once_per_place
 def rates(place: Place) -> Rates:
     """Of kernels that are the only one of their op."""
     limits = peaks(place)

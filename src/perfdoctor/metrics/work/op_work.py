@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
@@ -49,6 +50,7 @@ class OpWork:
         return known
 
 
+@once_per_place
 def op_work(place: Place) -> OpWork:
     """Looked up once for each different op, shapes, types and values."""
     kernel_op, ops, started = _launched(place) if place.device is not None else _on_host(place)
