@@ -1,4 +1,4 @@
-"""Is the exported file the Timeline, row by row, with what was found in it? Read back by a reader of its own."""
+"""Does the exported file have every row of the Timeline, and the findings? Read back by an independent reader."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_one_arrow_leads_from_a_call_to_all_that_it_launched():
     assert len(call.flows) == 1
 
 
-def test_a_slice_tells_its_size_and_shapes():
+def test_a_slice_shows_its_size_and_shapes():
     recorded = timeline(
         kernels=[{"start_ns": 0, "end_ns": 5, "name": "k", "blocks": 108, "threads_per_block": 256}],
         copies=[{"start_ns": 6, "end_ns": 9, "name": "c", "bytes": 2**40 + 1, "host_memory": "pageable"}],
@@ -182,7 +182,7 @@ def test_numbers_that_no_process_has_are_replaced(process, thread):
     assert track.tid is None or 0 < track.tid < 2**31
 
 
-def test_rows_that_cross_are_all_there():
+def test_rows_that_overlap_without_nesting_are_all_there():
     """Kernels that a device runs side by side in one stream, and ranges that were ended out of order."""
     crossing = [(0, 10), (5, 15), (8, 9), (12, 20), (15, 15)]
     recorded = timeline(
@@ -216,7 +216,7 @@ def test_hostile_names_are_shown_as_text():
         assert not any(char < " " or "\x7f" <= char <= "\x9f" or char in "\u202e\ufeff" for char in text), repr(text)
 
 
-def test_what_has_no_time_is_no_timeline():
+def test_a_recording_without_timestamps_is_an_error():
     with pytest.raises(PerfdoctorError, match="nothing in this recording lies on a clock"):
         data(Timeline.build({}, ()))
 
@@ -278,7 +278,7 @@ def test_driver_samples_with_timestamps_are_shown():
     assert file.tracks[track].unit == "W"
 
 
-# --- what was found ---
+# --- findings ---
 
 
 def test_idle_by_cause_is_that_of_the_diagnosis():
