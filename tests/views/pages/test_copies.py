@@ -21,7 +21,7 @@ from perfdoctor.model.timeline import Text, merge
 from perfdoctor.views.pages import copies
 
 US = 100_000
-WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "filled"}
+WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "memset"}
 KIB, MIB = 1 << 10, 1 << 20
 CLASSES = (
     (4 * KIB, "below 4 KiB"), (64 * KIB, "4 KiB to 64 KiB"), (MIB, "64 KiB to 1 MiB"), (16 * MIB, "1 MiB to 16 MiB"),
@@ -91,7 +91,7 @@ def test_the_bound_is_the_gpus_link_or_its_memory():
         "host to GPU": gpu.host_link_bytes_per_second,
         "GPU to host": gpu.host_link_bytes_per_second,
         "within the GPU": gpu.memory_bytes_per_second / 2,  # read and written
-        "filled": gpu.memory_bytes_per_second,
+        "memset": gpu.memory_bytes_per_second,
     }
     of_the_peak = {row["direction"]: row["of the peak"] for row in tables(prepare(drawn))["copies"]}
     assert of_the_peak["host to GPU"] == pytest.approx(12e9 / gpu.host_link_bytes_per_second)
