@@ -1,0 +1,32 @@
+"""How much of the step is a finding about, and on which place does it take most? What most detectors begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Time of a step, on the mean of all places: `ns`, and its share of the step. `worst`: where the share is largest."""
+
+    run: Run
+    ns: int
+    share: float
+    worst: Place
+
+
+def affected(run: Run, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
+    """The time that `of_place` gives for each place's window; None where it is less than this share of the step.
+
+    `of_place` is called once for each place.
+    """
+    time_ns = once_per_place(of_place)
+    share = run.share(time_ns) if run.places else 0.0
+    if not run.places or share < least_share:
+        return None
+    return Affected(run, run.mean(time_ns), share, run.worst(time_ns))

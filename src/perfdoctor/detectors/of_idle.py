@@ -1,0 +1,78 @@
+"""A share of this idle cause: the shape of findings about time in which the device waits for one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.metrics.accounting.behind_idle import culprits, each_step_ns, host_rows, table
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Rows, Value
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Idle of one cause. `pieces`: when the place that loses most was idle for it."""
+
+    time: Affected
+    pieces: Intervals
+
+    @property
+    def ns(self) -> int:
+        return self.time.ns
+
+    @property
+    def share(self) -> float:
+        return self.time.share
+
+    @property
+    def worst(self) -> Place:
+        return self.time.worst
+
+    @property
+    def times_per_step(self) -> float:
+        return len(self.pieces) / self.worst.units
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest piece."""
+        return int(self.pieces.durations_ns.max(initial=0))
+
+    @cached_property
+    def each_step_ns(self) -> Nanoseconds:
+        """What each of the worst place's steps loses; all of the window where no steps are known."""
+        return each_step_ns(self.worst, self.pieces)
+
+    def steps_losing(self, least_share: float) -> int:
+        """How many of its steps lose at least this share of a step."""
+        least_ns = least_share * self.worst.per_step(self.worst.window_ns)
+        return int(np.count_nonzero(self.each_step_ns >= least_ns))
+
+    def lost_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about idle time."""
+        return {
+            "lost_ms": ms(self.ns),
+            "step_ms": ms(self.time.run.step_ns),
+            "lost_percent": percent(self.share),
+        }
+
+    def meanwhile(self, label: str, *signals: str) -> tuple[Rows, ...]:
+        """A table of what ran on the host meanwhile, the innermost by name; none where nothing is known of it."""
+        named = culprits(self.pieces, host_rows(self.worst, signals))
+        return (table(label, self.worst, named),) if named else ()
+
+
+def of_idle(
+    run: Run, cause: str, least_share: float = 0.0, pieces: Callable[[Place], Intervals] | None = None
+) -> Idle | None:
+    """Idle of a cause, or those `pieces` of it; None where it takes less than this share of the step."""
+    chosen = pieces or (lambda place: place.idle_causes[cause])
+    time = affected(run, lambda place: chosen(place).total_ns, least_share)
+    return Idle(time, chosen(time.worst)) if time else None
