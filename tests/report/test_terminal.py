@@ -132,7 +132,7 @@ def test_a_healthy_run():
     █████████████████████████████████████████████████████████████████████████████--?
     █  compute                                 203 ms  96 %
     ▒  exposed copies                         1.10 ms  <1 %
-    -  idle: the host issues work too slowly  5.10 ms   2 %
+    -  idle: the host launches work too slowly  5.10 ms   2 %
     ?  idle: cause not proven                 2.80 ms   1 %
     """)
 

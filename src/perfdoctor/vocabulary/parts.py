@@ -51,11 +51,11 @@ IDLE_PARTS: Mapping[str, Part] = {
         rules=("host-syncs",), waits_for="host",
     ),
     "launch_bound": Part(
-        "idle: the host issues work too slowly", "slow launches", "#f0dc3c", "#f0dc3c", "-", "-",
+        "idle: the host launches work too slowly", "slow launches", "#f0dc3c", "#f0dc3c", "-", "-",
         rules=("launch-bound",), waits_for="host",
     ),
     "host_work": Part(
-        "idle: host code that issues no work", "host code", "#2aa983", "#2aa983", "=", "=",
+        "idle: host code that launches no work", "host code", "#2aa983", "#2aa983", "=", "=",
         rules=("host-work",), waits_for="host",
     ),
     "allocator": Part(

@@ -14,7 +14,6 @@ from perfdoctor.records.diagnosis import SourceInfo
 from perfdoctor.records.memory import Holder, MemoryUse
 from perfdoctor.report import html, json_report, markdown, terminal
 from perfdoctor.report.words import memory, skipped_rules, wording
-from perfdoctor.vocabulary.kinds import MEMORY_KINDS
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -111,10 +110,3 @@ def test_of_memory_alone_the_verdict_is_about_memory():
     assert missing == "a timeline"
     assert len(rules) == sum(outcome.status == "skipped" for outcome in alone.outcomes)
     assert "perfdoctor run" in hint
-
-
-def test_every_category_has_words():
-    from perfdoctor.readers.torch_memory.profiler_timeline import CATEGORIES as OF_THE_PROFILER  # noqa: PLC0415
-    from perfdoctor.readers.torch_memory.stacks import CATEGORIES  # noqa: PLC0415
-
-    assert set(MEMORY_KINDS) == {*CATEGORIES, *OF_THE_PROFILER}
