@@ -9,10 +9,13 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 
+#: What is more than half of a time is named as its cause, or its owner.
+MOST_OF_IT = 0.5
+
 
 @dataclass(frozen=True)
 class Affected:
-    """Time of a step, on the mean of all places: `ns`, and its share of the step. `worst`: where the share is largest."""
+    """Time of a step, on the mean of all places, and its share of the step. `worst`: where that share is largest."""
 
     run: Run
     ns: int

@@ -11,6 +11,7 @@ import numpy as np
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.behind_idle import culprits, each_step_ns, host_rows, table
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -69,10 +70,13 @@ class Idle:
         return (table(label, self.worst, named),) if named else ()
 
 
-def of_idle(
-    run: Run, cause: str, least_share: float = 0.0, pieces: Callable[[Place], Intervals] | None = None
-) -> Idle | None:
-    """Idle of a cause, or those `pieces` of it; None where it takes less than this share of the step."""
-    chosen = pieces or (lambda place: place.idle_causes[cause])
+def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
+    """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
+    return of_idle(run, least_share, lambda place: place.idle_causes[cause])
+
+
+def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals]) -> Idle | None:
+    """Those pieces of each place's idle time; None where they take less than this share of the step."""
+    chosen = once_per_place(pieces)
     time = affected(run, lambda place: chosen(place).total_ns, least_share)
     return Idle(time, chosen(time.worst)) if time else None

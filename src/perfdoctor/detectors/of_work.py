@@ -18,6 +18,7 @@ from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -111,19 +112,20 @@ class Work:
 
 def of_kernels(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
     """These rows of `place.kernels`; None where they take less than this share of the step."""
-    return _of_work(run, rows, lambda place: place.alone_ns(rows(place)), least_share)
+    return _of_work(run, rows, lambda place, chosen: place.alone_ns(chosen), least_share)
 
 
 def of_copies(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
     """These rows of `place.copies`; None where they are exposed for less than this share of the step."""
-    return _of_work(run, rows, lambda place: exposed_ns(place, rows(place)), least_share)
+    return _of_work(run, rows, exposed_ns, least_share)
 
 
 def of_collectives(run: Run, rows: Rows, transfer_share: float, least_share: float = 0.0) -> Work | None:
     """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting."""
-    return _of_work(run, rows, lambda place: exposed_rows_ns(place, rows(place)) * transfer_share, least_share)
+    return _of_work(run, rows, lambda place, chosen: exposed_rows_ns(place, chosen) * transfer_share, least_share)
 
 
-def _of_work(run: Run, rows: Rows, of_place: Callable[[Place], float], least_share: float) -> Work | None:
-    time = affected(run, of_place, least_share)
-    return Work(time, rows) if time else None
+def _of_work(run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float) -> Work | None:
+    chosen = once_per_place(rows)
+    time = affected(run, lambda place: time_of(place, chosen(place)), least_share)
+    return Work(time, chosen) if time else None
