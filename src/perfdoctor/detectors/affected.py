@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Value
 
 #: What is more than half of a time is named as its cause, or its owner.
 MOST_OF_IT = 0.5
@@ -21,6 +23,14 @@ class Affected:
     ns: int
     share: float
     worst: Place
+
+    def lost_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about idle time."""
+        return {"lost_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "lost_percent": percent(self.share)}
+
+    def exposed_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about copies and collectives."""
+        return {"exposed_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "exposed_percent": percent(self.share)}
 
 
 def affected(run: Run, of_place: Callable[[Place], float], least_share: float) -> Affected | None:

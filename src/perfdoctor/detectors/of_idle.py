@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
-from perfdoctor.metrics.accounting.behind_idle import culprits, each_step_ns, host_rows, table
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Rows, Value
+from perfdoctor.records.findings import Rows
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,36 @@ class Idle:
         """What each of the worst place's steps loses; all of the window where no steps are known."""
         return each_step_ns(self.worst, self.pieces)
 
+    @property
+    def steps_hit(self) -> int:
+        """How many of its steps lose anything by it."""
+        return int(np.count_nonzero(self.each_step_ns))
+
+    @property
+    def steps_seen(self) -> int:
+        return int(self.each_step_ns.size)
+
+    @property
+    def longest_in_a_step_ns(self) -> int:
+        return int(self.each_step_ns.max(initial=0))
+
     def steps_losing(self, least_share: float) -> int:
         """How many of its steps lose at least this share of a step."""
         least_ns = least_share * self.worst.per_step(self.worst.window_ns)
         return int(np.count_nonzero(self.each_step_ns >= least_ns))
 
-    def lost_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about idle time."""
-        return {
-            "lost_ms": ms(self.ns),
-            "step_ms": ms(self.time.run.step_ns),
-            "lost_percent": percent(self.share),
-        }
+    def recurrence(self, least_share: float) -> str:
+        """`window` where no steps are known, `once` where only one step loses that much: then it may be over; or ""."""
+        if not self.time.run.per_step:
+            return "window"
+        return "" if self.steps_losing(least_share) > 1 else "once"
 
-    def meanwhile(self, label: str, *signals: str) -> tuple[Rows, ...]:
-        """A table of what ran on the host meanwhile, the innermost by name; none where nothing is known of it."""
-        named = culprits(self.pieces, host_rows(self.worst, signals))
+    def innermost(self, *signals: str) -> list[Culprit]:
+        """What ran on the host meanwhile, by name, the largest share of this idle time first."""
+        return culprits(self.pieces, host_rows(self.worst, signals))
+
+    def table(self, label: str, named: Sequence[Culprit]) -> tuple[Rows, ...]:
+        """Those names as evidence; none where nothing is known of them."""
         return (table(label, self.worst, named),) if named else ()
 
 

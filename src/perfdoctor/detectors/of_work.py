@@ -62,14 +62,6 @@ class Work:
             "kernels_percent": percent(self.time.share),
         }
 
-    def exposed_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about copies and collectives."""
-        return {
-            "exposed_ms": ms(self.ns),
-            "step_ms": ms(self.time.run.step_ns),
-            "exposed_percent": percent(self.time.share),
-        }
-
     def megabytes(self) -> float:
         """What these copies move a step, on the worst place."""
         return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
