@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import ELEMENTWISE, SGEMM, draw, findings, timeline
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import perfdoctor.detectors.copies.exposed_copies
@@ -223,33 +223,15 @@ def job(ranks: list[dict], unit_us: float) -> Diagnosis:
     return diagnose(merge(drawn), RULES)
 
 
-@settings(max_examples=60)
 @given(jobs, units_us)
-def test_whatever_was_recorded_no_rule_fails(ranks, unit_us):
-    assert [outcome.error for outcome in job(ranks, unit_us).outcomes if outcome.error] == []
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_no_finding_promises_more_than_the_step(ranks, unit_us):
+def test_whatever_was_recorded_no_rule_fails_and_nothing_is_more_than_the_step(ranks, unit_us):
+    """Neither a saving, nor a share, nor what findings promise together; the fix of a cause takes symptoms along."""
     diagnosis = job(ranks, unit_us)
+    assert [outcome.error for outcome in diagnosis.outcomes if outcome.error] == []
     for advice in flat(diagnosis):
         assert advice.saving_ns_per_step.high <= diagnosis.base_ns, advice.rule
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_no_share_of_a_step_is_more_than_all_of_it(ranks, unit_us):
-    for advice in flat(job(ranks, unit_us)):
         shares = {name: value for name, value in advice.values.items() if name.endswith("_percent")}
         assert all(0 <= value <= 100.000001 for value in shares.values()), (advice.rule, shares)
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_together_findings_promise_no_more_than_the_step(ranks, unit_us):
-    """Symptoms are not counted: the fix of their cause takes them along."""
-    diagnosis = job(ranks, unit_us)
     promised = {advice.rule: advice.saving_ns_per_step.likely for advice in diagnosis.findings}
     assert sum(promised.values()) <= diagnosis.base_ns, promised
 

@@ -18,7 +18,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.records.findings import Finding, Span
 from perfdoctor.records.savings import Saving
-from perfdoctor.report.words.wording import stretch
+from perfdoctor.report.words.wording import where
 from perfdoctor.vocabulary.rulebook import load_rules
 
 UNIT = 100_000
@@ -189,5 +189,5 @@ def test_a_report_shows_where_to_look(path, rule):
 
 
 def test_a_moment_that_is_over_at_once_is_told_by_one_time():
-    assert stretch(Span("", 3, 1_120_000_000, 1_120_508_000)) == "508 µs on rank 3, at 1.12 s of the window"
-    assert stretch(Span("", 3, 0, 2_000_000)) == "2.00 ms on rank 3, from 0 to 2.00 ms of the window"
+    assert where(Span("", 3, 1_120_000_000, 1_120_508_000)) == "508 µs on rank 3, at 1.12 s of the window"
+    assert where(Span("", 3, 0, 2_000_000)) == "2.00 ms on rank 3, from 0 to 2.00 ms of the window"

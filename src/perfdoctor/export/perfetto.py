@@ -25,8 +25,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, stretches
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
+from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
@@ -142,7 +142,7 @@ class _Recording:
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
         for signal, columns in _ON_DEVICE.items():
             frame = self.timeline[signal]
-            flow = launch_rows(frame, self.timeline.calls) + 1  # UNKNOWN becomes 0: none
+            flow = launching_calls(self.timeline, signal) + 1  # UNKNOWN becomes 0: none
             rows = self._slices(signal, frame, columns, 0, flow)
             for key, own in groups([frame[name] for name in ("rank", "process", "device", "stream")]):
                 found[key].append(rows.take(own))
@@ -164,7 +164,7 @@ class _Recording:
         calls = self.timeline.calls
         launched = np.zeros(len(calls), dtype=bool)
         for signal in _ON_DEVICE:
-            rows = launch_rows(self.timeline[signal], calls)
+            rows = launching_calls(self.timeline, signal)
             launched[rows[rows != UNKNOWN]] = True
         return np.where(launched, np.arange(len(calls)) + 1, 0)
 
@@ -206,12 +206,8 @@ class _Recording:
             _STEPS,
             [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
-        causes = {
-            **{PARTS[cause].label: pieces for cause, pieces in place.idle_causes.items()},
-            PARTS["exposed_communication"].label: place.exposed_communication,
-            PARTS["exposed_copy"].label: place.exposed_copies,
-        }
-        rows = [stretches(trace, name, pieces, "idle") for name, pieces in causes.items()]
+        waits = {PARTS[part].label: pieces for part, pieces in place.parts.items() if part != "compute"}
+        rows = [stretches(trace, name, pieces, "idle") for name, pieces in waits.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)
 
     def _row(self, parent: int, name: str, place: int, parts: list[Slices]) -> None:

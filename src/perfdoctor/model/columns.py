@@ -93,3 +93,10 @@ class Text:
 
 
 Column = npt.NDArray[np.generic] | Text
+
+
+def occurring(values: Ints) -> list[int]:
+    """Which values occur, ascending? Most columns hold one: seen without sorting."""
+    if values.size and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]

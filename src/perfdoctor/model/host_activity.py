@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Frame
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class HostActivity:
     files: Intervals
     visible: Intervals
     between_steps: Intervals
-    blocking: Frame
+    blocking: Ints
     ops_recorded: bool
     in_view: bool
     graph_nodes_recorded: bool = True

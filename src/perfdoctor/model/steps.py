@@ -15,7 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from perfdoctor.model.launches import DeviceWork
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.kernels import family
@@ -105,6 +106,7 @@ class Steps:
 NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
 
 
+@once_per_timeline
 def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     """The best step marks that one rank's host recorded, or None."""
     ranges, ops = timeline.ranges.of(rank=rank), timeline.ops.of(rank=rank)

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text
+from perfdoctor.model.cache import Kept
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class Timeline:
     notes: tuple[str, ...] = ()
     user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
+    #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def build(
@@ -240,7 +243,7 @@ class Timeline:
         """The ranks that any row or device belongs to, ascending. What a machine tells of itself belongs to none."""
         found = {device.rank for device in self.devices}
         for frame in self.frames.values():
-            found.update(_different(frame["rank"]))
+            found.update(occurring(frame["rank"]))
         return tuple(sorted(found - {UNKNOWN}))
 
     @cached_property
@@ -249,8 +252,8 @@ class Timeline:
         found: set[tuple[int, int]] = set()
         for signal in ("kernels", "collectives", "copies"):
             frame = self.frames[signal]
-            for rank in _different(frame["rank"]):
-                found.update((rank, device) for device in _different(frame.of(rank=rank)["device"]))
+            for rank in occurring(frame["rank"]):
+                found.update((rank, device) for device in occurring(frame.of(rank=rank)["device"]))
         return tuple(sorted(found))
 
     def device_of(self, rank: int, device: int) -> Device:
@@ -269,13 +272,6 @@ class Timeline:
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared.columns)
-
-
-def _different(values: Ints) -> list[int]:
-    """Which values occur? Most columns hold one: seen without sorting."""
-    if values.size and (values == values[0]).all():
-        return [int(values[0])]
-    return [int(value) for value in np.unique(values)]
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 

@@ -40,16 +40,16 @@ class MemoryKind(NamedTuple):
 MEMORY_KINDS: Mapping[str, MemoryKind] = {
     "parameters": MemoryKind("parameters", "exposed_communication"),
     "gradients": MemoryKind("gradients", "exposed_copy"),
-    "optimizer_state": MemoryKind("the optimizer's state", "compilation"),
+    "optimizer_state": MemoryKind("optimizer state", "compilation"),
     "activations": MemoryKind("activations", "compute"),
-    "backward": MemoryKind("the backward pass", "host_sync"),
+    "backward": MemoryKind("backward pass", "host_sync"),
     "inputs": MemoryKind("inputs", "input_wait"),
     "temporaries": MemoryKind("temporaries", "launch_bound"),
-    "optimizer_work": MemoryKind("the optimizer's work", "garbage_collection"),
+    "optimizer_work": MemoryKind("optimizer temporaries", "garbage_collection"),
     "communication": MemoryKind("communication", "exposed_communication"),
-    "workspace": MemoryKind("workspaces of cuBLAS and cuDNN", "peer_wait"),
-    "no_stack": MemoryKind("no stack, as in the backward pass", "allocator"),
-    "before_recording": MemoryKind("held before the recording", "host_work"),
+    "workspace": MemoryKind("cuBLAS and cuDNN workspaces", "peer_wait"),
+    "no_stack": MemoryKind("no stack (such as the backward pass)", "allocator"),
+    "before_recording": MemoryKind("allocated before the recording", "host_work"),
     "unknown": MemoryKind("unknown", "unknown"),
 }
 

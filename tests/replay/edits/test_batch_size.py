@@ -17,7 +17,6 @@ from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.replay.edits.batch_size import with_batch, work_factors
 from perfdoctor.replay.edits.batch_work import loader_nodes
 from perfdoctor.replay.graph.graph import HOST, WORK
-from perfdoctor.replay.graph.ranks import device_rows
 from perfdoctor.replay.graph.simulate import play
 
 UNIT = 100_000
@@ -39,7 +38,7 @@ def step_units(drawn: Timeline, factor: float, case: int = 1, **settings) -> flo
 
 def of_kernels(drawn: Timeline, factor: float, case: int = 1) -> list[float]:
     place = only_place(drawn)
-    return work_factors(place, factor, case)[device_rows(place)["kernels"]].tolist()
+    return work_factors(place, factor, case)[place.work.rows["kernels"]].tolist()
 
 
 def plain(blocks: int, at_once: int, factor: float) -> float:
@@ -93,7 +92,7 @@ def test_copies_and_collectives():
     drawn = draw(kernels="e       ", copies="hh d x m", nccl="  ==  s ", repeat=4)
     place = only_place(drawn)
     factors = work_factors(place, 2.0, 1)
-    rows = device_rows(place)
+    rows = place.work.rows
     assert factors[rows["copies"]][:4].tolist() == [2, 1, 2, 2]  # the batch; the loss; activations; zeros for them
     assert factors[rows["collectives"]][:2].tolist() == [1, 2]  # gradients; activations
 

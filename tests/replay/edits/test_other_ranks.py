@@ -14,7 +14,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.replay.edits.other_ranks import alone, askable, measured, own_steps_ns, recorded_ranks, with_ranks
-from perfdoctor.replay.graph.ranks import device_rows, graphs_of
+from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import play
 from perfdoctor.replay.what_if.scaling import expected_last_ns
 
@@ -63,7 +63,7 @@ def test_one_rank_has_no_communication_and_waits_for_nobody():
     assert step_units(run, 1) == pytest.approx(sum(own) / 2)
     assert own[0] + 3.9 <= own[1] <= 10.2
     for graph in graphs_of(run):
-        talks = device_rows(graph.place)["collectives"]
+        talks = graph.place.work.rows["collectives"]
         silent = alone(graph)
         of_talk = (graph.kind == WORK) & np.isin(graph.work_row, talks)
         assert (silent.duration_ns[of_talk] == 0).all()
@@ -91,7 +91,7 @@ def test_the_shortest_of_a_size_is_the_transfer_of_a_rank_recorded_alone():
     grown = 2 * ((33 / 34) / (16 / 17) - 1)
     graphs, _ = with_ranks(graphs_of(run), run, 34)
     for before, after in zip(graphs_of(run), graphs, strict=True):
-        talks = (before.kind == WORK) & np.isin(before.work_row, device_rows(before.place)["collectives"])
+        talks = (before.kind == WORK) & np.isin(before.work_row, before.place.work.rows["collectives"])
         assert (after.duration_ns - before.duration_ns)[talks] == pytest.approx(grown * UNIT, abs=1)
 
 

@@ -13,7 +13,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline, merge
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import Graph
-from perfdoctor.replay.graph.ranks import device_rows, graphs_of
+from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import play
 
 UNIT = 100_000
@@ -45,7 +45,7 @@ def step(graphs: tuple[Graph, ...]) -> float:
 
 def kernels_gone(of: Graph, share: float) -> Graph:
     rows = np.zeros(len(of.place.work), dtype=bool)
-    rows[device_rows(of.place)["kernels"]] = True
+    rows[of.place.work.rows["kernels"]] = True
     return shorter.with_shorter_work(of, rows, share)
 
 
@@ -89,18 +89,9 @@ def test_a_place_without_a_graph_leaves_none():
     assert graphs_of(prepare(merge(drawn))) == ()
 
 
-def test_rows_of_a_signal_are_found_among_all_work():
-    drawn = draw(kernels=" ##  # ", nccl="   =   ", copies="h     d", host="l      ", repeat=3)
-    (place,) = prepare(drawn).places
-    rows = device_rows(place)
-    for signal in ("kernels", "collectives", "copies"):
-        assert place.work.start_ns[rows[signal]].tolist() == place.timeline[signal].start_ns.tolist()
-    assert sorted(np.concatenate(list(rows.values())).tolist()) == list(range(len(place.work)))
-
-
 def test_meetings_are_the_collectives():
     for graph in ranks(EARLY, LATE, EARLY):
-        own = set(device_rows(graph.place)["collectives"].tolist())
+        own = set(graph.place.work.rows["collectives"].tolist())
         assert (graph.kind[graph.meetings] == WORK).all()
         assert set(graph.work_row[graph.meetings].tolist()) <= own
         assert (graph.work_row[graph.meetings] != UNKNOWN).all()

@@ -54,8 +54,8 @@ def test_the_peak_its_purposes_and_its_holders_are_shown(render):
     text = plain(render(WITH))
     peak = "rank 0: peak 10.0 GiB in use, 12.0 GiB reserved; 2.00 GiB free in 3 blocks, the largest 1.00 GiB."
     assert peak in text
-    assert "At the end: 4.00 GiB allocated, 12.0 GiB reserved; 1,200 changes recorded." in text
-    assert "held before the recording" in text
+    assert "At the end: 4.00 GiB allocated, 12.0 GiB reserved; 1,200 allocator events recorded." in text
+    assert "allocated before the recording" in text
     assert "80 %" in text
     assert "work/model.py:4 forward < work/train.py:9 main" in text
     assert "a.py:1 b" not in text.split("application/json")[0]

@@ -69,10 +69,10 @@ def test_stretches_say_when_and_by_what_clocks_were_held_down():
     reasons = [0, POWER, POWER, 0, HEAT, 0]
     charts, table = page(beside(device_samples=samples(6, sm_clock_mhz=1500.0, reasons=reasons)))
     held = {each.name: list(zip(each.x.tolist(), each.y.tolist(), strict=True))
-            for each in charts["sm-clock-mhz"].series if each.kind == "stretches"}  # fmt: skip
-    assert held == {"held down by heat": [(5, 6)], "held down by the power limit": [(2, 4)]}
-    assert column(table, "held down by the power limit") == [pytest.approx(2 / 6)]
-    assert column(table, "held down by heat") == [pytest.approx(1 / 6)]
+            for each in charts["sm-clock-mhz"].series if each.kind == "spans"}  # fmt: skip
+    assert held == {"throttled by temperature": [(5, 6)], "throttled by the power limit": [(2, 4)]}
+    assert column(table, "throttled by the power limit") == [pytest.approx(2 / 6)]
+    assert column(table, "throttled by temperature") == [pytest.approx(1 / 6)]
 
 
 def test_one_limit_of_all_is_a_line_and_several_are_none():

@@ -78,7 +78,7 @@ def test_a_snapshot_s_areas_sum_to_what_was_in_use(tmp_path, changes):
 def test_what_was_held_before_the_recording_is_named_so(tmp_path):
     made, _ = watched(30)
     chart = page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-0-0"]
-    first = next(each for each in chart.series if each.name == "held before the recording")
+    first = next(each for each in chart.series if each.name == "allocated before the recording")
     assert first.y[0] >= 40 * MIB
 
 
@@ -94,7 +94,7 @@ def test_steps_of_a_snapshot_that_keep_something_rise(tmp_path):
     chart = page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-steps-cuda"]
     (line,) = chart.series
     assert [held // MIB for held in line.y.tolist()] == [51 + n for n in range(6)]
-    assert chart.told.startswith("{name} rises by {change}")
+    assert chart.description.startswith("{name} rises by {change}")
     assert chart.numbers["change"][0] == pytest.approx(5 * MIB, rel=0.01)
 
 
@@ -127,7 +127,7 @@ def test_a_limit_far_above_is_told_and_not_drawn():
                           devices=(Device(0, 0, "", memory_bytes=1000 * MIB),))  # fmt: skip
     chart = page(told)["memory-0-0"]
     assert not any(each.kind == "guide" for each in chart.series)
-    assert "the GPU has {capacity}" in chart.told
+    assert "the GPU has {capacity}" in chart.description
 
 
 def test_of_many_devices_the_fullest_are_drawn_and_all_are_in_the_table():
@@ -139,7 +139,7 @@ def test_of_many_devices_the_fullest_are_drawn_and_all_are_in_the_table():
     fullest = sorted(range(10), key=lambda rank: -(rank * 7 % 10))[: memory.MOST_DEVICES]
     assert drawn == [f"memory-{rank}-0" for rank in fullest]
     table = made["table memory-devices"]
-    assert column(table, "most in use") == [3 * MIB * n for n in range(10, 0, -1)]
+    assert column(table, "peak in use") == [3 * MIB * n for n in range(10, 0, -1)]
     assert not any(each.name == "memory of the GPU" for each in table.columns)
 
 
@@ -161,7 +161,7 @@ def test_who_held_the_peak_is_a_table(tmp_path):
     timeline = memory_snapshot.read(made.write(tmp_path / "run.pickle"))
     table = page(timeline)["table memory-holders"]
     (use,) = memory_uses(timeline)
-    assert column(table, "held") == [holder.bytes for holder in use.holders]
+    assert column(table, "allocated") == [holder.bytes for holder in use.holders]
     assert sum(column(table, "of the peak")) <= 1 + 1e-9
 
 

@@ -55,8 +55,8 @@ def test_each_cell_is_the_part_s_share_of_the_rank_s_step():
 
 def test_ranks_that_are_alike_are_said_to_be():
     found = page(job("####  ", "####  "))
-    assert found["ranks-parts"].told == "The ranks hardly differ."
-    assert found["ranks-steps"].told == "All steps take {median}."
+    assert found["ranks-parts"].description == "The ranks hardly differ."
+    assert found["ranks-steps"].description == "All steps take {median}."
 
 
 def test_steps_of_each_rank_lie_beside_each_other():
@@ -69,7 +69,7 @@ def test_steps_of_each_rank_lie_beside_each_other():
 def test_of_many_steps_the_longest_of_neighbours_stays():
     found = page(job("####  ", "###   ", repeat=400))["ranks-steps"]
     assert len(found.columns) == found.values.shape[1] <= 120
-    assert "A column is the longest of 4 steps" in found.told
+    assert "A column is the longest of 4 steps" in found.description
 
 
 def test_the_table_tells_times_a_step_the_longest_step_first():
@@ -106,7 +106,7 @@ def test_hundreds_of_ranks_have_a_page():
 def test_the_late_rank_of_a_trace_comes_late_in_the_table_too():
     """Plain Python: a collective ends for all together, so who is in it for the shortest time came last."""
     table = page(read([STRAGGLER]))["table ranks"]
-    late = dict(zip(column(table, "rank"), column(table, "comes late"), strict=True))
+    late = dict(zip(column(table, "rank"), column(table, "lateness"), strict=True))
     durations = []
     for path in sorted(STRAGGLER.iterdir()):
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]

@@ -217,7 +217,7 @@ def test_what_is_told_on_a_click():
     }
     assert told == {
         ("kernels", "1,080 blocks of 128 threads"),
-        ("kernels", "one launch of a whole CUDA graph"),
+        ("kernels", "one launch of a CUDA graph"),
         ("copies", "h2d, 4 MiB, pageable"),
         ("copies", "d2d"),
         ("collectives", "all_reduce, 3,136 B, 8 ranks, group tp, BFloat16"),

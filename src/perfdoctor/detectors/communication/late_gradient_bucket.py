@@ -11,11 +11,11 @@ from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import (
     exposed_rows_ns,
-    launched_in,
     sizes_can_be_judged,
     transfer_share,
 )
 from perfdoctor.metrics.units import percent
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -29,7 +29,7 @@ def _gradients(place: Place) -> Mask:
     DDP sends a bucket from the hook of the parameter whose gradient was its last.
     """
     frame = place.collectives
-    inside = launched_in(place, frame, torch_names.GRADIENT_HOOK, "ops", "ranges")
+    inside = launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
     rows: Mask = frame.text("kind").equals("all_reduce") & inside
     return rows
 

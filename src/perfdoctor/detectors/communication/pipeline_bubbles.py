@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, launched_in
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
@@ -18,7 +19,8 @@ from perfdoctor.vocabulary.names import nccl as nccl_names
 def _messages(place: Place) -> Mask:
     """One bool a row: surely from one rank to another. The kernel's name alone might as well be an all-to-all's."""
     frame = place.collectives
-    proven = (frame["group_size"] != UNKNOWN) | launched_in(place, frame, nccl_names.POINT_TO_POINT, "ranges")
+    called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
+    proven = (frame["group_size"] != UNKNOWN) | called
     rows: Mask = frame.text("kind").equals("send_recv") & proven
     return rows
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, launched_in, transfer_share
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
@@ -23,7 +24,7 @@ def _of_layers(place: Place, at: Mapping[str, float]) -> Mask:
     size, group = frame["bytes"], frame["group_size"]
     in_small_group = (group > 1) & (group <= at["max_group_size"])
     rows: Mask = frame.text("kind").equals("all_reduce") & (size != UNKNOWN) & in_small_group
-    rows = rows & ~launched_in(place, frame, torch_names.GRADIENT_HOOK, "ops", "ranges")
+    rows = rows & ~launches_of(place, "collectives").while_open(torch_names.GRADIENT_HOOK, "ops", "ranges")
     if not rows.any():
         return rows
     sizes, counts = np.unique(size[rows], return_counts=True)

@@ -9,6 +9,7 @@ from perfdoctor.detectors.savings import Shares
 from perfdoctor.metrics.copies.transfers import by_op, copies_of
 from perfdoctor.metrics.finding_rows import kernels_and_copies
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -17,7 +18,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 def _memsets(place: Place) -> Mask:
     """Those of zero_grad have a rule of their own."""
-    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(place, place.copies)
+    rows: Mask = copies_of(place, "memset") & ~filled_by_zero_grad(launches_of(place, "copies"))
     return rows
 
 

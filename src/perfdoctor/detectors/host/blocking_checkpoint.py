@@ -14,7 +14,6 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import host_marks
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -78,7 +77,7 @@ def _work(place: Place) -> Rows:
     """What the training's thread called, by name; one may stand inside another."""
     count: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    threads = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    threads = driving_threads(place.timeline, place.rank)
     for signal, sign in _SIGNS.items():
         rows = place.timeline[signal].of(rank=place.rank)
         rows = rows.take(np.isin(rows["thread"], threads) & rows.name.matches(sign))

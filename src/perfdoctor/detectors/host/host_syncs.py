@@ -37,7 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _calls(place: Place) -> Rows:
     """The blocking calls inside the window by name, with how long the host stood in them."""
-    blocking = place.host.blocking
+    blocking = place.timeline.calls.take(place.host.blocking)
     inside = blocking.take((blocking.end_ns > place.window.starts[0]) & (blocking.start_ns < place.window.ends[-1]))
     if place.asked is not None:
         inside = blocking.take(place.asked.overlap_ns(blocking.start_ns, blocking.end_ns) > 0)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_idle
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.finding_rows import launched_within, work_of
+from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, idle_behind, inside, spans_of, tensor_loops
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -46,6 +47,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("ops on single tensors a step", ops_per_step, "count"),
             Measure("device idle while the host asks for them", found.ns, "ns"),
         ),
-        work=work_of(run, lambda place: launched_within(place, spans_of(loops(place)))),
+        work=work_of(run, lambda place: launches_of(place, "kernels").within(spans_of(loops(place)))),
         affected_ns=found.ns,
     )

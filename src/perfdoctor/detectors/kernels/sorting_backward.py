@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.model.columns import Mask
+from perfdoctor.model.host_rows import named
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
@@ -17,9 +18,9 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 def _sorting(place: Place) -> Mask:
     """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
-    names, ops = place.kernels.name, place.timeline.ops.of(rank=place.rank)
-    by_gradient, _ = launching_rows(place, ops.take(ops.name.matches(torch_names.LOOK_UP_GRADIENT)))
-    return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & (by_gradient >= 0))
+    names, gradients = place.kernels.name, named(place.timeline, "ops", torch_names.LOOK_UP_GRADIENT)
+    by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
+    return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & by_gradient)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

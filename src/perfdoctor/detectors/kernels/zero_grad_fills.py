@@ -11,6 +11,7 @@ from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
 from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -18,7 +19,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _memsets(place: Place) -> Mask:
-    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(place, place.copies)
+    rows: Mask = copies_of(place, "memset") & filled_by_zero_grad(launches_of(place, "copies"))
     return rows
 
 
@@ -34,7 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     worst = found.worst
     adding = run.mean(lambda place: parts_ns(place)[1])
-    count = int(filled_by_zero_grad(worst, worst.kernels).sum()) + int(_memsets(worst).sum())
+    count = int(filled_by_zero_grad(launches_of(worst, "kernels")).sum()) + int(_memsets(worst).sum())
     mostly_memsets = exposed_ns(worst, _memsets(worst)) > MOST_OF_IT * sum(parts_ns(worst))
     yield Finding(
         rule="zero-grad-fills",
@@ -71,7 +72,9 @@ def _filling_ns(place: Place, at: Mapping[str, float]) -> int:
 
 
 def _fills(place: Place, at: Mapping[str, float]) -> Mask:
-    rows: Mask = filled_by_zero_grad(place, place.kernels) & (place.kernels.duration_ns >= at["short_kernel_ns"])
+    rows: Mask = filled_by_zero_grad(launches_of(place, "kernels")) & (
+        place.kernels.duration_ns >= at["short_kernel_ns"]
+    )
     return rows
 
 

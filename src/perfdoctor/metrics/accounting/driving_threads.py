@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
+from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.steps import Marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.model.steps import Marks, host_marks
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -23,9 +24,10 @@ ISSUING_GAP_NS = 1_000_000
 _DRIVING_SHARE = 0.01
 
 
-def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostActivity:
-    """Read one rank's host rows once, for all its devices."""
-    threads = driving_threads(timeline, rank, marks)
+@once_per_timeline
+def host_activity(timeline: Timeline, rank: int) -> HostActivity:
+    """What the driving threads of one rank did, for all its devices."""
+    threads, marks = driving_threads(timeline, rank), host_marks(timeline, rank)
     rows = {signal: _of_threads(timeline[signal].of(rank=rank), threads) for signal in ON_HOST}
     calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
     overheads = timeline["overheads"].of(rank=rank)
@@ -37,18 +39,30 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
         files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
-        blocking=_matching(calls, cuda_names.BLOCKING_CALL),
+        blocking=_blocking_by_name(timeline.calls, rank, threads),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
         graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
     )  # fmt: skip
 
 
-def driving_threads(timeline: Timeline, rank: int, marks: Marks | None) -> tuple[int, ...]:
-    """The threads of a rank that issue its work, and the one that carries the step marks."""
+def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
+    own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
+    return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
+
+
+@once_per_timeline
+def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """The threads of a rank that launch its work."""
     calls = timeline.calls.of(rank=rank)
     threads, counts = np.unique(calls["thread"], return_counts=True)
-    driving = set(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
+    return tuple(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
+
+
+@once_per_timeline
+def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """Those, and the thread that carries the step marks."""
+    driving, marks = set(launching_threads(timeline, rank)), host_marks(timeline, rank)
     if marks is not None:
         driving.add(marks.thread)
     for signal in ("ops", "ranges"):  # without calls or marks: the thread that says most

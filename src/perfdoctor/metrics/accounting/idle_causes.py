@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_calls
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.queued import before_first_call, graphs_in_flight, launch_latency_ns
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
-from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import loaders as loader_names
@@ -176,7 +176,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
-    blocking = blocking_calls(host, work, calls)
+    blocking = calls.take(blocking_rows(host, work))
     blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
     at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)

@@ -38,13 +38,7 @@ def edges(place: Place) -> Ints:
 def step_parts(place: Place) -> dict[str, Ints]:
     """How long each part of the accounting took in each step, in ns; they sum to the steps' durations."""
     bounds = edges(place)
-    pieces = {
-        "compute": place.compute,
-        "exposed_communication": place.exposed_communication,
-        "exposed_copy": place.exposed_copies,
-        **place.idle_causes,
-    }
-    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in pieces.items()}
+    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in place.parts.items()}
 
 
 def own_durations(parts: Mapping[str, Ints]) -> Ints:

@@ -10,8 +10,8 @@ from perfdoctor.metrics.accounting.device_place import DevicePlace
 from perfdoctor.metrics.accounting.driving_threads import host_activity
 from perfdoctor.metrics.accounting.host_place import host_place
 from perfdoctor.metrics.accounting.selection import different, narrowed, range_names
+from perfdoctor.model.device_work import DeviceWork, device_work
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork, device_work
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
@@ -30,7 +30,7 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
         marks = host_marks(timeline, rank)
         devices = [device for of_rank, device in timeline.places if of_rank == rank]
         if devices:
-            host = host_activity(timeline, rank, marks)
+            host = host_activity(timeline, rank)
             for device in devices:
                 work = device_work(timeline, rank, device)
                 steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))

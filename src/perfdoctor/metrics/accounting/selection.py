@@ -20,11 +20,13 @@ import numpy as np
 
 from perfdoctor.errors import AskedWronglyError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.accounting.host_place import HostPlace, outermost, with_steps
+from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
+from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import Selection
-from perfdoctor.model.steps import Steps, host_marks, warm_up
+from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
@@ -223,20 +225,16 @@ def _launching(place: Place, rows: Frame) -> Ints:
     A backward pass issues from autograd's own threads: where the range's thread drives the device, others that do count
     as well. But a batch that one of them copies meanwhile is the loader's.
     """
-    work, calls = place.work, place.timeline.calls
-    execution = np.full(len(work), UNKNOWN, np.int64)
-    known = np.flatnonzero(work.launch != UNKNOWN)
-    if not known.size:
-        return execution
-    at, thread = calls.start_ns[work.launch[known]], calls["thread"][work.launch[known]]
-    drivers = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
-    helps = np.isin(thread, drivers) & ~work.is_h2d[known]
-    for each in np.unique(rows["thread"]).tolist():
-        own = np.flatnonzero(rows["thread"] == each)
-        row = own[np.maximum(np.searchsorted(rows.start_ns[own], at, side="right") - 1, 0)]
-        inside = (at >= rows.start_ns[row]) & (at < rows.end_ns[row])
-        inside &= (thread == each) | (helps & (each in drivers))
-        execution[known[inside]] = row[inside]
+    launched = launches(place)
+    execution = np.full(len(place.work), UNKNOWN, np.int64)
+    drivers = driving_threads(place.timeline, place.rank)
+    helps = np.isin(launched.thread, drivers) & ~place.work.is_h2d
+    for (process, thread), own in by_thread(rows):
+        row = own[np.maximum(np.searchsorted(rows.start_ns[own], launched.at_ns, side="right") - 1, 0)]
+        inside = launched.known & (launched.at_ns >= rows.start_ns[row]) & (launched.at_ns < rows.end_ns[row])
+        on_thread = (launched.process == process) & (launched.thread == thread)
+        inside &= on_thread | (helps & (thread in drivers))
+        execution[inside] = row[inside]
     return execution
 
 

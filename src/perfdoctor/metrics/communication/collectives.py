@@ -7,7 +7,6 @@ from the arrival of the last rank to the end, known where every rank of the grou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from perfdoctor.metrics.communication.skew import Matrix, Skew, skew
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
@@ -92,22 +90,6 @@ def _places(run: Run, matched: Skew) -> list[Place]:
     """Those of `matched.ranks`: of a process with several devices the one that its collectives run on."""
     of_rank = {place.rank: place for place in run.places if len(place.collectives)}
     return [of_rank[rank] for rank in matched.ranks]
-
-
-def launched_in(place: Place, frame: Frame, pattern: re.Pattern[str], *signals: str) -> Mask:
-    """One bool a row: was it launched while a row of these signals with such a name was open on the same rank?"""
-    calls = place.timeline.calls
-    inside = Intervals.empty()
-    for signal in signals:
-        rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(rows.name.matches(pattern))
-        inside = inside | Intervals.of(rows.start_ns, rows.end_ns)
-    call = launch_rows(frame, calls)
-    if not inside or not len(calls):
-        return np.zeros(len(frame), dtype=bool)
-    at = calls.start_ns[np.maximum(call, 0)]
-    launched: Mask = (call != UNKNOWN) & (inside.overlap_ns(at, at + 1) > 0)
-    return launched
 
 
 def is_full_precision(frame: Frame) -> Mask:

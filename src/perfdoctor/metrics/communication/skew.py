@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -116,6 +117,7 @@ class Skew:
         return int(self.caused_ns.sum())
 
 
+@once_per_run
 def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_calls
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame
+from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.vocabulary.parts import PARTS
 
 #: Named causes in which the host works, and in which it waits for other ranks.
@@ -50,6 +51,7 @@ def run_spare_ns(run: Run) -> int | None:
     return round(float(np.mean(known))) if known and len(known) == len(spare) else None
 
 
+@once_per_place
 def _issued(place: Place) -> Intervals:
     """From when the window's first work was launched to when the first work behind it was, or its own last."""
     work = place.work
@@ -64,8 +66,9 @@ def _issued(place: Place) -> Intervals:
 def _busy(place: Place) -> Intervals:
     """When the host is seen to do something else than wait for the device or for other ranks."""
     host, work, calls = place.host, place.work, place.timeline.calls
-    launches = calls.take(work.launch[work.launch != UNKNOWN])
-    waits = Frame.join([blocking_calls(host, work, calls), launches.take(launches.duration_ns > LONGEST_LAUNCH_NS)])
+    launching = work.launch[work.launch != UNKNOWN]
+    full = launching[calls.duration_ns[launching] > LONGEST_LAUNCH_NS]
+    waits = calls.take(np.union1d(blocking_rows(host, work), full))
     # Where ops were recorded the thread is in view, and between them runs Python code.
     seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
     busy = seen - Intervals.of(waits.start_ns, waits.end_ns)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import HostPlace, outermost
+from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.kernels.optimizer import host_updates
+from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names

@@ -10,10 +10,9 @@ import numpy as np
 
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.grouping import Spread
-from perfdoctor.metrics.host.enclosing import lines_of, ops_of
-from perfdoctor.metrics.host.launching import asked, in_line, in_op
+from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.placed_groups import PlacedGroups
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
@@ -79,7 +78,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     order = groups.order.tolist()
     listed = [names.values[code] for code in order]
     blocks, threads = _geometry(parts, group, inside, size)
-    ops, types, lines = _asked_by(run, parts, group, inside, size)
+    ops, types, lines = _asked_by(run, group, inside, size)
     slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
     return KernelCosts(
         names=tuple(listed),
@@ -140,17 +139,17 @@ def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints
     return np.where(chosen == UNKNOWN, UNKNOWN, blocks[at]), np.where(chosen == UNKNOWN, UNKNOWN, threads[at])
 
 
-def _asked_by(run: Run, parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
+def _asked_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
     """For each name the op, the type of its first tensor, and the own function that ask for most of its time."""
-    calls = run.timeline.calls
+    ops, functions = run.timeline.ops, run.timeline["functions"]
     op_codes, type_codes, line_codes = [], [], []
-    for _, place, frame in parts:
-        when = asked(calls, launch_rows(frame, calls))
-        ops, lines = ops_of(run, place.rank).rows, lines_of(run, place.rank).rows
-        op, line = in_op(run, place.rank, when), in_line(run, place.rank, when)
-        op_codes.append(_codes(ops.name, op))
-        type_codes.append(_codes(ops.text("input_types"), op))
-        line_codes.append(_codes(lines.name, line))
+    for place in run.places:
+        for signal in ("kernels", "collectives") if place.device is not None else ():
+            launched = launches_of(place, signal)
+            op = launched.enclosing("ops")
+            op_codes.append(_codes(ops.name, op))
+            type_codes.append(_codes(ops.text("input_types"), op))
+            line_codes.append(_codes(own_functions(run.timeline, place.rank).rows.name, own_function(launched)))
 
     def told(codes: list[Ints], values: Text, change: Callable[[str], str] = str) -> list[str]:
         joined = np.concatenate(codes)
@@ -158,11 +157,10 @@ def _asked_by(run: Run, parts: _Parts, group: Ints, weight: Ints, size: int) -> 
         chosen = grouping.prevailing(group[known], joined[known], weight[known], size)
         return [change(values.values[code]) if code != UNKNOWN else "" for code in chosen.tolist()]
 
-    ops = run.timeline.ops
     return (
         told(op_codes, ops.name),
         told(type_codes, ops.text("input_types"), first_type),
-        told(line_codes, run.timeline["functions"].name),
+        told(line_codes, functions.name),
     )
 
 

@@ -18,6 +18,7 @@ from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
@@ -74,7 +75,7 @@ class Claim:
     """
 
     run: Run
-    chosen: Mapping[int, tuple[Measured, Mask]]
+    chosen: Callable[[Place], tuple[Measured, Mask]]
     kernels: Measured
     rows: Mask
     units: int
@@ -130,7 +131,7 @@ class Claim:
         """What a step gets shorter by where each kernel loses this share of its time; 0 without a timeline."""
 
         def won(place: Place) -> float:
-            kernels, rows = self.chosen[id(place)]
+            kernels, rows = self.chosen(place)
             time_ns = kernels.time_ns[rows]
             if not time_ns.sum():
                 return 0.0
@@ -147,10 +148,10 @@ class Claim:
         return float(np.average(values[known], weights=weight)) if known.any() else float("nan")
 
     def work(self) -> Mapping[tuple[int, int], Mask]:
-        return {} if self.alone else work_of(self.run, lambda place: self.chosen[id(place)][1])
+        return {} if self.alone else work_of(self.run, lambda place: self.chosen(place)[1])
 
     def _own_ns(self, place: Place) -> int:
-        return place.alone_ns(self.chosen[id(place)][1])
+        return place.alone_ns(self.chosen(place)[1])
 
 
 def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = False) -> Claim:
@@ -159,16 +160,17 @@ def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = Fa
     `with_eager`: also PyTorch's own element-wise kernels. Nobody writes those anew: they are fused away, of which
     elementwise-chains and precision-casts speak; but in which order they read is up to the program.
     """
+
+    @once_per_place
+    def chosen(place: Place) -> tuple[Measured, Mask]:
+        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
+        return measured(place), choose(measured(place)) & ~others
+
     if not run.places:
         kernels = launches_alone(run.timeline)
-        return Claim(run, {}, kernels, choose(kernels), 1, alone=True)
-    chosen = {}
-    for place in run.places:
-        kernels = measured(place)
-        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
-        chosen[id(place)] = kernels, choose(kernels) & ~others
-    worst = run.worst(lambda place: place.alone_ns(chosen[id(place)][1]))
-    return Claim(run, chosen, *chosen[id(worst)], worst.units, alone=False)
+        return Claim(run, chosen, kernels, choose(kernels), 1, alone=True)
+    worst = run.worst(lambda place: place.alone_ns(chosen(place)[1]))
+    return Claim(run, chosen, *chosen(worst), worst.units, alone=False)
 
 
 def _of_other_rules(place: Place) -> Mask:

@@ -14,8 +14,9 @@ from math import prod
 
 import numpy as np
 
-from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 
@@ -61,6 +62,7 @@ class Rates:
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 
 
+@once_per_place
 def rates(place: Place) -> Rates:
     """Of kernels that are the only one of their op."""
     limits = peaks(place)
@@ -78,16 +80,16 @@ def moved_by_kernel(place: Place) -> Floats:
     moved = np.zeros(len(kernels))
     if not len(kernels):
         return moved
-    ops = place.timeline.ops.of(rank=place.rank)
-    op, outer = launching_rows(place, ops.take(ops.name.where(_is_told)))
-    of_op = np.bincount(op[op != UNKNOWN], minlength=len(outer))
+    ops = place.timeline.ops
+    op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_told))
+    of_op = np.bincount(op[op != UNKNOWN], minlength=len(ops))
     known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
     known = known[of_op[op[known]] == 1]
-    shapes, types = outer.text("input_shapes"), outer.text("input_types")
-    keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
+    shapes, types = ops.text("input_shapes"), ops.text("input_types")
+    keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
     different, which = np.unique(keys, axis=0, return_inverse=True)
     sizes = [
-        moved_bytes(outer.name.values[name], shapes.values[shape], types.values[kind])
+        moved_bytes(ops.name.values[name], shapes.values[shape], types.values[kind])
         for name, shape, kind in different.tolist()
     ]
     moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]

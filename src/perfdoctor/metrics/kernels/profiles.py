@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeline
@@ -91,6 +92,7 @@ def _mean(values: Floats, weight: Floats) -> float:
     return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
 
 
+@once_per_place
 def measured(place: Place) -> Measured:
     """What ncu measured of each kernel of a place."""
     timeline, kernels = place.timeline, place.kernels

@@ -17,6 +17,7 @@ from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
 from perfdoctor.metrics.work.op_work import OpWork, op_work
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.records.work_done import Ceiling, Roofline, RooflineRow
@@ -56,6 +57,7 @@ def roof(peaks: Peaks | None, data_type: str, flop_per_byte: float | None) -> tu
     return (under_memory, "memory") if 0 < under_memory < peak else (peak, "compute")
 
 
+@once_per_place
 def least_ns(place: Place, in_half: bool = False) -> Floats:
     """How long each row of `place.kernels` takes at the least, by FLOP and bytes of its op and the GPU; 0: not known.
 

@@ -10,15 +10,15 @@ shorter it gets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_calls, is_among
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -42,7 +42,6 @@ WORK = {
 _REFILL_NS = 50_000
 
 Edit = Callable[[Graph, float], Graph]
-_Result = TypeVar("_Result")
 
 
 def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
@@ -50,35 +49,23 @@ def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
     if finding.thread_time:
         return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
     if action == "host_pace":
-        but = _once(_no_issuing)
-        return lambda graph, share: edits.with_faster_host(graph, share, but(graph.place))
+        return lambda graph, share: edits.with_faster_host(graph, share, _no_issuing(graph.place))
     if action == "waits":
-        calls = _once(_idle_waits)
-        return lambda graph, share: edits.without_waits(graph, calls(graph.place), share)
+        return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
     if action == "lateness":
         return _coming_in_time(finding, run)
     if action in WORK:
-        rows = _once(lambda place: work_rows(place, WORK[action], finding.work))
+
+        @once_per_place
+        def rows(place: Place) -> Mask:
+            return work_rows(place, WORK[action], finding.work)
+
         if action == "fused":
-            asking = _once(_no_asking)
-            return lambda graph, share: merged(graph, rows(graph.place), share, asking(graph.place))
+            return lambda graph, share: merged(graph, rows(graph.place), share, _no_asking(graph.place))
         if action == "collectives":
             return lambda graph, share: _without_talk(graph, rows(graph.place), share)
         return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
-    stretches = _once(lambda place: _of_cause(place, action))
-    return lambda graph, share: _without_cause(graph, action, stretches(graph.place), share)
-
-
-def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
-    """The same, computed once for each place."""
-    known: dict[int, tuple[Place, _Result]] = {}  # with the place, so that its number is not given to another one
-
-    def found(place: Place) -> _Result:
-        if id(place) not in known:
-            known[id(place)] = place, of_place(place)
-        return known[id(place)][1]
-
-    return found
+    return lambda graph, share: _without_cause(graph, action, _of_cause(graph.place, action), share)
 
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
@@ -136,6 +123,7 @@ def _thread_time(place: Place, finding: Finding) -> Intervals:
     return Intervals.of(starts, ends)
 
 
+@once_per_place
 def _of_cause(place: Place, cause: str) -> Intervals:
     return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
 
@@ -156,6 +144,7 @@ def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
 
 
+@once_per_place
 def _no_issuing(place: Place) -> Intervals:
     """When the host does something else than issue work: it loads, saves, collects, compiles, or waits for others."""
     other = place.host.profiler | place.idle_causes["input_wait"]
@@ -164,18 +153,21 @@ def _no_issuing(place: Place) -> Intervals:
     return other
 
 
+@once_per_place
 def _no_asking(place: Place) -> Intervals:
     """The same, and work of its own that is no part of an operation."""
     return _no_issuing(place) | place.idle_causes["host_work"]
 
 
+@once_per_place
 def _idle_waits(place: Place) -> Mask:
     """One bool a row of `timeline.calls`: does the host wait in it, and runs the device dry behind it?"""
     calls = place.timeline.calls
-    blocking = blocking_calls(place.host, place.work, calls)
+    waits = blocking_rows(place.host, place.work)
     idle = place.idle_causes["host_sync"] | place.exposed_communication
-    dry = idle.overlap_ns(blocking.start_ns, blocking.end_ns + _REFILL_NS) > 0
-    return is_among(calls, blocking.take(dry))
+    rows = np.zeros(len(calls), dtype=bool)
+    rows[waits] = idle.overlap_ns(calls.start_ns[waits], calls.end_ns[waits] + _REFILL_NS) > 0
+    return rows
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:

@@ -22,14 +22,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import launched_in
 from perfdoctor.metrics.kernels.zero_grad import filled_by_zero_grad
+from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Frame, Ints, Mask
 from perfdoctor.replay.edits.batch_work import batch_copies, held_up_ns, loader_kernels, loader_nodes
 from perfdoctor.replay.edits.shorter import still_there
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WORK, Graph
-from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -88,18 +87,18 @@ def _loading_ns(graph: Graph) -> Floats:
 def work_factors(place: Place, factor: float, case: int) -> Floats:
     """By what each row of DeviceWork takes longer."""
     factors = np.ones(len(place.work))
-    rows = device_rows(place)
+    rows = place.work.rows
     factors[rows["kernels"]] = _of_kernels(place, factor, case)
     factors[rows["copies"]] = _of_copies(place, factor)
-    kinds = recorded(place, "collectives").text("kind")
+    kinds = place.recorded("collectives").text("kind")
     factors[rows["collectives"]] = np.where(kinds.where(lambda kind: kind in _OF_ACTIVATIONS), factor, 1.0)
     factors[loader_kernels(place) | batch_copies(place)] = factor
     return factors
 
 
 def _of_kernels(place: Place, factor: float, case: int) -> Floats:
-    kernels = recorded(place, "kernels")
-    fixed = _of_parameters(place, kernels) | kernels.name.matches(kernel_names.OVER_PARAMETERS)
+    kernels = place.recorded("kernels")
+    fixed = _of_parameters(place, "kernels") | kernels.name.matches(kernel_names.OVER_PARAMETERS)
     fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
     waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
     certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
@@ -108,15 +107,16 @@ def _of_kernels(place: Place, factor: float, case: int) -> Floats:
 
 def _of_copies(place: Place, factor: float) -> Floats:
     """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
-    copies = recorded(place, "copies")
+    copies = place.recorded("copies")
     on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
-    return np.where(on_device & ~_of_parameters(place, copies), factor, 1.0)
+    return np.where(on_device & ~_of_parameters(place, "copies"), factor, 1.0)
 
 
-def _of_parameters(place: Place, frame: Frame) -> Mask:
+def _of_parameters(place: Place, signal: str) -> Mask:
     """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
-    updating = launched_in(place, frame, torch_names.OPTIMIZER_RANGE, "ranges", "ops")
-    return updating | filled_by_zero_grad(place, frame)
+    launched = recorded_launches(place, signal)
+    found: Mask = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
+    return found
 
 
 def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool) -> Floats:

@@ -19,7 +19,6 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import WORK, Graph
-from perfdoctor.replay.graph.ranks import device_rows
 from perfdoctor.replay.graph.simulate import play
 from perfdoctor.replay.what_if.scaling import MODELLED, Message, grown, later_ns
 from perfdoctor.replay.what_if.spread import steps_ns
@@ -147,7 +146,7 @@ def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
 
 def _collective_nodes(graph: Graph) -> Mask:
     rows = np.zeros(len(graph.place.work), dtype=bool)
-    rows[device_rows(graph.place)["collectives"]] = True
+    rows[graph.place.work.rows["collectives"]] = True
     talks: Mask = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
     return talks
 
@@ -197,7 +196,7 @@ def _longer(graph: Graph, factors: Grown, case: int) -> Graph:
     ]
     more = np.zeros(len(place.work))
     factor = np.ones(len(place.work))
-    rows = device_rows(place)["collectives"]
+    rows = place.work.rows["collectives"]
     factor[rows] = [each[1][2 - case] if each else 1.0 for each in own]
     more[rows] = [each[0].transfer_ns if each else 0.0 for each in own]
     at = np.maximum(graph.work_row, 0)

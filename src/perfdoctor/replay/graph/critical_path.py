@@ -17,7 +17,6 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.records.predictions import CriticalPath, PathPiece
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
-from perfdoctor.replay.graph.ranks import device_rows, recorded
 from perfdoctor.replay.graph.simulate import Played
 
 #: Host time of the named causes first; the rest is launching work, and Python in between.
@@ -136,8 +135,8 @@ def _spent(graph: Graph, links: Sequence[_Link]) -> Iterator[tuple[str, str, flo
 
 def _of_work(graph: Graph, works: Ints) -> Iterator[tuple[str, str, float, float]]:
     place = graph.place
-    for signal, rows in device_rows(place).items():
-        name = recorded(place, signal).name
+    for signal, rows in place.work.rows.items():
+        name = place.recorded(signal).name
         row = np.full(len(place.work), UNKNOWN)
         row[rows] = np.arange(rows.size)
         own = works[row[graph.work_row[works]] != UNKNOWN]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.blocking_calls import blocking_calls, is_among
-from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
+from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
@@ -57,7 +57,7 @@ def host_calls(place: Place, period: Period) -> HostCalls:
         nowhere = none.astype(bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
-    threads = driving_threads(place.timeline, place.rank, None)
+    threads = launching_threads(place.timeline, place.rank)
     own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
     outer = _outermost(calls, own)
     rows = own[outer == own]
@@ -86,8 +86,7 @@ def _outermost(calls: Frame, rows: Ints) -> Ints:
 
 def _by_name(place: Place, rows: Ints) -> Mask:
     """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
-    calls = place.timeline.calls
-    return is_among(calls, blocking_calls(place.host, place.work, calls))[rows]
+    return np.isin(rows, blocking_rows(place.host, place.work))
 
 
 def _for_room(place: Place, rows: Ints) -> Mask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +11,10 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.replay.graph.build import ALL_UNITS, MOST_WORK, graph_of
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import host_graph
-
-#: The frames of which DeviceWork is made, in its order.
-_SIGNALS = ("kernels", "collectives", "copies")
 
 
 def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tuple[Graph, ...]:
@@ -45,26 +42,6 @@ def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ..
     return known if len(known) == len(found) else ()
 
 
-def recorded(place: Place, signal: str) -> Frame:
-    """A place's rows of one signal of which DeviceWork is made, in the whole recording."""
-    if signal == "collectives":
-        return place.recorded_collectives
-    return place.timeline[signal].of(rank=place.rank, device=place.device or 0)
-
-
-def device_rows(place: Place) -> Mapping[str, Ints]:
-    """For each row of a signal's frame of this device, its row in DeviceWork."""
-    if isinstance(place, HostPlace):
-        return {"collectives": place.collective_rows}
-    assert place.device is not None
-    frames = [place.timeline[signal].of(rank=place.rank, device=place.device) for signal in _SIGNALS]
-    order = np.argsort(np.concatenate([frame.start_ns for frame in frames]), kind="stable")
-    place_of = np.empty(order.size, np.int64)
-    place_of[order] = np.arange(order.size)
-    ends = np.cumsum([len(frame) for frame in frames])
-    return {signal: place_of[end - len(frame) : end] for signal, frame, end in zip(_SIGNALS, frames, ends, strict=True)}
-
-
 def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     """The graphs with their common collectives; as they are where these come in another order on another rank."""
     if [graph.place.rank for graph in graphs] != list(matched.ranks) or len({graph.units for graph in graphs}) > 1:
@@ -88,7 +65,7 @@ def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
 
 def _nodes(graph: Graph, rows: Ints) -> Ints:
     """The nodes of these collectives, given as rows of the place's recorded ones; UNKNOWN outside the period."""
-    work_rows = device_rows(graph.place)["collectives"][rows]
+    work_rows = graph.place.work.rows["collectives"][rows]
     works = np.flatnonzero(graph.kind == WORK)
     order = works[np.argsort(graph.work_row[works], kind="stable")]
     place = np.minimum(np.searchsorted(graph.work_row[order], work_rows), order.size - 1)

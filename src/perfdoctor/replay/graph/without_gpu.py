@@ -164,7 +164,7 @@ class _Draft:
         self.lag_ns = [np.zeros(self.size, np.int64) for _ in range(3)]
         self.gap_start, self.loader_wait = self.start.copy(), np.zeros(self.size, np.int64)
         rows = np.flatnonzero(place.work.stream == UNKNOWN)[place.steps.used - ends :]
-        self.work_row = np.concatenate((np.full(hosts, UNKNOWN), place.collective_rows[steps.sent], rows))
+        self.work_row = np.concatenate((np.full(hosts, UNKNOWN), place.work.rows["collectives"][steps.sent], rows))
 
     def tie(self, which: int, nodes: Ints, to: Ints, lag_ns: Ints | int, before: Mask | bool = False) -> None:
         self.depends[which][nodes], self.lag_ns[which][nodes], self.before[which][nodes] = to, lag_ns, before

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
@@ -53,10 +54,7 @@ class Stage:
     graphs: tuple[Graph, ...]
     base_ns: float
     runs: tuple[Runs, ...] = ()
-    #: Findings by their identity, kept so that it is not given to another one.
-    _fixes: dict[tuple[str, str, int], tuple[Finding, SimulatedFix]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict, repr=False, compare=False)
     _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -79,10 +77,10 @@ class Stage:
         return bool(action) and (action != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
-        key = (rule, action, id(finding))
+        key = (rule, action, finding)
         if key not in self._fixes:
-            self._fixes[key] = finding, self._fix(rule, action, finding)
-        return self._fixes[key][1]
+            self._fixes[key] = self._fix(*key)
+        return self._fixes[key]
 
     def _fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         saving = finding.saving_ns_per_step
@@ -143,15 +141,8 @@ def unplayable(run: Run) -> str:
     return "" if isinstance(ready, Stage) else ready
 
 
+@once_per_run
 def _ready(run: Run) -> Stage | str:
-    """Set up once for a run, with whichever answer."""
-    ready = run.kept.get("replay")
-    if not isinstance(ready, Stage | str):
-        ready = run.kept["replay"] = _set_up(run)
-    return ready
-
-
-def _set_up(run: Run) -> Stage | str:
     """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
