@@ -140,7 +140,7 @@ def test_thousands_of_rows_are_shown_in_chunks(shown):
 
 
 def test_sorting_a_thousand_rows_takes_little_more_than_drawing_them(shown):
-    """Held against a bare table of as many cells in the same browser: machines differ, and are busy."""
+    """Compared with a bare table of as many cells in the same browser, since machines differ."""
     page = shown(many(1_000))
     page.get_by_role("button", name="Show all").click()
     sorted_ms, bare_ms = page.evaluate("""() => {

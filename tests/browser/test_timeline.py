@@ -1,4 +1,4 @@
-"""Can one find one's way in the timeline, with mouse, fingers and keys, and is what it says and draws true?"""
+"""Is the timeline usable with mouse, fingers and keys, and does it show the right numbers?"""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shown(page):
 
 
 def seen(page):
-    """The window that is seen, once it is drawn: (start, end) in ns."""
+    """The visible window, once it is drawn: (start, end) in ns."""
     page.evaluate("new Promise(requestAnimationFrame)")
     view = page.evaluate("timelineShown.view")
     return view["start"], view["end"]
@@ -69,7 +69,7 @@ def click(page, track, piece):
 
 
 def panel(page):
-    """What is said of the selected piece."""
+    """The panel of the selected event."""
     rows = page.locator(".tl-panel dl > div").all()
     return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
 
@@ -103,10 +103,10 @@ def is_paper(page, drawn):
     return (drawn == colour(page, "--card")).all(axis=2)
 
 
-# --- what is seen ---
+# --- the visible window ---
 
 
-def test_it_begins_at_the_typical_step(page):
+def test_it_starts_at_the_typical_step(page):
     start, end = seen(page)
     assert STEP_NS * 0.95 < start <= STEP_NS
     assert STEP_NS * 2 <= end < STEP_NS * 2.05
@@ -189,7 +189,7 @@ def test_arrows_and_shift_with_the_wheel_move_and_stop_at_the_ends(page):
     assert seen(page)[1] < LENGTH_NS
 
 
-def test_a_drag_on_the_axis_zooms_to_that_stretch(page):
+def test_a_drag_on_the_axis_zooms_to_that_time_span(page):
     wanted = [page.evaluate(f"timelineShown.timeAt({x})") for x in (400, 600)]
     box = page.locator(".tl-axis").bounding_box()
     page.mouse.move(box["x"] + 400, box["y"] + 20)
@@ -347,7 +347,7 @@ def test_search_finds_details_and_causes_in_words_and_says_when_there_is_nothing
         until(page, f"document.querySelector('.tl-found').textContent === '{said}'")
 
 
-def test_what_is_not_looked_for_is_dimmed(page):
+def test_what_does_not_match_is_dimmed(page):
     page.evaluate("timelineShown.lookFor('gemm')")
     seen(page)
     compute = np.array(colour(page, "--compute"))
@@ -493,7 +493,7 @@ def crowded(crowd):
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_two_hundred_thousand_pieces_are_as_high_as_they_were_busy(open_page, crowd, crowded, ratio):
-    """Where pieces are narrower than a pixel, the ink in a stretch of columns is the time that its pieces took."""
+    """Where pieces are narrower than a pixel, the ink in some columns is the time that its pieces took."""
     page = shown(open_page(crowded, "#timeline", device_scale_factor=ratio))
     page.evaluate("timelineShown.showAll()")
     seen(page)

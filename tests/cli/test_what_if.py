@@ -139,7 +139,7 @@ def test_ranks_that_the_recording_cannot_tell_end_with_2_and_what_it_can(tmp_pat
     result = run(RECORDING, "--what-if", "ranks=8")
     assert result.exit_code == 2
     what, do = result.stderr.splitlines()
-    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone shows how fast links are"
     assert "batch=2x, synthetic-data" in do
     assert list(tmp_path.iterdir()) == []
 

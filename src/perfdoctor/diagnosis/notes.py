@@ -32,7 +32,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
         yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
         return
     if not run.places and "kernel_profiles" in timeline.recorded:
-        return  # the reader has said what single kernels tell, and what they do not
+        return  # the reader has said what single kernels show, and what they do not
     if not run.places:
         yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
         return
@@ -45,7 +45,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
         )
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
-        yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
+        yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
 
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 #: A thread that launches eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call launches nothing: it is other code.
-ISSUING_GAP_NS = 1_000_000
+LAUNCHING_GAP_NS = 1_000_000
 #: A thread that made less than this share of the launches does not drive the device (a loader that copies a batch).
 _DRIVING_SHARE = 0.01
 
@@ -102,7 +102,7 @@ def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
             continue
         reach = np.maximum.accumulate(rows.end_ns)
         pause = rows.start_ns[1:] - reach[:-1]
-        bridged = np.where(pause < ISSUING_GAP_NS, rows.start_ns[1:], reach[:-1])
+        bridged = np.where(pause < LAUNCHING_GAP_NS, rows.start_ns[1:], reach[:-1])
         pieces = pieces | Intervals.of(rows.start_ns, np.append(np.maximum(reach[:-1], bridged), reach[-1]))
     return pieces
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.device_work import DeviceWork
@@ -97,7 +97,7 @@ class HostPlace(Place):
         if not len(asks):
             return Intervals.empty()
         following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
-        back = (following > sent.end_ns) & (following - sent.end_ns < ISSUING_GAP_NS)
+        back = (following > sent.end_ns) & (following - sent.end_ns < LAUNCHING_GAP_NS)
         there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
         return there - Intervals.of(sent.start_ns, sent.end_ns)
 
@@ -138,7 +138,7 @@ class HostPlace(Place):
         passes = ranges.take(ranges.name.matches(torch_names.BACKWARD))
         own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
         pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
-        long = pauses.durations_ns >= ISSUING_GAP_NS
+        long = pauses.durations_ns >= LAUNCHING_GAP_NS
         return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
             pauses.starts[long], pauses.ends[long]
         )

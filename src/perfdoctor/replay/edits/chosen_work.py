@@ -1,8 +1,8 @@
-"""Which pieces of device work does a finding choose? Also in steps that are played, but lie outside the window.
+"""Which pieces of device work does a finding choose? Also in simulated steps outside the window.
 
-The host is ahead of the device, and steps that are played begin when their work on the main stream does: up to a step
-behind the window that detectors look at. What runs there is chosen as its counterparts in the window are, the same
-piece of each step: the so many-th of its name.
+The host is ahead of the device, and simulated steps begin when their work on the main stream does: up to a step after
+the window that detectors analyse. Work there is chosen if its counterparts in the window are: the work with the same
+name and the same number among those of that name in its step.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Ma
 
 @once_per_place
 def same_piece(place: Place) -> Ints:
-    """For each row of DeviceWork a number that the same piece of every step has: the so many-th of its name there."""
+    """For each row of DeviceWork a number that the same piece of every step has: the n-th of its name there."""
     pieces, so_far = np.full(len(place.work), UNKNOWN), 0
     for signal, rows in place.work.rows.items():
         frame = place.recorded(signal)

@@ -1,4 +1,4 @@
-"""What did the host call in the steps that are played, in which order, and in which calls did it wait?"""
+"""What did the host call in the steps that are simulated, in which order, and in which calls did it wait?"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HostCalls:
 def host_calls(place: Place, period: Period) -> HostCalls:
     """None where no launch of the period was recorded."""
     none = np.empty(0, np.int64)
-    if not period.issue_begin_ns:
+    if not period.launch_begin_ns:
         nowhere = none.astype(bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
@@ -61,7 +61,7 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
     outer = _outermost(calls, own)
     rows = own[outer == own]
-    begin, end = (_call_begun(calls, own, outer, at) for at in (period.issue_begin_ns, period.issue_end_ns))
+    begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
     for_room = _for_room(place, rows)
