@@ -217,7 +217,7 @@ def test_hostile_names_are_shown_as_text():
 
 
 def test_a_recording_without_timestamps_is_an_error():
-    with pytest.raises(PerfdoctorError, match="nothing in this recording lies on a clock"):
+    with pytest.raises(PerfdoctorError, match="nothing in this recording has timestamps"):
         data(Timeline.build({}, ()))
 
 

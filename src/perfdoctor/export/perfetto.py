@@ -81,8 +81,8 @@ def render(examination: Examination) -> Iterator[bytes]:
     _Recording(trace, run).add()
     if trace.is_empty:
         raise PerfdoctorError(
-            "nothing in this recording lies on a clock: there is no timeline to export",
-            do="Pass a trace of the run, of torch.profiler or Nsight Systems; others may lie beside it.",
+            "nothing in this recording has timestamps: there is no timeline to export",
+            do="Pass a trace of torch.profiler or Nsight Systems, alone or together with these files.",
         )
     return trace.written(run.timeline.epoch_ns)
 
@@ -124,8 +124,8 @@ class _Recording:
         if (rank, process) not in self.processes:
             pid = process if 0 < process < _LARGEST and process not in self.pids else _FREE_PID + len(self.pids)
             self.pids.add(pid)
-            told = f" · process {process}" if process != UNKNOWN else ""
-            track = self.trace.process(f"rank {rank}{told}", pid, len(self.processes))
+            suffix = f" · process {process}" if process != UNKNOWN else ""
+            track = self.trace.process(f"rank {rank}{suffix}", pid, len(self.processes))
             self.processes[rank, process] = track, pid
         return self.processes[rank, process][0]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.nccl import ERROR_ENDS, HARMLESS
 
 
@@ -31,7 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rows[text] = rows.get(text, 0) + count
     yield Finding(
         rule="nccl-failures",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high",
         values={
             "count": sum(count for _, _, count in returned),

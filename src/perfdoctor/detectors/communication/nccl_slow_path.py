@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.metrics.communication.topology import pairs
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     ways: tuple[Rows, ...] = (log.table(),) if len(log.ways) else ()
     yield Finding(
         rule="nccl-slow-path",
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high",
         values={
             "pairs": seen.pairs,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 #: Facts that show a faster network was sought and not found, the surest first → the words for it.
 _WHY = {
@@ -30,7 +30,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
     yield Finding(
         rule="nccl-socket-fallback",
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high" if disabled or why == "plugin_failed" else "medium",
         values={
             "pairs": over_sockets,

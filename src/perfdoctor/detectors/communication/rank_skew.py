@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.merged_collectives import evened_ns
@@ -17,7 +18,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
 #: Causes of idle in which the host ran something else: one remedy, one word.
@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     is_clear = _late_share(matched) >= at["clear_culprit_share"]
     yield Finding(
         rule="rank-skew",
-        saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
+        saving_ns_per_step=half_certain(likely, waiting_ns),
         confidence="high" if is_clear else "medium",
         values={
             "late_rank": matched.late_rank,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.detectors.savings import NO_SAVING, at_most
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
@@ -30,6 +31,7 @@ _CAUSES = {
     "power": "the power limit",
     "clocks-set": "clocks that were set",
 }
+#: The golden ratio: its multiples fall nowhere into step with a pattern.
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -189,11 +191,11 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
 def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, float]) -> Saving:
     """What a step gets shorter by at the free clock."""
     if not losses or _is_the_boards_own(worst):
-        return Saving(0, 0, 0)
+        return NO_SAVING
     of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
     of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
     if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is unknown
-        return Saving(0, 0, of_all)
+        return at_most(of_all)
     sure = int(of_products * at["sure_share"])
     return Saving(sure, of_products if worst.is_measured else sure, of_all)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import SameKernels, same_kernels
 from perfdoctor.metrics.machine.gpu_samples import sampled
@@ -14,7 +15,6 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     likely = min(excess_ns, _caused_ns(run, place))
     yield Finding(
         rule="gpus-differ",
-        saving_ns_per_step=Saving(likely // 2, likely, max(likely, excess_ns)),
+        saving_ns_per_step=half_certain(likely, excess_ns),
         confidence="high" if len(found.places) > 2 else "medium",
         values={
             "slow_rank": place.rank,

@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     waits_ns = run.mean(lambda place: _waits_ns(place, placed.get((place.rank, place.device or 0)), found))
     yield Finding(
         rule="narrow-pcie-link",
-        saving_ns_per_step=Saving(0, waits_ns // 2, waits_ns),
+        saving_ns_per_step=Saving(0, int(waits_ns * at["recoverable_share_likely"]), waits_ns),
         confidence="high",
         values={
             "gpus": len(found),

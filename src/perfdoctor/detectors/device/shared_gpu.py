@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Evidence, Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     is_foreign = worst.foreign_bytes >= at["min_foreign_bytes"]
     yield Finding(
         rule="shared-gpu",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high" if is_foreign else "medium",
         values={
             "gpu": worst.gpu.device,

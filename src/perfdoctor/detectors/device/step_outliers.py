@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.longest import Moment, longest
 from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, outliers, same_work
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 #: How many of the longest steps the table names.
 _TABLE_ROWS = 5
@@ -26,7 +26,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     likely = found.of_part_ns if _is_anomaly(found, at) else 0
     yield Finding(
         rule="step-outliers",
-        saving_ns_per_step=Saving(likely // 2, likely, found.excess_ns),
+        saving_ns_per_step=half_certain(likely, found.excess_ns),
         confidence="high" if long.period else "medium",
         values={
             "long_steps": int(long.rows.size),

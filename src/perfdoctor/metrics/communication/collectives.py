@@ -107,12 +107,16 @@ def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
 # --- bandwidth ---
 
 
+#: An all-reduce moves each byte twice: it scatters the sums, then gathers them.
+PASSES_OF_ALL_REDUCE = 2
+
+
 def bus_factor(kind: str, ranks: int) -> float:
     """What one link carries of each byte of the message (nccl-tests, doc/PERFORMANCE.md)."""
     if ranks < 2:
         return 0.0
     if kind == "all_reduce":
-        return 2 * (ranks - 1) / ranks
+        return PASSES_OF_ALL_REDUCE * (ranks - 1) / ranks
     return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 

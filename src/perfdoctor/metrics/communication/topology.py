@@ -65,7 +65,7 @@ def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
 
     Of a part of the GPUs it is known only where each has links to all.
     """
-    joined = [links.get((f"GPU{one}", f"GPU{other}"), "") for one, other in combinations(chosen, 2)]
+    joined = [links.get((f"GPU{one}", f"GPU{other}"), "") for one in chosen for other in chosen if one < other]
     counts = [int(link[2:]) for link in joined if _NVLINK.match(link)]
     if not counts or (len(counts) < len(joined) and (ranks < len(chosen) or not has_ring(links, chosen))):
         return 0

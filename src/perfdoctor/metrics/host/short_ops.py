@@ -66,5 +66,5 @@ def _medians(key: Ints, values: Ints) -> Floats:
     size = np.diff(np.append(first, order.size))
     low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
     found = np.empty(order.size)
-    found[order] = np.repeat((low + high) / 2, size)
+    found[order] = np.repeat(np.mean((low, high), axis=0), size)
     return found

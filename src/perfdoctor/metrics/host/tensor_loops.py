@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,11 +89,16 @@ def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: in
     return sorted(found)
 
 
-def issuing_ns(place: Place, loops: list[TensorLoop]) -> int:
-    """How long the device was idle because the host was still going through these loops, in ns of the window."""
-    return (spans_of(loops) & place.idle_causes["launch_bound"]).total_ns
+def idle_behind(place: Place, loops: Sequence[TensorLoop]) -> Intervals:
+    """When the device was idle because the host was still going through these loops."""
+    return spans_of(loops) & place.idle_causes["launch_bound"]
 
 
-def spans_of(loops: list[TensorLoop]) -> Intervals:
+def spans_of(loops: Sequence[TensorLoop]) -> Intervals:
     """When the host was in one of them."""
     return Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])
+
+
+def inside(place: Place, loops: Sequence[TensorLoop]) -> list[TensorLoop]:
+    """Those of them that touch the place's window."""
+    return [loop for loop in loops if place.window.overlap_ns([loop.start_ns], [loop.end_ns])[0] > 0]

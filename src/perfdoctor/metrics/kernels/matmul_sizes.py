@@ -26,6 +26,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
 WHOLE_PIECE = {"half": 8, "tf32": 4}
+#: What tensor cores read at once, of each row of a factor.
 _WHOLE_PIECE_OF_BYTES = 16
 #: The compute capability of the first GPU that has them.
 _TENSOR_CORES_SINCE = (7, 0)
