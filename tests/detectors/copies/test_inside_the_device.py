@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from builders import draw, findings, only_finding, summary
-from exposed_copy_cases import assert_a_quarter_is_exposed
+from builders import findings, only_finding, summary
+from exposed_copy_cases import MS, assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.rulebook import load_rules
-
-MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -26,14 +24,7 @@ class Case:
 
     def step(self, exposed: int, char: str = "", *, of: int = 40, **more: object) -> Timeline:
         """`exposed` ms of it in front of each step's compute."""
-        picture = {
-            "copies": (char or self.char) * exposed + " " * (of - exposed),
-            "kernels": " " * exposed + "#" * (of - exposed),
-            "launched_us_before": 50,
-            "repeat": 6,
-            "unit_us": 1000,
-        }
-        return draw(**{**picture, **more})
+        return exposed_step(exposed, char or self.char, of=of, **more)
 
 
 CASES = (Case("memset-heavy", "m", "x", "memsets_per_step"), Case("on-device-copies", "x", "h", "copies_per_step"))
