@@ -35,7 +35,10 @@ def test_without_samples_there_is_no_page():
 
 
 def test_a_line_a_gpu_in_units_of_their_own():
-    given = [*samples(3, device=0, sm_clock_mhz=[1000, 1980, 1500], power_w=300.0), *samples(3, device=1, power_w=250.0)]
+    given = [
+        *samples(3, device=0, sm_clock_mhz=[1000, 1980, 1500], power_w=300.0),
+        *samples(3, device=1, power_w=250.0),
+    ]
     charts, table = page(beside(device_samples=given))
     clock, power = charts["sm-clock-mhz"], charts["power-w"]
     assert clock.series[0].y.tolist() == [1e9, 1.98e9, 1.5e9]

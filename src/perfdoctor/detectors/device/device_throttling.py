@@ -50,7 +50,7 @@ class _Held:
 
     @property
     def loss(self) -> float:
-        """The share of the clock that is lost; NaN where clocks are not told."""
+        """The share of the clock that is lost; NaN where clocks are not known."""
         return 1 - self.clock_mhz / self.free_mhz
 
 
@@ -66,26 +66,26 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     losses = _losses(run, worst, at)
     saving = _saving(run, worst, losses, at)
     work, affected_ns = _moved(run, losses)
-    clocks_told = not np.isnan(worst.loss)
+    clocks_known = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
     if (rows := table(sampled, at["min_load_share"])) is not None:
         evidence.append(rows)
     yield Finding(
         rule="device-throttling",
         saving_ns_per_step=saving,
-        confidence="low" if not clocks_told else "high" if worst.samples >= at["many_samples"] else "medium",
+        confidence="low" if not clocks_known else "high" if worst.samples >= at["many_samples"] else "medium",
         values={
             "gpus": len(worst.affected),
             "sampled": sum(gpu.file == worst.affected[0].file for gpu in sampled),
             "gpu": worst.affected[0].device,
             "held_percent": percent(worst.share),
             "samples": worst.samples,
-            "clock_mhz": worst.clock_mhz if clocks_told else 0,
-            "free_mhz": worst.free_mhz if clocks_told else 0,
+            "clock_mhz": worst.clock_mhz if clocks_known else 0,
+            "free_mhz": worst.free_mhz if clocks_known else 0,
             "reason": _CAUSES[worst.cause],
         },
         evidence=tuple(evidence),
-        situation=worst.cause if clocks_told else "untold",
+        situation=worst.cause if clocks_known else "untold",
         explains=_explains(run, losses) if saving.likely else (),
         work=work,
         affected_ns=affected_ns,
@@ -106,21 +106,21 @@ def _held(sampled: list[Gpu], cause: str, at: Mapping[str, float]) -> _Held | No
     others = [gpu for gpu in sampled if gpu is not worst and gpu.name == worst.name]
     free, is_measured = free_clock_mhz(worst, others, load, int(at["min_samples"]))
     clocks = worst.floats("sm_clock_mhz")[held]
-    told = clocks[~np.isnan(clocks)]
+    known = clocks[~np.isnan(clocks)]
     return _Held(
         cause,
         [gpu for gpu, _, _ in pairs],
         [mask for _, _, mask in pairs],
         samples,
         float(sum(mask.sum() for _, _, mask in pairs) / samples),
-        float(np.median(told)) if told.size else float("nan"),
+        float(np.median(known)) if known.size else float("nan"),
         free,
         is_measured,
     )
 
 
 def _matters(held: _Held, at: Mapping[str, float]) -> bool:
-    """A limit that costs next to no clock is none. Where clocks are not told, what the driver says must do."""
+    """A limit that costs next to no clock is none. Where clocks are not known, what the driver says must do."""
     return bool(np.isnan(held.loss) or held.loss >= at["min_clock_loss"])
 
 
@@ -194,7 +194,7 @@ def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, fl
         return NO_SAVING
     of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
     of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
-    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is not told
+    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is not known
         return at_most(of_all)
     sure = int(of_products * at["sure_share"])
     return Saving(sure, of_products if worst.is_measured else sure, of_all)
@@ -258,8 +258,8 @@ def _same(one: Gpu, other: Gpu) -> bool:
 def _limits(held: _Held) -> tuple[Floats, Floats]:
     """The limit that holds, and the board's own, in W, in the samples that tell both."""
     limit, usual = (held.affected[0].floats(column) for column in ("power_limit_w", "default_power_limit_w"))
-    told = ~np.isnan(limit) & ~np.isnan(usual)
-    return limit[told], usual[told]
+    known = ~np.isnan(limit) & ~np.isnan(usual)
+    return limit[known], usual[known]
 
 
 def _was_lowered(held: _Held) -> bool:

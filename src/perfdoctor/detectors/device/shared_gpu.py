@@ -17,7 +17,7 @@ from perfdoctor.records.findings import Evidence, Finding, Measure
 
 @dataclass(frozen=True)
 class _Crowd:
-    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not told."""
+    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not known."""
 
     gpu: Gpu
     processes: float
@@ -61,15 +61,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
-    told = gpu.floats("processes")
-    told = told[~np.isnan(told) & (told > 0)]
-    more = told > len(ranks)
+    known = gpu.floats("processes")
+    known = known[~np.isnan(known) & (known > 0)]
+    more = known > len(ranks)
     if not more.any():
         return None
     used = gpu.floats("memory_used_bytes")
     return _Crowd(
         gpu,
-        float(np.median(told[more])),
+        float(np.median(known[more])),
         len(ranks),
         float(more.mean()),
         float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
@@ -79,8 +79,8 @@ def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
 
 def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
     """Often seen, and for long; once is enough where somebody else's memory is there."""
-    told = found.gpu.floats("processes")
-    often = np.sum(told > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
+    known = found.gpu.floats("processes")
+    often = np.sum(known > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
     return bool(often and found.share >= at["min_share_of_time"])
 
 
