@@ -1,4 +1,4 @@
-"""Does a diagnosis rank what was found, say what was not looked at, and promise no more than there is?"""
+"""Does a diagnosis rank what was found, say what was not checked, and predict no more than there is?"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 
 The second call with the same place (and the same further arguments, which must be hashable) returns the first result.
 It is kept under the function itself, so no two can take the same name, and it lives as long as its place, run or
-timeline: `replace(place, …)` makes another place, which begins empty. Results are shared: nobody changes one.
+timeline: `replace(place, …)` makes another place, which begins empty. Results are shared: do not change them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 DTYPES: Mapping[type, np.dtype[Any]] = {
     int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
 }  # fmt: skip
-#: A number that the recording does not tell (bytes, correlation, grid size, ...).
+#: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
 
 

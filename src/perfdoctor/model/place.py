@@ -33,9 +33,9 @@ def _union(frame: Frame, window: Intervals) -> Intervals:
 
 @dataclass(frozen=True)
 class Place(ABC):
-    """One device of one rank in the window looked at, with everything that follows from it, computed once.
+    """One device of one rank in the analysed window, with everything that follows from it, computed once.
 
-    `device` is None where the training thread plays the device. `steps.used` is 0 where no steps were found: then
+    `device` is None where the training thread stands in for it. `steps.used` is 0 where no steps were found: then
     numbers "per step" are per window, and `per_step` divides by one.
     """
 
@@ -82,7 +82,7 @@ class Place(ABC):
         rows = self.recorded(signal)
         if not self.window:
             return np.zeros(len(rows), dtype=bool)
-        if len(self.window) > 1:  # pieces: what ran between them is not looked at
+        if len(self.window) > 1:  # pieces: what ran between them is not analysed
             touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
         else:
             touches = (rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1])

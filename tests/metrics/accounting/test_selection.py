@@ -182,7 +182,7 @@ def test_steps_of_a_run_without_a_gpu():
     chosen = looked_at(recorded, steps=(2, 3))
     assert units(chosen.window) == set(range(11, 33))
     diagnosis = diagnose(recorded, list(RULES.values()), selection=Selection(steps=(2, 3)))
-    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was looked at."
+    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was analysed."
 
 
 def test_a_range_in_chosen_steps():
@@ -309,7 +309,7 @@ def test_a_range_is_not_simulated_and_savings_are_of_one_execution():
     assert first.saving_ns_per_step.likely <= run.step_ns == 6 * UNIT
     assert diagnosis.steps.found_by == "user-range"
     assert diagnosis.steps.median_ns == 6 * UNIT
-    assert diagnosis.notes[0].startswith("Only the range forward was looked at, 8 executions: ")
+    assert diagnosis.notes[0].startswith("Only the range forward was analysed, 8 executions: ")
 
 
 def test_one_fix_can_be_asked_of_a_range_and_several_cannot():

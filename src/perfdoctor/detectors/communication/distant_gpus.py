@@ -21,7 +21,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
     apart = [
-        (f"GPU {one}", f"GPU {other}", links.get((f"GPU{one}", f"GPU{other}"), "not told"))
+        (f"GPU {one}", f"GPU {other}", links.get((f"GPU{one}", f"GPU{other}"), "unknown"))
         for one in chosen
         for other in chosen
         if one < other and not is_nvlink(links, one, other)

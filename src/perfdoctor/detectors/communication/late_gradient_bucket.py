@@ -35,7 +35,7 @@ def _gradients(place: Place) -> Mask:
 
 
 def _largest_share(place: Place) -> float:
-    """How much of all gradients' bytes (their time, where bytes are not known) the largest bucket of each step has."""
+    """How much of all gradients' bytes (their time, where bytes are unknown) the largest bucket of each step has."""
     frame = place.collectives.take(_gradients(place))
     size = frame["bytes"] if (frame["bytes"] != UNKNOWN).all() else frame.duration_ns
     return float(np.sort(size)[-place.units :].sum() / max(size.sum(), 1))
@@ -83,5 +83,5 @@ def _evidence(exposed_ns: int, free_ns: int, sizes: Ints) -> tuple[Measure, ...]
         Measure("exposed all-reduces of gradients", exposed_ns, "ns"),
         Measure("compute that no collective runs beside", free_ns, "ns"),
     )
-    known = bool((sizes != UNKNOWN).all())
-    return (*always, Measure("middle bucket", float(np.median(sizes)), "bytes")) if known else always
+    sized = bool((sizes != UNKNOWN).all())
+    return (*always, Measure("middle bucket", float(np.median(sizes)), "bytes")) if sized else always

@@ -44,7 +44,7 @@ class _Reference:
 
 
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
-    """What the same links gave when they were measured; else what NCCL plans, the machine tells, or any board has.
+    """What the same links gave when they were measured; else what NCCL plans, the topology says, or any board has.
 
     None where nothing of it is known, or the machine has no NVLinks between these GPUs.
     """

@@ -50,7 +50,7 @@ class _Held:
 
     @property
     def loss(self) -> float:
-        """The share of the clock that is lost; NaN where clocks are not known."""
+        """The share of the clock that is lost; NaN where clocks are unknown."""
         return 1 - self.clock_mhz / self.free_mhz
 
 
@@ -120,7 +120,7 @@ def _held(sampled: list[Gpu], cause: str, at: Mapping[str, float]) -> _Held | No
 
 
 def _matters(held: _Held, at: Mapping[str, float]) -> bool:
-    """A limit that costs next to no clock is none. Where clocks are not known, what the driver says must do."""
+    """A limit that costs next to no clock is none. Where clocks are unknown, the driver's reason counts."""
     return bool(np.isnan(held.loss) or held.loss >= at["min_clock_loss"])
 
 
@@ -173,7 +173,7 @@ class _Loss:
 
 
 def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
-    """Of the places on the GPUs that are held; [] where nobody knows whose these are, or how far they are held down."""
+    """Of the places on the GPUs that are held; [] where their ranks or the loss are unknown."""
     if np.isnan(worst.loss):
         return []
     placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
@@ -194,7 +194,7 @@ def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, fl
         return NO_SAVING
     of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
     of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
-    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is not known
+    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is unknown
         return at_most(of_all)
     sure = int(of_products * at["sure_share"])
     return Saving(sure, of_products if worst.is_measured else sure, of_all)
@@ -203,7 +203,7 @@ def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, fl
 def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], Mask], int]:
     """The products of the places that lose, and their time in a step of which the saving is a share.
 
-    One share is played on all places: that of the one that loses most. Of another's products so many are chosen that
+    One share is simulated on all places: that of the one that loses most. Of another's products so many are chosen that
     it gets back what it loses, and not more.
     """
     most = max((loss.share for loss in losses), default=0.0)
@@ -256,10 +256,10 @@ def _same(one: Gpu, other: Gpu) -> bool:
 
 
 def _limits(held: _Held) -> tuple[Floats, Floats]:
-    """The limit that holds, and the board's own, in W, in the samples that tell both."""
+    """The limit that holds, and the board's own, in W, in the samples that have both."""
     limit, usual = (held.affected[0].floats(column) for column in ("power_limit_w", "default_power_limit_w"))
-    known = ~np.isnan(limit) & ~np.isnan(usual)
-    return limit[known], usual[known]
+    both = ~np.isnan(limit) & ~np.isnan(usual)
+    return limit[both], usual[both]
 
 
 def _was_lowered(held: _Held) -> bool:
@@ -268,6 +268,6 @@ def _was_lowered(held: _Held) -> bool:
 
 
 def _is_the_boards_own(held: _Held) -> bool:
-    """A power limit at the board's own value is no mistake: only one below it was set by somebody."""
+    """A power limit at the board's own value is no mistake: only one below it was set on purpose."""
     limit, _ = _limits(held)
     return held.cause == "power" and limit.size > 0 and not _was_lowered(held)

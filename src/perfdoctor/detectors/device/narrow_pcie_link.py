@@ -62,7 +62,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _narrow(gpu: Gpu, at: Mapping[str, float]) -> _Narrow | None:
     columns = [gpu.floats(c) for c in ("pcie_generation", "pcie_width", "max_pcie_generation", "max_pcie_width")]
-    # Only where utilisation is reported: a GPU that merely is not idle may still rest its link.
+    # Only where utilisation is known: a GPU that merely is not idle may still rest its link.
     used = np.nan_to_num(gpu.floats("utilization_share")) >= at["min_load_share"]
     known = used & ~np.isnan(np.stack(columns)).any(axis=0)
     if known.sum() < at["min_samples"]:

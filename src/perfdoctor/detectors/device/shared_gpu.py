@@ -1,4 +1,4 @@
-"""Somebody else is on a GPU of this run."""
+"""Other processes use a GPU of this run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfdoctor.records.findings import Evidence, Finding, Measure
 
 @dataclass(frozen=True)
 class _Crowd:
-    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not known."""
+    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if unknown."""
 
     gpu: Gpu
     processes: float
@@ -33,7 +33,7 @@ class _Crowd:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """More processes than ranks on a GPU of the run; memory that nobody of it reserved makes it sure."""
+    """More processes than ranks on a GPU of the run; memory that no process of the run reserved makes it sure."""
     placed = of_places(run, at["min_load_share"], "processes")
     ranks_of: dict[int, list[int]] = {}
     for (rank, _), gpu in placed.items():
@@ -61,15 +61,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
-    known = gpu.floats("processes")
-    known = known[~np.isnan(known) & (known > 0)]
-    more = known > len(ranks)
+    processes = gpu.floats("processes")
+    processes = processes[~np.isnan(processes) & (processes > 0)]
+    more = processes > len(ranks)
     if not more.any():
         return None
     used = gpu.floats("memory_used_bytes")
     return _Crowd(
         gpu,
-        float(np.median(known[more])),
+        float(np.median(processes[more])),
         len(ranks),
         float(more.mean()),
         float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
@@ -78,9 +78,9 @@ def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
 
 
 def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
-    """Often seen, and for long; once is enough where somebody else's memory is there."""
-    known = found.gpu.floats("processes")
-    often = np.sum(known > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
+    """Often seen, and for long; once is enough where other processes hold memory."""
+    processes = found.gpu.floats("processes")
+    often = np.sum(processes > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
     return bool(often and found.share >= at["min_share_of_time"])
 
 

@@ -20,7 +20,7 @@ def _rise(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """It informs: what grows goes on growing after the recording, so no saving per step can be predicted."""
+    """It informs: what grows goes on growing after the recording, so no saving per step is known."""
     places = [place for place in run.places if place.steps.used >= at["min_steps"] and place.steps.confidence != "low"]
     if not places:
         return

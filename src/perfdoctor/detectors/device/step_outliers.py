@@ -23,7 +23,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.share < at["min_share_of_step"]:
         return
     long = found.long
-    likely = found.of_part_ns if _is_fault(found, at) else 0
+    likely = found.of_part_ns if _is_anomaly(found, at) else 0
     yield Finding(
         rule="step-outliers",
         saving_ns_per_step=half_certain(likely, found.excess_ns),
@@ -89,13 +89,13 @@ def _worst(run: Run, at: Mapping[str, float]) -> _Found | None:
     return max(found, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
 
 
-def _is_fault(found: _Found, at: Mapping[str, float]) -> bool:
-    """More kernels or larger ones are more work: that is no fault, unless it was not meant."""
+def _is_anomaly(found: _Found, at: Mapping[str, float]) -> bool:
+    """More kernels or larger ones are more work: that is no anomaly."""
     return found.long.part != "compute" or same_work(found.place, found.long.rows, at["same_work_tolerance"])
 
 
 def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
-    """The long steps, if there are enough sure steps to tell and few enough of them to be exceptions."""
+    """The long steps, if there are enough sure steps and few enough of them to be exceptions."""
     if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
         return None
     found = outliers(place, at["deviations"], at["min_excess_share"])

@@ -35,7 +35,7 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     return HostActivity(
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
         profiler=_covered(overheads.take(own)),
-        issuing=_issuing(calls, threads),
+        launching=_launching(calls, threads),
         files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
@@ -93,8 +93,8 @@ def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:
     return found
 
 
-def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
-    """Per thread, calls and the pauses between them that are too short for anything but issuing the next."""
+def _launching(calls: Frame, threads: tuple[int, ...]) -> Intervals:
+    """Per thread, calls and the pauses between them that are too short for anything but launching the next."""
     pieces = Intervals.empty()
     for thread in threads:
         rows = calls.of(thread=thread)

@@ -1,4 +1,4 @@
-"""Where did the time go on a run without a GPU? The training thread plays the device.
+"""Where did the time go on a run without a GPU? The training thread stands in for the device.
 
 Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
 the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's. Collectives run on
@@ -90,8 +90,8 @@ class HostPlace(Place):
     def handed_over(self) -> Intervals:
         """On the way to the library's thread, from the end of such a call, and back, until the next op.
 
-        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause nobody
-        knows how much is the way.
+        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause it is
+        unknown how much is the way.
         """
         asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
         if not len(asks):
@@ -128,7 +128,7 @@ class HostPlace(Place):
         return shared_out(self.idle, Evidence(self.host, none, none, none, none, working))
 
     def _unseen_in_backward(self, idle: Intervals) -> Intervals:
-        """The part of `idle` in backward passes of which nobody knows what it was.
+        """The part of `idle` in backward passes whose cause is unknown.
 
         A thread that ran no node itself waited for autograd's, which was not recorded. From one node to the next the
         engine takes microseconds: in a long pause something else ran, or the machine took the processor away.

@@ -23,7 +23,7 @@ Signal = Literal["copies", "collectives"]
 
 
 def longest(run: Run, moments: Iterable[Moment]) -> Iterator[Span]:
-    """The longest of these moments inside the window looked at; nothing where there is none."""
+    """The longest of these moments inside the analysed window; nothing where there is none."""
     window = looked_at(run)
     if window is None:
         return

@@ -1,4 +1,4 @@
-"""Which part of a recording is looked at: some of its steps, or the executions of one user range?
+"""Which part of a recording is analysed: some of its steps, or the executions of one user range?
 
 The device's time of an execution runs from the first to the last work that was launched in it (found by correlation, as
 steps are), and over the idle at either edge while the host was still in the range:
@@ -49,7 +49,7 @@ def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) 
     found = [_of_range(place, names) for place in places]
     if not any(found):
         raise AskedWronglyError(
-            f"--range {_shown(selection.range_name)}: it took no time of a device in what was looked at",
+            f"--range {_shown(selection.range_name)}: it took no time of a device in what was analysed",
             do="Name another range"
             + (", or leave --steps out." if selection.steps else ": the device was busy meanwhile."),
         )
@@ -81,10 +81,10 @@ def _chosen(place: Place, first: int, last: int) -> Place:
     begin, end = steps.first + first - 1, steps.first + last
     chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
     window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
-    return _looked_at(place, window, chosen)
+    return _narrowed_to(place, window, chosen)
 
 
-def _looked_at(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
     if isinstance(place, HostPlace):
         return with_steps(place, window, steps, asked)
     return replace(place, window=window, steps=steps, asked=asked)
@@ -171,7 +171,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
     )  # fmt: skip
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
-    return _looked_at(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+    return _narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
 
 
 def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:
@@ -222,8 +222,8 @@ def _first_in(pieces: Intervals, rows: Frame) -> Ints:
 def _launching(place: Place, rows: Frame) -> Ints:
     """For each row of work the execution that launched it, UNKNOWN for none.
 
-    A backward pass issues from autograd's own threads: where the range's thread drives the device, others that do count
-    as well. But a batch that one of them copies meanwhile is the loader's.
+    A backward pass launches from autograd's own threads: where the range's thread drives the device, others that do
+    count as well. But a batch that one of them copies meanwhile is the loader's.
     """
     launched = launches(place)
     execution = np.full(len(place.work), UNKNOWN, np.int64)

@@ -38,7 +38,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
     pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
     between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
     node = rows.name.matches(torch_names.AUTOGRAD_NODE)
-    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, of which nobody knows more
+    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, whose cause is unknown
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())
     return ShortOps(

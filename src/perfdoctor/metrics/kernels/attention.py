@@ -1,7 +1,8 @@
 """Where is attention computed step by step: a product, a softmax in kernels of its own, a product?
 
-Told by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax (one
-kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router sorts.
+Recognised by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax
+(one kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router
+sorts.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
 
 
 def _batched(place: Place) -> Mask:
-    """May this kernel be a batched product? All may where no op tells."""
+    """May this kernel be a batched product? All may where no op is known."""
     kernels = launches_of(place, "kernels")
     by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
     may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)

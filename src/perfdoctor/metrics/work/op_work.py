@@ -60,8 +60,8 @@ def op_work(place: Place) -> OpWork:
     main = _longest(place, kernel_op, len(ops))
 
     def column(name: str) -> Floats:
-        told = [getattr(work, name) if work else None for work in works]
-        return np.array([np.nan if value is None else value for value in told] or [np.nan], dtype=float)[row]
+        values = [getattr(work, name) if work else None for work in works]
+        return np.array([np.nan if value is None else value for value in values] or [np.nan], dtype=float)[row]
 
     types = np.array([work.data_type if work else "" for work in works] or [""])[row]
     flop = column("flop")
@@ -117,7 +117,7 @@ def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
 
 
 def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
-    """The longest kernel of each op: one that multiplies and tells its type, where it has any; no sum of pieces."""
+    """The longest kernel of each op: one that multiplies and names its type, where it has any; no sum of pieces."""
     found = np.full(count, UNKNOWN, dtype=np.int64)
     linked = np.flatnonzero(kernel_op != UNKNOWN)
     matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
@@ -128,7 +128,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
-    """By the kernel where the op does not tell: its type if none was recorded, and whether fp32 ran as TF32."""
+    """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
     names = place.kernels.name
     of_kernel = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes]
     of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(names) else "")

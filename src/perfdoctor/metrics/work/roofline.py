@@ -103,12 +103,12 @@ def _ops(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRo
 
 def _families(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRow]:
     linked = work.kernel_op != UNKNOWN
-    told = np.zeros(len(place.kernels), dtype=bool)
-    told[linked] = work.known[work.kernel_op[linked]]
+    counted = np.zeros(len(place.kernels), dtype=bool)
+    counted[linked] = work.known[work.kernel_op[linked]]
     families = work.ops.name.mapped(_family)
     for family in MATMUL_FAMILIES:
         of_family = np.flatnonzero(work.known & (work.ns > 0) & families.equals(family))
-        unknown_ns = int(place.kernel_ns[place.kernel_rows(family) & ~told].sum())
+        unknown_ns = int(place.kernel_ns[place.kernel_rows(family) & ~counted].sum())
         for data_type in sorted(set(work.data_types[of_family].tolist())):
             members = of_family[work.data_types[of_family] == data_type]
             yield _row(place, work, peaks, members, "family", family, "", unknown_ns)
