@@ -18,7 +18,7 @@ from recorded import of_recordings, recording
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
@@ -142,7 +142,7 @@ def assert_idle_is_that_of_the_accounting(run: Run, found: TimelineView) -> None
 def test_zero_is_the_first_event_of_the_window():
     drawn = draw(**STEP, repeat=5)
     run = prepare(drawn)
-    assert looked_at(run) == window_of(run)
+    assert analysed_span(run) == window_of(run)
     found = shown(run)
     (first, *_) = pieces(found, tracks(found, "copies")[0])
     assert first[0] == 0  # the copy is what a step begins with

@@ -8,7 +8,7 @@ from __future__ import annotations
 from perfdoctor.model.run import Run
 
 
-def looked_at(run: Run) -> tuple[int, int] | None:
+def analysed_span(run: Run) -> tuple[int, int] | None:
     """From the first to the last event of the windows of all places, in ns of the recording; None without a place.
 
     The first is the zero of all times given as "since the first event of the window".

@@ -148,10 +148,10 @@ def _row(
         data_type=data_type,
         count=members.size / place.units,
         ns=ns / place.units,
-        flop=_told(flop / place.units),
-        moved_bytes=_told(moved / place.units),
+        flop=_or_none(flop / place.units),
+        moved_bytes=_or_none(moved / place.units),
         flop_per_second=rate,
-        flop_per_byte=_told(intensity),
+        flop_per_byte=_or_none(intensity),
         roof_flop_per_second=allowed if rate is not None else None,
         share_of_roof=rate / allowed if rate is not None and allowed else None,
         limit=limit if rate is not None else "",  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def _row(
     )
 
 
-def _told(number: float | None) -> float | None:
+def _or_none(number: float | None) -> float | None:
     return None if number is None or np.isnan(number) else number
 
 

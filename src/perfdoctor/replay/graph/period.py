@@ -17,7 +17,7 @@ _TOGETHER = 8
 class Period:
     """Whole steps: from `begin_ns` to `end_ns` on the main stream, launched from `launch_begin_ns` to `launch_end_ns`.
 
-    Both issue times are 0 where no calls were recorded.
+    Both launch times are 0 where no calls were recorded.
     """
 
     units: int
