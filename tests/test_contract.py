@@ -45,14 +45,13 @@ PROMISED = {
 }  # fmt: skip
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
-    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "action",
+    "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
     "needs_without_gpu", "doubt",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
     "symptom_of",
-    "hidden_by_loader",
-    "hidden_by_host",
+    "hidden_by",
     "action",
     "needs_without_gpu",
     "doubt",
@@ -365,6 +364,7 @@ def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     assert all(reference.startswith("https://") for reference in document["references"])
     assert not document["title"].endswith(".")
     assert document["thresholds"]
+    assert set(document.get("hidden_by", [])) <= {"loader", "host"}
     assert set(document.get("symptom_of", [])) <= set(DOCUMENTS) - {rule_id}
 
 

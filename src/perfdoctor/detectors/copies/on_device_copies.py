@@ -19,7 +19,7 @@ def _within_the_device(place: Place) -> Mask:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) is not told from arithmetic."""
+    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) looks like arithmetic."""
     found = of_copies(run, _within_the_device, at["min_share_of_step"])
     if found is None:
         return

@@ -33,7 +33,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("idle while something was compiled, tuned or loaded", found.ns, "ns"),
             Measure("steps with it", found.steps_losing(least_share), "count"),
-            Measure("steps looked at", found.steps_seen, "count"),
+            Measure("steps analysed", found.steps_seen, "count"),
             *found.table("Innermost call, op, range or function meanwhile", named),
         ),
         situation=situation,

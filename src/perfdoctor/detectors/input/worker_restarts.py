@@ -81,7 +81,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("idle while workers were started and their first batch was awaited", found.ns, "ns"),
-            Measure("times in the steps looked at", len(rows), "count"),
+            Measure("times in the steps analysed", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),
     )

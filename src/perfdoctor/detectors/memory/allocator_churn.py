@@ -33,7 +33,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("idle while the driver allocated or freed memory", found.ns, "ns"),
             Measure("steps with it", found.steps_losing(least_share), "count"),
-            Measure("steps looked at", found.steps_seen, "count"),
+            Measure("steps analysed", found.steps_seen, "count"),
             *found.table("Calls meanwhile", named),
         ),
         situation=situation,
