@@ -126,7 +126,7 @@ def test_a_rule_s_page_has_everything_in_its_document(command):
         "Its symptoms, which disappear with it: worker-restarts.",
         "Fix: Load [in] workers (minutes of work, numerics unchanged)\n  For: no workers\n",
         "```python\nloader = DataLoader(\n    d,\n)\n```\n",
-        "`idle: waits for the next batch` and",
+        "`idle: waiting for data (input-bound)` and",
         "perfdoctor analyze RECORDING --what-if input-wait\n",
         "perfdoctor run --fail-on input-wait -- COMMAND\n",
         "References\n  https://example.org/loader\n",

@@ -143,7 +143,7 @@ def test_ranks_that_cannot_be_predicted_exit_with_2_and_those_that_can(tmp_path,
     result = run(RECORDING, "--what-if", "ranks=8")
     assert result.exit_code == 2
     what, do = result.stderr.splitlines()
-    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone shows how fast links are"
     assert "batch=2x, synthetic-data" in do
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,7 @@ from folders import FIXTURES
 from recorded import parameter, recording
 
 from perfdoctor.metrics.accounting.split import split, whole_recording
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Timeline
 
 BOTH = sorted(folder.parent for folder in FIXTURES.glob("*/torch") if (folder.parent / "nsys").is_dir())

@@ -50,8 +50,8 @@ def test_an_input_bound_run():
     ██████████████████████████▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░::,
     █  compute                                   231 ms  33 %
     ▒  exposed copies                           9.40 ms   1 %
-    ░  idle: waits for the next batch            434 ms  62 %
-    :  idle: a blocking call emptied the queue  18.2 ms   3 %
+    ░  idle: waiting for data (input-bound)      434 ms  62 %
+    :  idle: after host syncs (blocking calls)  18.2 ms   3 %
     ,  idle: 2 smaller causes                   8.40 ms   1 %
 
      1  Training waits for data (input-bound)  input-wait
@@ -80,7 +80,8 @@ def test_an_input_bound_run():
       - 2 rules without collectives: exposed-communication, rank-skew. To check
         them, record a training of several ranks
       - 1 rule without samples of the GPUs: device-throttling. To check it, record
-        with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace
+        with `perfdoctor run`, or analyse the output of nvidia-smi together with the
+        trace
 
     Notes
       - 2 steps at the start were left out: they are longer than 1.5 times the
@@ -130,10 +131,10 @@ def test_a_healthy_run():
 
     One step, 212 ms
     █████████████████████████████████████████████████████████████████████████████--?
-    █  compute                                 203 ms  96 %
-    ▒  exposed copies                         1.10 ms  <1 %
-    -  idle: the host issues work too slowly  5.10 ms   2 %
-    ?  idle: cause not proven                 2.80 ms   1 %
+    █  compute                                  203 ms  96 %
+    ▒  exposed copies                          1.10 ms  <1 %
+    -  idle: launch-bound (launches too slow)  5.10 ms   2 %
+    ?  idle: cause unknown                     2.80 ms   1 %
     """)
 
 
@@ -151,11 +152,11 @@ def test_a_narrow_terminal_has_short_names_and_whole_numbers():
     assert step + "\n" == text("""
     One step, 701 ms
     █████████████▒░░░░░░░░░░░░░░░░░░░░░░░░:,
-    █  compute                231 ms  33 %
-    ▒  copies                9.40 ms   1 %
-    ░  idle: next batch       434 ms  62 %
-    :  idle: blocking calls  18.2 ms   3 %
-    ,  idle: others          8.40 ms   1 %
+    █  compute            231 ms  33 %
+    ▒  copies            9.40 ms   1 %
+    ░  idle: input wait   434 ms  62 %
+    :  idle: host syncs  18.2 ms   3 %
+    ,  idle: others      8.40 ms   1 %
     """)
 
 
@@ -191,7 +192,7 @@ def test_a_wide_terminal_is_not_filled():
 def test_the_bar_in_colour_names_its_parts_where_there_is_room():
     bar = in_colour(INPUT_BOUND).split("One step")[1].splitlines()[1]
     plain = STYLES.sub("", bar)
-    assert plain == " compute 33 %" + " " * 14 + " next batch 62 %" + " " * 37
+    assert plain == " compute 33 %" + " " * 14 + " input wait 62 %" + " " * 37
     assert cell_len(plain) == 80
     grounds = re.findall(r"48;2;(\d+;\d+;\d+)", bar)
     assert len(set(grounds)) == len(grounds) == 5

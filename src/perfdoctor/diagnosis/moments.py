@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.rulebook import Rule
 
 
 def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
-    """The moment as evidence; none where the finding shows one itself, or nobody can tell where it is."""
+    """The moment as evidence; none where the finding shows one itself, or its place is unknown."""
     if any(isinstance(evidence, Span) for evidence in finding.evidence):
         return ()
     return tuple(_found(rule, finding, run))
@@ -41,7 +41,7 @@ def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
         return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
     if rule.action in WORK:
         return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
-    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
+    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of launching: which part is unknown
     cause = SHRINKS.get(rule.action)
     if cause in IDLE_CAUSES and not is_part:
         return longest_idle(run, cause)
@@ -72,7 +72,7 @@ def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
     start, end = start[by_start][chosen], end[by_start][chosen]
     step = np.searchsorted(place.steps.even_bounds, start, side="right")
     begins = np.ones(chosen.size, dtype=bool)
-    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > ISSUING_GAP_NS)
+    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > LAUNCHING_GAP_NS)
     first = np.flatnonzero(begins)
     took_ns = np.add.reduceat(place.window.overlap_ns(start, end), first)
     at = int(np.argmax(took_ns))

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 DTYPES: Mapping[type, np.dtype[Any]] = {
     int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
 }  # fmt: skip
-#: A number that the recording does not tell (bytes, correlation, grid size, ...).
+#: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
 
 
@@ -29,11 +29,13 @@ class Text:
     through `matches` and `equals`, which do not care.
     """
 
-    __slots__ = ("codes", "values")
+    __slots__ = ("_matching", "codes", "values")
 
     def __init__(self, codes: npt.NDArray[np.int32], values: Sequence[str]) -> None:
         self.codes = codes
         self.values = values
+        #: By pattern, for each value whether it occurs there; UNKNOWN until a row with that value was asked for.
+        self._matching: dict[re.Pattern[str], npt.NDArray[np.int8]] = {}
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Text:
@@ -57,11 +59,18 @@ class Text:
 
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
         """The rows that a mask or an array of indices names."""
-        return Text(self.codes[rows], self.values)
+        taken = Text(self.codes[rows], self.values)
+        taken._matching = self._matching
+        return taken
 
     def matches(self, pattern: re.Pattern[str]) -> Mask:
-        """One bool a row: does the pattern occur in it?"""
-        return self.where(lambda value: pattern.search(value) is not None)
+        """One bool a row: does the pattern occur in it? Each value is searched once for all columns of these values."""
+        matching = self._matching.setdefault(pattern, np.full(len(self.values), UNKNOWN, np.int8))
+        used = self._used()
+        for code in used[matching[used] == UNKNOWN].tolist():
+            matching[code] = pattern.search(self.values[code]) is not None
+        rows: Mask = matching[self.codes] == 1 if matching.size else np.zeros(len(self), dtype=bool)
+        return rows
 
     def equals(self, string: str) -> Mask:
         return self.where(lambda value: value == string)
@@ -69,11 +78,13 @@ class Text:
     def where(self, test: Callable[[str], bool]) -> Mask:
         """One bool a row; the test is asked once for each different value."""
         table = np.zeros(len(self.values), dtype=bool)
-        # After `take` most values may belong to no row any more: those need no answer.
-        used = np.unique(self.codes) if len(self.values) > len(self) else np.arange(len(self.values))
-        for code in used.tolist():
+        for code in self._used().tolist():
             table[code] = test(self.values[code])
         return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
+
+    def _used(self) -> npt.NDArray[np.generic]:
+        """Codes of which rows may be: after `take` most values may belong to no row any more."""
+        return np.unique(self.codes) if len(self.values) > len(self) else np.arange(len(self.values))
 
     def mapped(self, change: Callable[[str], str]) -> Text:
         """Each value changed; values that become equal share a code."""
@@ -93,3 +104,10 @@ class Text:
 
 
 Column = npt.NDArray[np.generic] | Text
+
+
+def occurring(values: Ints) -> list[int]:
+    """Which values occur, ascending? Most columns hold one: seen without sorting."""
+    if values.size and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The three ends of a range, in the order of `Saving`.
+#: The three values of a range, in the order of `Saving`.
 CASES = ("low", "likely", "high")
 
 

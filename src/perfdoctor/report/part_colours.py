@@ -1,4 +1,4 @@
-"""Which colours have the parts of a step and the kinds of memory on a page, and what can be read upon them?"""
+"""Which colours do parts of a step and kinds of memory have on a page, and which text is readable on them?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from perfdoctor.vocabulary.parts import SHOWN_PARTS
 
 
 def style_sheet() -> str:
-    """A variable for each part, `--input-wait`, and for what is written upon it, `--on-input-wait`, light and dark.
+    """A variable for each part's colour, `--input-wait`, and for text on it, `--on-input-wait`; light and dark.
 
-    `p-input_wait` is the class of its piece of a bar, `k-input_wait` that of its series in a chart.
+    `p-input_wait` is the class of its segment in a bar, `k-input_wait` that of its series in a chart.
     """
     light = " ".join(_variables({name: part.colour for name, part in SHOWN_PARTS.items()}))
     dark = " ".join(_variables({name: part.dark for name, part in SHOWN_PARTS.items()}))
@@ -20,13 +20,13 @@ def style_sheet() -> str:
         variable = _variable(name)
         lines.append(f".p-{name} {{ background: var(--{variable}); color: var(--on-{variable}); }}")
         lines.append(f".k-{name} {{ --k: var(--{variable}); }}")
-    # Charts show parts of a step or kinds of memory, and what both call "unknown" has one colour.
+    # "unknown" is both a part of a step and a kind of memory, with one colour.
     lines += [f".k-{name} {{ --k: var(--{_variable(kind.colour)}); }}" for name, kind in MEMORY_KINDS.items()]
     return "\n".join(lines)
 
 
 def ink(ground: str) -> str:
-    """Black or white, whichever stands out more: WCAG's relative luminance, from which both contrasts follow."""
+    """Black or white, whichever has more contrast: WCAG's relative luminance, from which both contrasts follow."""
     channels = [int(ground[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""How are the parts of a step drawn as a bar: in colours with their names in it, or in characters that differ?"""
+"""How are the parts of a step drawn as a bar: in colours with their names, or in different characters?"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bar(shown: Sequence[Part], by_part: Shades, width: int) -> Text:
 
 
 def named_bar(shown: Sequence[Part], width: int) -> Text:
-    """The bar as coloured ground, with each part's name and share in it where there is room."""
+    """The bar as coloured background, with each part's name and share in it where there is room."""
     drawn = Text()
     for part, number in zip(shown, cells(shown, width), strict=True):
         ground = SHOWN_PARTS[part.key].colour
@@ -53,7 +53,7 @@ def named_bar(shown: Sequence[Part], width: int) -> Text:
 
 
 def short_label(part: Part) -> str:
-    """`compute`, `idle: next batch`"""
+    """`compute`, `idle: input wait`"""
     label = SHOWN_PARTS[part.key].short
     return label if part.key in WORK_PARTS else f"idle: {label}"
 

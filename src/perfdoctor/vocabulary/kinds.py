@@ -14,10 +14,10 @@ MATMUL_FAMILIES = ("gemm", "convolution", "attention")
 #: On which units such a kernel multiplies.
 MATH_PATHS: Mapping[str, str] = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": ""}
 
-#: Which way a copy goes; memset fills.
+#: The direction of a copy; a memset only writes.
 COPY_DIRECTIONS: Mapping[str, str] = {
     "h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "p2p": "GPU to GPU", "h2h": "host to host",
-    "memset": "filled", "unknown": "unknown",
+    "memset": "memset", "unknown": "unknown",
 }  # fmt: skip
 #: The host's side of a copy; none where the host has no part.
 HOST_MEMORY = ("pageable", "pinned", "managed", "unknown", "none")
@@ -40,16 +40,16 @@ class MemoryKind(NamedTuple):
 MEMORY_KINDS: Mapping[str, MemoryKind] = {
     "parameters": MemoryKind("parameters", "exposed_communication"),
     "gradients": MemoryKind("gradients", "exposed_copy"),
-    "optimizer_state": MemoryKind("the optimizer's state", "compilation"),
+    "optimizer_state": MemoryKind("optimizer state", "compilation"),
     "activations": MemoryKind("activations", "compute"),
-    "backward": MemoryKind("the backward pass", "host_sync"),
+    "backward": MemoryKind("backward pass", "host_sync"),
     "inputs": MemoryKind("inputs", "input_wait"),
     "temporaries": MemoryKind("temporaries", "launch_bound"),
-    "optimizer_work": MemoryKind("the optimizer's work", "garbage_collection"),
+    "optimizer_work": MemoryKind("optimizer temporaries", "garbage_collection"),
     "communication": MemoryKind("communication", "exposed_communication"),
-    "workspace": MemoryKind("workspaces of cuBLAS and cuDNN", "peer_wait"),
-    "no_stack": MemoryKind("no stack, as in the backward pass", "allocator"),
-    "before_recording": MemoryKind("held before the recording", "host_work"),
+    "workspace": MemoryKind("cuBLAS and cuDNN workspaces", "peer_wait"),
+    "no_stack": MemoryKind("no stack (such as the backward pass)", "allocator"),
+    "before_recording": MemoryKind("allocated before the recording", "host_work"),
     "unknown": MemoryKind("unknown", "unknown"),
 }
 

@@ -20,7 +20,7 @@ from perfdoctor.replay.edits import actions
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
@@ -46,7 +46,7 @@ def pulled(rule: Rule, finding: Finding, run: Run, case: int = 1) -> tuple[float
         case
     ]
     edit = actions.edit_of(rule.action, finding, run)
-    return play(graphs).step_ns, play([edit(graph, part) for graph in graphs]).step_ns
+    return simulate(graphs).step_ns, simulate([edit(graph, part) for graph in graphs]).step_ns
 
 
 def a_finding(**changes) -> Finding:
@@ -159,7 +159,7 @@ def test_a_host_that_is_the_limit_leaves_nothing_for_faster_kernels():
     finding = a_finding(work={(0, 0): np.ones(len(place.kernels), dtype=bool)})
 
     def step(one: Graph) -> float:
-        return play([one]).step_ns
+        return simulate([one]).step_ns
 
     assert step(actions.edit_of("kernels", finding)(graph, 0.5)) == pytest.approx(step(graph), rel=0.001)
     assert step(actions.edit_of("fused", finding)(graph, 0.5)) < 0.95 * step(graph)

@@ -17,8 +17,7 @@ from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.replay.edits.batch_size import with_batch, work_factors
 from perfdoctor.replay.edits.batch_work import loader_nodes
 from perfdoctor.replay.graph.graph import HOST, WORK
-from perfdoctor.replay.graph.ranks import device_rows
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 UNIT = 100_000
 
@@ -34,12 +33,12 @@ def with_grids(drawn: Timeline, blocks, threads=256, *, sms=100, capability=(8, 
 
 def step_units(drawn: Timeline, factor: float, case: int = 1, **settings) -> float:
     found = graph(drawn, **settings)
-    return play([with_batch(found, factor, case)]).step_ns / UNIT
+    return simulate([with_batch(found, factor, case)]).step_ns / UNIT
 
 
 def of_kernels(drawn: Timeline, factor: float, case: int = 1) -> list[float]:
     place = only_place(drawn)
-    return work_factors(place, factor, case)[device_rows(place)["kernels"]].tolist()
+    return work_factors(place, factor, case)[place.work.rows["kernels"]].tolist()
 
 
 def plain(blocks: int, at_once: int, factor: float) -> float:
@@ -93,7 +92,7 @@ def test_copies_and_collectives():
     drawn = draw(kernels="e       ", copies="hh d x m", nccl="  ==  s ", repeat=4)
     place = only_place(drawn)
     factors = work_factors(place, 2.0, 1)
-    rows = device_rows(place)
+    rows = place.work.rows
     assert factors[rows["copies"]][:4].tolist() == [2, 1, 2, 2]  # the batch; the loss; activations; zeros for them
     assert factors[rows["collectives"]][:2].tolist() == [1, 2]  # gradients; activations
 
@@ -135,7 +134,7 @@ def test_a_batch_of_the_same_size_changes_nothing(found, case):
     assert same.duration_ns.tolist() == found.duration_ns.tolist()
     assert [lag.tolist() for lag in same.lag_ns] == [lag.tolist() for lag in found.lag_ns]
     assert same.extra_ns.tolist() == found.extra_ns.tolist()
-    assert play([same]).step_ns == play([found]).step_ns
+    assert simulate([same]).step_ns == simulate([found]).step_ns
 
 
 @FEW
@@ -147,6 +146,6 @@ def test_no_call_changes_and_no_work_gets_shorter_with_a_larger_batch(found, fac
         assert each.duration_ns[host].tolist() == found.duration_ns[host].tolist()
         assert (each.duration_ns >= found.duration_ns).all()
         assert (each.duration_ns[found.kind == WORK] <= np.ceil(factor * found.duration_ns[found.kind == WORK])).all()
-    steps = [play([each]).step_ns for each in larger]
+    steps = [simulate([each]).step_ns for each in larger]
     assert steps == sorted(steps, reverse=True)
-    assert steps[2] >= play([found]).step_ns * (1 - 1e-9)
+    assert steps[2] >= simulate([found]).step_ns * (1 - 1e-9)

@@ -17,7 +17,7 @@ from perfdoctor.vocabulary.parts import PARTS
 
 #: The median absolute deviation of a normal distribution times this is its standard deviation.
 _MAD_TO_SIGMA = 1.4826
-#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are looked at.
+#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are used.
 _MOST_STEPS = 400
 
 #: Which rules own a part of the step: where one of them speaks, a long step is its symptom. The profiler's own time is
@@ -38,13 +38,7 @@ def edges(place: Place) -> Ints:
 def step_parts(place: Place) -> dict[str, Ints]:
     """How long each part of the accounting took in each step, in ns; they sum to the steps' durations."""
     bounds = edges(place)
-    pieces = {
-        "compute": place.compute,
-        "exposed_communication": place.exposed_communication,
-        "exposed_copy": place.exposed_copies,
-        **place.idle_causes,
-    }
-    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in pieces.items()}
+    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in place.parts.items()}
 
 
 def own_durations(parts: Mapping[str, Ints]) -> Ints:
@@ -95,7 +89,7 @@ def _period(rows: Ints) -> int:
 def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
     """Did the long steps launch no more kernels and blocks than the others? Then the device was slower, not busier.
 
-    False where the recording tells no grid sizes.
+    False where the recording has no grid sizes.
     """
     kernels = place.kernels
     if not len(kernels) or (kernels["blocks"] <= 0).any():

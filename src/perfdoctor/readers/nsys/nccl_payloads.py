@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.collective_kinds import open_at
 from perfdoctor.readers.nsys.tables import UNREADABLE, Database

@@ -60,7 +60,7 @@ def now(use: MemoryUse) -> str:
         at_end = f"{wording.size(use.reserved_bytes)} allocated"
     else:
         at_end = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes)}"
-    return f"At the end: {at_end}; {wording.counted(use.events, 'change')} recorded."
+    return f"At the end: {at_end}; {wording.counted(use.events, 'allocator event')} recorded."
 
 
 def _reserved(number: int) -> str:
