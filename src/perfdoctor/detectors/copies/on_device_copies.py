@@ -27,11 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="on-device-copies",
         saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
         confidence="medium",
-        values={
-            "copies_per_step": found.per_step,
-            "megabytes": found.megabytes(),
-            **found.time.exposed_values(),
-        },
+        values=found.copy_values(),
         evidence=(
             Measure("copies within the device with nothing beside them", found.ns, "ns"),
             by_op(found.worst, found.worst_rows, f"Copies within the device of rank {found.worst.rank}, a step"),
