@@ -20,8 +20,14 @@ $(BIN)/.made: pyproject.toml
 demo: $(BIN)/.made  ## diagnose a recording that comes with the project, and write its report
 	$(BIN)/perfdoctor analyze $(DEMO) --html perfdoctor-demo.html
 
-test: $(BIN)/.made  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+# A run starts Python hundreds of times: what it compiles is kept, whatever the environment says.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+
+test: $(BIN)/.made  ## run the tests: one case of each kind of those that take long
+	$(PYTEST)
+
+test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longer: what CI does each night
+	$(PYTEST) -m "" --hypothesis-profile thorough
 
 lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -60,5 +66,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test lint truth accuracy promises bench docs site pictures wheel clean
+.PHONY: help demo test test-all lint truth accuracy promises bench docs site pictures wheel clean
 .DEFAULT_GOAL := help

@@ -26,7 +26,11 @@ PLACES: Mapping[str, Sequence[str]] = {
     "load_rules": ("perfdoctor.vocabulary.rulebook:load_rules", "perfdoctor.rulebook:load_rules"),
     "render": ("perfdoctor.report.json_report:render",),
     "questions": ("perfdoctor.cli.what_if:questions",),
-    "look": ("perfdoctor.cli.part_options:look", "perfdoctor.cli.looking:look"),
+    "selection": (
+        "perfdoctor.cli.part_options:selection",
+        "perfdoctor.cli.part_options:look",
+        "perfdoctor.cli.looking:look",
+    ),
     "PerfdoctorError": ("perfdoctor.errors:PerfdoctorError",),
 }
 
@@ -64,7 +68,9 @@ def diagnosis_of(question: Mapping[str, Any]) -> str:
     if question.get("what_if"):
         asked["what_if"] = found("questions")(question["what_if"], rules)
     if question.get("range") or question.get("steps"):
-        asked["look"] = found("look")(question.get("range"), question.get("steps"))
+        part = found("selection")
+        name = "selection" if part.__name__ == "selection" else "look"  # what `diagnose` calls it, now and before
+        asked[name] = part(question.get("range"), question.get("steps"))
     timeline = found("read")([Path(path) for path in question["paths"]])
     every = list(rules.values()) if isinstance(rules, Mapping) else list(rules)
     return str(found("render")(found("diagnose")(timeline, every, **asked)))

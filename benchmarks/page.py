@@ -114,7 +114,7 @@ def _reports() -> Iterator[tuple[str, Diagnosis, Views]]:
         except PerfdoctorError as error:
             print(f"{path.name}: {error}", file=sys.stderr)
             continue
-        diagnosis = examine(run, rules)
+        diagnosis = examine(run, rules).diagnosis
         shown = views(run, diagnosis)
         if shown.timeline:
             yield path.parent.name if path.name == "torch" else path.name, diagnosis, shown

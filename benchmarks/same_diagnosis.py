@@ -282,7 +282,7 @@ def compare(cases: Sequence[Case], old: Kept, new: Kept, names: Renamed, *, show
             print(line(case, found), flush=True)
         times[case.group].append((one.cpu_s, other.cpu_s))
     words = counts["words"] + counts["numbers in words"]
-    print(f"\n{len(cases)} diagnoses. Numbers differ: {counts['number']}, in {len(differing)} of them.", end=" ")
+    print(f"\nDiagnoses: {len(cases)}. Numbers differ: {counts['number']}, in {len(differing)} of them.", end=" ")
     print(f"Words differ: {words}, of which {counts['numbers in words']} name other numbers.\n")
     print(*table_of_times(times), sep="\n")
     return counts["number"]

@@ -1,4 +1,4 @@
-"""Write the texts that follow from the program: docs/rules.md, and README.md's categories and terminal output.
+"""Write the texts that follow from the program: docs/rules.md, causes of idle in docs/json.md, parts of README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from generated_pages import rules_page
 
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 
 _ROOT = Path(__file__).parents[1]
@@ -31,6 +32,15 @@ def categories_table() -> str:
         rows.append(f"| [{title}](docs/rules.md#{category}) | {count} | {about} |")
     heading = f"{len(rules)} rules, [each in one line](docs/rules.md):"
     return "\n".join([heading, "", "| category | rules | examples |", "| --- | ---: | --- |", *rows])
+
+
+def causes_table() -> str:
+    """One line a cause of idle: what it means, and the rules that explain it."""
+    rows = [
+        f"| `{cause}` | {part.label.removeprefix('idle: ')} | {', '.join(f'`{rule}`' for rule in part.rules)} |"
+        for cause, part in IDLE_PARTS.items()
+    ]
+    return "\n".join(["| key | meaning | rules |", "| --- | --- | --- |", *rows])
 
 
 def terminal_sample(recording: Path) -> str:
@@ -64,6 +74,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     if (folder := recordings()) is not None:
         text = with_part(text, "sample", terminal_sample(folder / "kineto" / "resnet50-workers0.pt.trace.json.gz"))
     yield readme, text
+    json_page = _ROOT / "docs" / "json.md"
+    yield json_page, with_part(json_page.read_text("utf-8"), "idle causes", causes_table())
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

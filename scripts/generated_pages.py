@@ -63,12 +63,12 @@ def _rule(rule: Rule) -> str:
 
 
 def _body(rule: Rule) -> Iterator[str]:
-    yield f"## Why it costs\n\n{rule.why}\n"
+    yield f"## Why it matters\n\n{rule.why}\n"
     yield f"## Not a problem when\n\n{rule.not_a_problem_when}\n"
     for number, fix in enumerate(rule.fixes):
         if number == 0:
             yield "## What to do\n"
-        numerics = "changes numerics" if fix.changes_numerics else "same numerics"
+        numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
         yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}*\n\n```python\n{fix.how.strip()}\n```\n"
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
@@ -22,10 +21,12 @@ from rich.console import Console
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
 from perfdoctor.report import terminal
+from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]
 PLANTED = ["input-wait=0.2", "rank-skew=0.1", "fp32-matmuls=0.15", "--ranks", "4", "--seed", "3"]
+PICTURES = ROOT / "docs" / "pictures"
 SCREEN, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
 
@@ -53,24 +54,16 @@ def terminal_text(traces: Path) -> str:
 
 
 def take(page: Page, out: Path) -> None:
-    """Every picture that docs/ shows, from the page as it was opened."""
-    shots: dict[str, tuple[str, Callable[[], None]]] = {
-        "report": ("#overview", lambda: None),
-        "finding": ("#finding-1", lambda: None),
-        "timeline": ("#timeline", lambda: None),
-        "kernels": ("#kernels", lambda: None),
-        "steps": ("#steps", lambda: None),
-        "ranks": ("#ranks", lambda: None),
-    }
-    for name, (address, prepare) in shots.items():
-        page.evaluate("address => { location.hash = address; }", address)
-        prepare()
+    """The first screen, a finding, and every page of which docs/ has a picture, from the page as it was opened."""
+    shown = [name for name in PAGES if (PICTURES / f"{name}.png").exists()]
+    for name, address in {"report": "overview", "finding": "finding-1", **dict(zip(shown, shown, strict=True))}.items():
+        page.evaluate("address => { location.hash = address; }", f"#{address}")
         page.wait_for_timeout(400)  # the canvas draws at the next frame
         page.screenshot(path=out / f"{name}.png")
 
 
 def main() -> int:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES
     out.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:

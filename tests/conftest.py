@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Iterator
 
 import pytest
 from folders import FIXTURES
 from hypothesis import settings
+
+# Tests hold millions of rows as plain Python, none of them in a cycle: to look for some takes a third of their time.
+gc.set_threshold(100_000, 50, 100)
 
 # `make test-all` chooses the second one, and looks in more places each night: it is not derandomized.
 settings.register_profile("perfdoctor", max_examples=40, deadline=None, derandomize=True)

@@ -5,14 +5,19 @@ Tests marked by `of_recordings` run one behind the other for the same recording,
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import FIXTURES
 
 from perfdoctor.diagnosis.engine import examine
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.export import perfetto
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
@@ -43,8 +48,12 @@ class Recording:
         return prepare(self.timeline)
 
     @cached_property
-    def diagnosis(self) -> Diagnosis:
+    def examination(self) -> Examination:
         return examine(self.run, list(RULES.values()))
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        return self.examination.diagnosis
 
     @cached_property
     def views(self) -> Views:
@@ -56,7 +65,7 @@ class Recording:
 
     @cached_property
     def perfetto(self) -> bytes:
-        return b"".join(perfetto.render(self.run, self.diagnosis, RULES))
+        return b"".join(perfetto.render(self.examination))
 
 
 @lru_cache(_HELD)
@@ -74,3 +83,17 @@ def parameter(path: Path, *values: object) -> object:
     label = "/".join(path.parts[-2:])
     group = str(path.relative_to(FIXTURES)).split("/")[0] if path.is_relative_to(FIXTURES) else label
     return pytest.param(*values, id=label, marks=pytest.mark.xdist_group(f"recording {group}"))
+
+
+@lru_cache(1)
+def plain_json(path: Path) -> Any:
+    """A Kineto trace as the standard library reads it, to hold ours against: numbers with a point are text."""
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_float=str)
+
+
+def in_ns(microseconds: str | int) -> int:
+    """Exactly."""
+    whole, _, part = str(microseconds).partition(".")
+    plain = whole.isdigit() and part.isdigit() and len(part) <= 3
+    return int(whole + part.ljust(3, "0")) if plain else int(Decimal(microseconds) * 1000)

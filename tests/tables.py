@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,13 +11,14 @@ import pytest
 Check = Callable[..., None]
 
 
-def of_each(names: str, cases: Iterable[Any] | Mapping[str, Any]) -> Callable[[Check], Check]:
+def of_each(names: str | Sequence[str], cases: Iterable[Any] | Mapping[str, Any]) -> Callable[[Check], Check]:
     """As `pytest.mark.parametrize`, but one test: it runs over all cases and lists those that fail.
 
-    For checks that take no time: a test of its own for each would cost more than what it checks.
+    For checks that take no time: a test of its own for each case would cost more than what it checks. A mapping holds
+    cases by the label under which they fail. One above the other runs over all pairs. Cases share their fixtures.
     """
-    arguments = names.split(",")
-    labelled = cases.items() if isinstance(cases, Mapping) else [(_label(case), case) for case in cases]
+    arguments = names.split(",") if isinstance(names, str) else list(names)
+    labelled = list(cases.items()) if isinstance(cases, Mapping) else [(_label(case), case) for case in cases]
 
     def in_one_test(check: Check) -> Check:
         def test(**fixtures: Any) -> None:

@@ -27,7 +27,7 @@ IMAGE = "</script><img src=x onerror=alert(1)>"
 
 def reported(folder):
     run = prepare(read([folder]))
-    diagnosis = examine(run, list(load_rules().values()))
+    diagnosis = examine(run, list(load_rules().values())).diagnosis
     made = views(run, diagnosis)
     assert made.failed == ()
     return diagnosis, html.render(diagnosis, made)
@@ -85,18 +85,18 @@ def test_back_goes_to_the_page_before(planted, open_page):
     assert shown(page) == ["kernels"]
 
 
-def test_the_first_screen_holds_the_verdict_the_bar_and_the_way(planted, open_page):
+def test_the_first_screen_has_the_verdict_the_bar_and_the_stages(planted, open_page):
     page = open_page(planted[1], viewport={"width": 1440, "height": 900})
-    for part in ("h1", ".facts", ".bar.tall", ".way"):
+    for part in ("h1", ".facts", ".bar.tall", ".stages"):
         box = page.locator(f"#overview {part}").first.bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= 900, part
 
 
-def test_a_name_on_the_way_opens_its_finding(planted, open_page):
+def test_a_name_of_a_stage_opens_its_finding(planted, open_page):
     page = open_page(planted[1])
-    target = page.locator(".way a").last.get_attribute("href")
-    page.click(f".way a[href='{target}']")
+    target = page.locator(".stages a").last.get_attribute("href")
+    page.click(f".stages a[href='{target}']")
     assert page.locator(target).get_attribute("open") is not None
     assert page.locator(f"{target} > summary").is_visible()
 

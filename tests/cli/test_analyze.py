@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.cli.main import app
+from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.records.views import Views
 from perfdoctor.vocabulary import rulebook
 
-VERDICT = "The GPU waits for the next batch: fixing it takes 61 %"
+VERDICT = "Training waits for data (input-bound). Fixing it takes 61 %"
 RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bound", "device-throttling")
 
 
@@ -60,7 +61,7 @@ class Doctor:
         assert timeline == "timeline"
         self.what_if = what_if
         self.rules = [rule.id for rule in rules]
-        return self.diagnosis
+        return Examination(timeline, self.diagnosis, ())
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_json_goes_beside_the_text_when_a_file_is_named(doctor):
 
 def test_markdown_keeps_the_path_off_standard_output(doctor):
     result = run("trace.json", "--format", "markdown")
-    assert result.stdout.startswith("**The GPU waits")
+    assert result.stdout.startswith("**Training waits")
     assert result.stderr.splitlines() == ["Report: trace.perfdoctor.html"]
 
 

@@ -129,7 +129,14 @@ def real_nsys():
 
 
 @pytest.mark.nsys
-@pytest.mark.parametrize("case", ["straggler", "sync-drains-queue", "pageable", "cuda-graphs"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "straggler",
+        "cuda-graphs",
+        *(pytest.param(case, marks=pytest.mark.thorough) for case in ("sync-drains-queue", "pageable")),
+    ],
+)
 def test_all_sums_of_a_fixture_agree_with_the_real_nsys(case, real_nsys, monkeypatch):
     monkeypatch.setenv("PERFDOCTOR_NSYS", real_nsys)
     out = run(ROOT / "fixtures" / case / "nsys", "--cross-check").stdout

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from builders import draw
+from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli.hardware_options import number, user_values
@@ -14,7 +15,7 @@ from perfdoctor.errors import AskedWronglyError
 from perfdoctor.model.timeline import UserValues
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("text", "value"),
     [
         ("16384", 16384), ("989e12", 989e12), ("989T", 989e12), ("3.35 T", 3.35e12), ("70B", 70e9), ("7.5G", 7.5e9),

@@ -10,14 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from snapshots import MIB, Recording
+from typer.testing import CliRunner
 
 import perfdoctor
+from perfdoctor.cli.main import app
 
 SOURCE = str(Path(perfdoctor.__file__).parents[1])
 
 
-def perform(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def perform(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["analyze", *map(str, arguments)])
+
+
+def as_a_process(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "perfdoctor.cli.main", "analyze", *map(str, arguments)]
     everything = {**os.environ, "PYTHONPATH": SOURCE}
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=120, cwd=cwd, env=everything)
@@ -32,10 +39,10 @@ def failed(tmp_path):
 
 
 def test_a_snapshot_alone_is_a_diagnosis(failed, tmp_path):
-    done = perform(failed, "--json", "told.json", cwd=tmp_path)
+    done = as_a_process(failed, "--json", "told.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CUDA out of memory" in done.stdout
-    assert "rank 2: at most 100 MiB in use of 100 MiB reserved." in done.stdout
+    assert "rank 2: peak 100 MiB in use, 100 MiB reserved." in done.stdout
     assert "work/model.py:4 forward < work/train.py:30 main" in done.stdout
     assert (tmp_path / "rank2.perfdoctor.html").exists()
     told = json.loads((tmp_path / "told.json").read_text())
@@ -49,7 +56,7 @@ def test_a_snapshot_alone_is_a_diagnosis(failed, tmp_path):
 
 
 def test_a_condition_on_it_is_met(failed, tmp_path):
-    assert perform(failed, "--no-html", "--quiet", "--fail-on", "out-of-memory", cwd=tmp_path).returncode == 3
+    assert perform(failed, "--no-html", "--quiet", "--fail-on", "out-of-memory").exit_code == 3
 
 
 def test_a_folder_of_snapshots_is_the_ranks_of_a_job(tmp_path):
@@ -59,8 +66,8 @@ def test_a_folder_of_snapshots_is_the_ranks_of_a_job(tmp_path):
         made = Recording()
         made.alloc((rank + 1) * 30 * MIB, "work/model.py:4 forward")
         made.write(folder / f"memory_rank{rank}.pickle")
-    done = perform(folder, "--no-html", cwd=tmp_path)
-    assert done.returncode == 0
+    done = perform(folder, "--no-html")
+    assert done.exit_code == 0
     assert "3 GPUs · 3 ranks · memory only" in done.stdout
     assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("rank ")] == [
         "rank 2",
@@ -76,8 +83,8 @@ def test_a_pickle_that_wants_to_run_something_runs_nothing(tmp_path):
 
     path = tmp_path / "bad.pickle"
     path.write_bytes(pickle.dumps({"segments": [Bad()], "device_traces": []}))
-    done = perform(path, "--no-html", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = perform(path, "--no-html")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert "wants to build" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "proof").exists()

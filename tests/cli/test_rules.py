@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli import rules as command
@@ -21,7 +22,7 @@ from perfdoctor.report.words.code_text import folded
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.vocabulary import rulebook
 from perfdoctor.vocabulary.categories import CATEGORIES
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 
 FIX = rulebook.RuleFix(
     "Load [in] workers",
@@ -116,19 +117,19 @@ def test_a_rule_s_page_has_everything_its_document_says(command):
     page = run(command, "input-wait").stdout
     assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
-        "Why it costs\n  Nothing is issued meanwhile.",
+        "Why it matters\n  Nothing is issued meanwhile.",
         "What a report says\n  … ms of a … ms step pass.\n  - no workers: It waits … ms.",
-        "How it is told\n  From steps.\n  What may leave us unsure: no loader was seen.",
+        "How it is detected\n  From steps.\n  What may be uncertain: no loader was seen.",
         "  min_share = 0.03 (fraction of step time)\n      Below is noise.",
         "[tool.perfdoctor.thresholds.input-wait]",
-        "No problem when\n  It is a test.",
-        "Its symptoms, which vanish with it: worker-restarts.",
-        "Fix: Load [in] workers (minutes of work, numerics stay)\n  If it says: no workers\n",
+        "Not a problem when\n  It is a test.",
+        "Its symptoms, which disappear with it: worker-restarts.",
+        "Fix: Load [in] workers (minutes of work, numerics unchanged)\n  For: no workers\n",
         "```python\nloader = DataLoader(\n    d,\n)\n```\n",
-        "`idle: waits for the next batch` must",
+        "`idle: waiting for data (input-bound)` and",
         "perfdoctor analyze RECORDING --what-if input-wait\n",
         "perfdoctor run --fail-on input-wait -- COMMAND\n",
-        "Read on\n  https://example.org/loader\n",
+        "References\n  https://example.org/loader\n",
     ):
         assert part in page
     assert "A symptom of input-wait" in run(command, "worker-restarts").stdout
@@ -147,8 +148,7 @@ def test_an_unknown_rule_is_asked_wrongly(command):
     assert "`perfdoctor rules` lists them" in run(command, "zzz").stderr
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-@pytest.mark.parametrize("name", REAL)
+@of_each("name,width", {f"{name} {width}": (name, width) for name in REAL for width in (40, 60, 80)})
 def test_every_page_fits_its_terminal(name, width):
     """All but code and addresses, which are not to be broken."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
@@ -159,14 +159,14 @@ def test_every_page_fits_its_terminal(name, width):
     assert lines[0] in textwrap.wrap(REAL[name].title, width)
 
 
-@pytest.mark.parametrize(("name", "code"), CODE)
+@of_each("name,code", CODE)
 def test_piped_code_is_what_the_rule_says(name, code):
     console = Console(file=io.StringIO(), width=80)
     rule_page.print_page(REAL[name], REAL, console, quiet=True, verbose=False)
     assert f"\n{code}\n```\n" in console.file.getvalue()
 
 
-@pytest.mark.parametrize(("name", "code"), CODE)
+@of_each("name,code", CODE)
 def test_folded_code_is_the_same_program(name, code):
     for width in (36, 56, 76):
         shown = "\n".join(folded(code.splitlines(), width))
@@ -205,5 +205,5 @@ def test_nothing_comes_between_a_continued_line_and_its_end():
 
 
 def test_every_lever_names_a_part_that_the_bar_can_show():
-    assert {rule.action for rule in REAL.values() if rule.action} <= set(rule_page._SHRINKS)
-    assert set(rule_page._SHRINKS.values()) <= set(PART_LABELS)
+    assert {rule.action for rule in REAL.values() if rule.action} <= set(SHRINKS)
+    assert set(SHRINKS.values()) <= set(PARTS)

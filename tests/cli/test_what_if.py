@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from folders import FIXTURES
 from labels import rungs
+from tables import of_each
 from typer.testing import CliRunner
 
 from perfdoctor.cli import what_if
@@ -24,7 +25,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["analyze", *map(str, arguments)])
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("text", "meant"),
     [
         ("input-wait", [Question("input-wait")]),
@@ -45,7 +46,7 @@ def test_rules_and_how_far_their_fixes_go(text, meant):
     assert what_if.questions(text, RULES) == tuple(meant)
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("text", "what", "right"),
     [
         ("", "--what-if names no rule", "Ask like this"),
@@ -138,7 +139,7 @@ def test_ranks_that_the_recording_cannot_tell_end_with_2_and_what_it_can(tmp_pat
     result = run(RECORDING, "--what-if", "ranks=8")
     assert result.exit_code == 2
     what, do = result.stderr.splitlines()
-    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone shows how fast links are"
     assert "batch=2x, synthetic-data" in do
     assert list(tmp_path.iterdir()) == []
 

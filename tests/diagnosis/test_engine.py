@@ -1,4 +1,4 @@
-"""Does a diagnosis rank what was found, say what was not looked at, and promise no more than there is?"""
+"""Does a diagnosis rank what was found, say what was not checked, and predict no more than there is?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 from builders import ELEMENTWISE, SGEMM, draw, findings, timeline
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
 from perfdoctor.detectors import detector
-from perfdoctor.diagnosis.engine import diagnose, missing, speedup
+from perfdoctor.diagnosis.engine import diagnose, missing
+from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, merge
 from perfdoctor.records.diagnosis import Diagnosis
@@ -222,33 +223,15 @@ def job(ranks: list[dict], unit_us: float) -> Diagnosis:
     return diagnose(merge(drawn), RULES)
 
 
-@settings(max_examples=60)
 @given(jobs, units_us)
-def test_whatever_was_recorded_no_rule_fails(ranks, unit_us):
-    assert [outcome.error for outcome in job(ranks, unit_us).outcomes if outcome.error] == []
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_no_finding_promises_more_than_the_step(ranks, unit_us):
+def test_whatever_was_recorded_no_rule_fails_and_nothing_is_more_than_the_step(ranks, unit_us):
+    """Neither a saving, nor a share, nor what findings promise together; the fix of a cause takes symptoms along."""
     diagnosis = job(ranks, unit_us)
+    assert [outcome.error for outcome in diagnosis.outcomes if outcome.error] == []
     for advice in flat(diagnosis):
         assert advice.saving_ns_per_step.high <= diagnosis.base_ns, advice.rule
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_no_share_of_a_step_is_more_than_all_of_it(ranks, unit_us):
-    for advice in flat(job(ranks, unit_us)):
         shares = {name: value for name, value in advice.values.items() if name.endswith("_percent")}
         assert all(0 <= value <= 100.000001 for value in shares.values()), (advice.rule, shares)
-
-
-@settings(max_examples=60)
-@given(jobs, units_us)
-def test_together_findings_promise_no_more_than_the_step(ranks, unit_us):
-    """Symptoms are not counted: the fix of their cause takes them along."""
-    diagnosis = job(ranks, unit_us)
     promised = {advice.rule: advice.saving_ns_per_step.likely for advice in diagnosis.findings}
     assert sum(promised.values()) <= diagnosis.base_ns, promised
 
@@ -377,7 +360,7 @@ def test_notes_say_which_steps_were_left_out():
     assert any(note.startswith("1 step at the edge") for note in diagnose(waiting_for_input(), RULES).notes)
 
 
-def test_notes_say_that_the_training_thread_plays_the_device():
+def test_notes_say_that_the_training_thread_stands_in_for_the_device():
     diagnosis = diagnose(draw(host="oooo oo", repeat=3), RULES)
     assert any("No GPU activity" in note for note in diagnosis.notes)
     assert diagnosis.time[0].device is None
@@ -506,7 +489,7 @@ def test_faster_kernels_gain_no_more_than_the_host_has_to_spare():
     # two units a step in which it waits for the device
     assert found.saving_ns_per_step.likely == pytest.approx(200_000, rel=0.06)
     assert found.saving_ns_per_step.high == found.saving_ns_per_step.likely
-    assert any("could issue the same work in 5 % less time" in note for note in diagnosis.notes)
+    assert any("could launch the same work in 5 % less time" in note for note in diagnosis.notes)
 
 
 def test_a_host_that_waits_for_the_device_hides_nothing():

@@ -7,6 +7,7 @@ import sys
 from importlib.resources import files
 
 import pytest
+from tables import of_each
 
 from perfdoctor.hardware.links import link_of
 from perfdoctor.hardware.peaks import DATA_TYPES, named, peaks_of, with_user_peaks
@@ -67,7 +68,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sm_count", "memory_bytes", "data_type", "teraflops", "gigabytes"), KNOWN)
+@of_each(("name", "sm_count", "memory_bytes", "data_type", "teraflops", "gigabytes"), KNOWN)
 def test_a_driver_s_name_tells_the_board(name, sm_count, memory_bytes, data_type, teraflops, gigabytes):
     peaks = peaks_of(name, sm_count, memory_bytes)
     assert peaks is not None
@@ -75,7 +76,7 @@ def test_a_driver_s_name_tells_the_board(name, sm_count, memory_bytes, data_type
     assert peaks.memory_bytes_per_second == pytest.approx(gigabytes * 1e9)
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("name", "sm_count", "memory_bytes"),
     [
         ("", 0, 0),
@@ -98,7 +99,7 @@ def test_a_name_that_does_not_tell_the_board_has_no_peaks(name, sm_count, memory
     assert peaks_of(name, sm_count, memory_bytes) is None
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("name", "sm_count", "memory_bytes", "board"),
     [
         ("NVIDIA H100", 114, 0, "NVIDIA H100 PCIe"),
@@ -123,7 +124,7 @@ def test_the_ridge_point_of_an_h100_is_295_flop_a_byte():
     assert peaks.ridge_flop_per_byte("fp4") == 0
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=[entry["name"] for entry in ENTRIES])
+@of_each("entry", ENTRIES)
 def test_rates_of_a_board_fit_each_other(entry):
     """A rate with sparsity, or with fp16 sums on a GeForce, stands out: types of half the size run at twice the rate."""
     rates = {kind: entry[kind] for kind in DATA_TYPES if kind in entry}
@@ -143,7 +144,7 @@ def test_rates_of_a_board_fit_each_other(entry):
         assert rates.get("tf32", rates["fp32"]) == rates["fp32"]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=[entry["name"] for entry in ENTRIES])
+@of_each("entry", ENTRIES)
 def test_every_board_can_be_named_as_the_table_names_it(entry):
     found, near = named(entry["name"])
     assert found is not None

@@ -11,7 +11,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 UNIT_NS = 100_000
 

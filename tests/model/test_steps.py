@@ -7,7 +7,7 @@ import pytest
 from builders import BASE_NS, GEMM, draw, frame, timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
-from perfdoctor.model.launches import device_work
+from perfdoctor.model.device_work import device_work
 from perfdoctor.model.steps import Steps, device_steps, host_marks, host_steps
 from perfdoctor.model.timeline import Timeline, merge
 

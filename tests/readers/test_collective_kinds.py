@@ -1,4 +1,4 @@
-"""Which collective is a kernel, going by the range in which it was launched?"""
+"""The kind of a communication kernel, by the range in which it was launched."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def kinds(*args, **more) -> list[str]:
     return list(kinds_as_launched(frames(*args), **more))
 
 
-def test_the_range_around_the_launch_tells_the_kind():
+def test_the_range_around_the_launch_gives_the_kind():
     ranges = [("nccl:all_to_all", 0, 10, 1), ("nccl:_reduce_scatter_base", 20, 30, 1), ("nccl:send 0->1", 40, 50, 1)]
     assert kinds(ranges, [(5, 1), (25, 1), (45, 1)]) == ["all_to_all", "reduce_scatter", "send_recv"]
 
 
-def test_outside_of_any_range_and_at_its_end_the_kernels_name_stands():
+def test_outside_of_any_range_and_at_its_end_the_kernels_name_counts():
     assert kinds([("nccl:all_to_all", 0, 10, 1)], [(10, 1), (15, 1)]) == ["send_recv", "send_recv"]
 
 
-def test_a_range_on_another_thread_tells_nothing():
+def test_a_range_on_another_thread_does_not_count():
     assert kinds([("nccl:all_to_all", 0, 10, 2)], [(5, 1)]) == ["send_recv"]
 
 
-def test_ranges_of_other_things_and_of_several_in_one_tell_nothing():
+def test_other_ranges_and_coalesced_ones_do_not_count():
     assert kinds([("forward", 0, 10, 1)], [(5, 1)]) == ["send_recv"]
     assert kinds([("nccl:coalesced", 0, 10, 1)], [(5, 1)]) == ["send_recv"]
 
 
-def test_what_the_recording_itself_tells_stands():
-    told = np.array([True, False])
-    assert kinds([("nccl:all_to_all", 0, 10, 1)], [(4, 1), (5, 1)], told=told) == ["send_recv", "all_to_all"]
+def test_a_kind_that_the_recording_names_is_kept():
+    is_named = np.array([True, False])
+    assert kinds([("nccl:all_to_all", 0, 10, 1)], [(4, 1), (5, 1)], is_named=is_named) == ["send_recv", "all_to_all"]
 
 
 def test_without_calls_or_ranges_nothing_changes():

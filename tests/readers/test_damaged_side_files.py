@@ -1,11 +1,11 @@
-"""Whatever stands where a number should be: an error of ours or data, and no rule that fails over it."""
+"""Anything in place of a number gives a PerfdoctorError or data, and no rule fails."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -56,7 +56,6 @@ WORDS = ["", "9" * 18, "9" * 30, "-1", "-9e99", "1e999", "nan", "inf", "0x" + "f
 
 
 @pytest.mark.parametrize(("kind", "text"), CASES)
-@settings(max_examples=80)
 @given(data=st.data())
 def test_any_word_may_be_anything(tmp_path_factory, kind, text, data):
     words = re.findall(r"[\w.]+|[^\w.]", text)  # numbers by themselves, so that what surrounds them still fits

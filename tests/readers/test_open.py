@@ -1,4 +1,4 @@
-"""Is the right reader found, and do several files become one job?"""
+"""The right reader is found, and several files become one job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEALTHY = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = FIXTURES / "healthy" / "nsys" / "profile.sqlite"
 
 
-def test_a_trace_is_known_by_its_content_whatever_its_name(tmp_path):
+def test_a_trace_is_recognised_by_its_content_whatever_its_name(tmp_path):
     plain = gzip.decompress(HEALTHY.read_bytes())
     for name, data in (
         ("a.sqlite", HEALTHY.read_bytes()),
@@ -28,7 +28,7 @@ def test_a_trace_is_known_by_its_content_whatever_its_name(tmp_path):
         assert [source.kind for source in read([tmp_path / name]).sources] == ["kineto"]
 
 
-def test_an_export_is_known_by_its_content_whatever_its_name(tmp_path):
+def test_an_export_is_recognised_by_its_content_whatever_its_name(tmp_path):
     shutil.copy(EXPORT, tmp_path / "trace.json.gz")
     assert [source.kind for source in read([tmp_path / "trace.json.gz"]).sources] == ["nsys"]
 
@@ -45,7 +45,7 @@ def test_files_given_one_by_one_are_the_same_job_as_their_folder():
     assert read(sorted(folder.iterdir())).places == read([folder]).places
 
 
-def test_two_recordings_of_the_same_rank_are_renumbered_and_it_is_said(tmp_path):
+def test_two_recordings_of_the_same_rank_are_renumbered_with_a_note(tmp_path):
     for name in ("first.json.gz", "second.json.gz"):
         shutil.copy(HEALTHY, tmp_path / name)
     timeline = read([tmp_path])
@@ -54,7 +54,7 @@ def test_two_recordings_of_the_same_rank_are_renumbered_and_it_is_said(tmp_path)
     assert any("same rank" in note for note in timeline.notes)
 
 
-def test_other_files_in_a_folder_are_passed_over(tmp_path):
+def test_other_files_in_a_folder_are_skipped(tmp_path):
     shutil.copy(HEALTHY, tmp_path / "trace.json.gz")
     (tmp_path / "config.json").write_text(json.dumps({"lr": 0.1, "layers": [1, 2]}))
     (tmp_path / "run.json").write_text(json.dumps({"format": 1, "passes": []}))
@@ -69,14 +69,14 @@ def test_a_report_beside_its_own_export_counts_once(tmp_path):
     assert [source.file for source in read([tmp_path]).sources] == ["profile.sqlite"]
 
 
-def test_what_is_being_read_is_told(tmp_path):
-    told: list[str] = []
-    read([HEALTHY], told.append)
-    assert told == [f"Reading {HEALTHY.name}"]
+def test_progress_names_what_is_being_read(tmp_path):
+    lines: list[str] = []
+    read([HEALTHY], lines.append)
+    assert lines == [f"Reading {HEALTHY.name}"]
 
 
 @pytest.mark.parametrize("name", ["", "missing.json"])
-def test_a_path_without_a_recording_says_what_to_do(tmp_path, name):
+def test_a_path_without_a_recording_is_refused_with_what_to_do(tmp_path, name):
     with pytest.raises(PerfdoctorError) as error:
         read([tmp_path / name])
     assert error.value.do

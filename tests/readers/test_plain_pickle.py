@@ -1,4 +1,4 @@
-"""Pickles that want more than plain data are refused, and nothing of them happens."""
+"""Pickles that need more than plain data are refused, and nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_object_outside_of_the_file_is_refused(tmp_path):
         plain_pickle.load(written(tmp_path, data.getvalue()))
 
 
-def test_every_truncation_is_an_error_in_words(tmp_path):
+def test_every_truncation_is_a_clear_error(tmp_path):
     data = pickle.dumps(PLAIN)
     for length in range(2, len(data)):
         with pytest.raises(PerfdoctorError, match="breaks off or is damaged"):

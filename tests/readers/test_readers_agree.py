@@ -1,4 +1,4 @@
-"""Do Nsight Systems and torch.profiler tell the same of the same work?"""
+"""Nsight Systems and torch.profiler agree on the same work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from folders import FIXTURES
 from recorded import parameter, recording
 
 from perfdoctor.metrics.accounting.split import split, whole_recording
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Timeline
 
 BOTH = sorted(folder.parent for folder in FIXTURES.glob("*/torch") if (folder.parent / "nsys").is_dir())
@@ -72,7 +72,7 @@ def test_both_count_waits_and_repeated_ranges_as_no_work(case: Path) -> None:
 
 
 @each_pair
-def test_both_say_the_same_of_kernels_and_collectives(case: Path) -> None:
+def test_both_agree_on_kernels_and_collectives(case: Path) -> None:
     nsys, kineto = pair(case)
     for column in ("blocks", "threads_per_block", "stream", "device"):
         assert np.array_equal(nsys.kernels[column], kineto.kernels[column]), column

@@ -63,14 +63,14 @@ def test_a_range_that_both_recorded_counts_once_and_one_that_only_torch_has_is_k
     assert found["os_calls"].start_ns.tolist() == [5]
 
 
-def test_without_a_common_step_the_wall_clocks_must_do_and_it_is_said() -> None:
+def test_without_a_common_step_the_wall_clocks_are_used_with_a_note() -> None:
     there = profiled(("mine", EPOCH_NS + 160, EPOCH_NS + 170))
     found = recorded_run.joined(system(("user", 1, 2)), there, EPOCH_NS)
     assert found.ranges.start_ns.tolist() == [1, 160]
     assert any("machine's clock" in note for note in found.notes)
 
 
-def test_without_any_clock_the_ops_are_left_out_and_it_is_said() -> None:
+def test_without_any_clock_the_ops_are_left_out_with_a_note() -> None:
     there = profiled(("mine", EPOCH_NS, EPOCH_NS + 1), ops=(("aten::mm", EPOCH_NS, EPOCH_NS + 1),))
     found = recorded_run.joined(system(("user", 1, 2)), there, None)
     assert len(found.ops) == 0
@@ -92,7 +92,7 @@ TORCH = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
 NSYS = FIXTURES / "cpu-slow-input-nsys" / "nsys" / "profile.sqlite"
 
 
-def test_a_run_of_two_passes_shows_nsys_and_holds_torch_against_it(tmp_path: Path) -> None:
+def test_a_run_of_two_passes_shows_nsys_and_compares_torch_with_it(tmp_path: Path) -> None:
     run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
     found = read([tmp_path / "run"])
     assert [source.kind for source in found.sources] == ["nsys"]
@@ -100,7 +100,7 @@ def test_a_run_of_two_passes_shows_nsys_and_holds_torch_against_it(tmp_path: Pat
     assert "which is shown" in compared
 
 
-def test_where_nsys_left_nothing_readable_the_torch_pass_stands_in(tmp_path: Path) -> None:
+def test_where_nsys_left_nothing_readable_the_torch_pass_is_shown(tmp_path: Path) -> None:
     run_folder(tmp_path / "run", nsys=NSYS, torch=TORCH)
     (tmp_path / "run" / "nsys" / "profile.sqlite").write_bytes(b"SQLite format 3\0 and no more")
     found = read([tmp_path / "run"])
@@ -108,18 +108,18 @@ def test_where_nsys_left_nothing_readable_the_torch_pass_stands_in(tmp_path: Pat
     assert any("nsys pass cannot be read" in note for note in found.notes)
 
 
-def test_the_rank_is_what_the_process_told_not_what_the_trace_says(tmp_path: Path) -> None:
+def test_the_rank_is_the_one_the_process_reported_not_the_traces(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
-    told = {"pass": "torch", "pid": 5, "rank": 3, "world_size": 4, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
-    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    report = {"pass": "torch", "pid": 5, "rank": 3, "world_size": 4, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
     assert read([folder.path]).ranks == (3,)
 
 
-def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tmp_path: Path) -> None:
+def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_reported(tmp_path: Path) -> None:
     folders = []
     for rank in (0, 8):
         folder = run_folder(tmp_path / f"machine{rank}", torch=TORCH)
-        told = {
+        report = {
             "pass": "torch",
             "pid": 5,
             "rank": rank,
@@ -127,7 +127,7 @@ def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tm
             "steps_seen": 9,
             "trace": "rank0.pt.trace.json",
         }
-        (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+        (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
         folders.append(folder.path)
     one, both = read([folders[0]]), read(folders)
     assert both.ranks == (0, 8)
@@ -135,11 +135,11 @@ def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_told(tm
     assert both.world_size == 16
 
 
-def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
+def test_the_rank_of_a_process_in_nsys_is_the_one_it_reported(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", nsys=NSYS)
     ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")
-    told = {"pass": "nsys", "pid": pid, "rank": 1, "world_size": 2, "steps_seen": 9, "nvtx_ranges": 10_000}
-    (folder.path / "agents" / f"nsys-{pid}.json").write_text(json.dumps(told))
+    report = {"pass": "nsys", "pid": pid, "rank": 1, "world_size": 2, "steps_seen": 9, "nvtx_ranges": 10_000}
+    (folder.path / "agents" / f"nsys-{pid}.json").write_text(json.dumps(report))
     found = read([folder.path])
     assert found.ranks == (1,)
     assert any("of 10,000 ranges arrived" in note for note in found.notes)
@@ -147,26 +147,26 @@ def test_the_rank_of_a_process_in_nsys_is_what_it_told(tmp_path: Path) -> None:
 
 def test_the_step_in_which_the_program_ended_is_left_out(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
-    told = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "steps_recorded": 4, "state": "written"}
-    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(told))
+    report = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "steps_recorded": 4, "state": "written"}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
     names = [name for name in read([folder.path]).ranges.name if name.startswith("ProfilerStep")]
     whole = [name for name in read([TORCH]).ranges.name if name.startswith("ProfilerStep")]
     assert names == whole[:4]
     assert len(whole) > 4
 
 
-def told_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:
+def report_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:
     samples = [[start_ns + 1000 * number, 500 + number, 900] for number in range(count)]
-    told = {
+    report = {
         "pass": name, "pid": 5, "rank": rank, "steps_seen": 9, "trace": "rank0.pt.trace.json",
         "memory": {"kind": "heap", "device": -1, "samples": samples},
     }  # fmt: skip
-    (folder.path / "agents" / f"{name}-5.json").write_text(json.dumps(told))
+    (folder.path / "agents" / f"{name}-5.json").write_text(json.dumps(report))
 
 
 def test_the_memory_at_the_ends_of_steps_is_on_the_clock_of_the_trace(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
-    told_memory(folder, "torch", EPOCH_NS)
+    report_memory(folder, "torch", EPOCH_NS)
     found = read([folder.path])
     memory = found["memory"]
     assert "memory" in found.recorded
@@ -180,9 +180,9 @@ def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_pa
     folder = run_folder(tmp_path / "run", nsys=NSYS)
     epoch_ns = nsys.session_start_unix_ns(NSYS)
     rank = read([NSYS]).ranks[0]
-    told_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
+    report_memory(folder, "nsys", (epoch_ns or 0) + 7, rank=rank)
     found = read([folder.path])
-    if epoch_ns is None:  # without it, nobody can tell
+    if epoch_ns is None:  # unknown without it
         assert "memory" not in found.recorded
     else:
         assert found["memory"].start_ns.tolist()[0] == 7
@@ -191,17 +191,22 @@ def test_on_the_clock_of_nsys_memory_counts_from_the_start_of_its_session(tmp_pa
 def test_too_few_moments_or_those_of_another_rank_are_no_recording_of_memory(tmp_path: Path) -> None:
     for number, how in enumerate(({"count": 5}, {"count": 0})):
         folder = run_folder(tmp_path / f"run{number}", torch=TORCH)
-        told_memory(folder, "torch", EPOCH_NS, **how)
+        report_memory(folder, "torch", EPOCH_NS, **how)
         assert "memory" not in read([folder.path]).recorded
     folder = run_folder(tmp_path / "other", torch=TORCH)
-    told = {"pass": "torch", "pid": 6, "rank": 9, "memory": {"kind": "heap", "device": -1, "samples": [[1, 1, 1]] * 9}}
-    (folder.path / "agents" / "torch-6.json").write_text(json.dumps(told))
+    report = {
+        "pass": "torch",
+        "pid": 6,
+        "rank": 9,
+        "memory": {"kind": "heap", "device": -1, "samples": [[1, 1, 1]] * 9},
+    }
+    (folder.path / "agents" / "torch-6.json").write_text(json.dumps(report))
     found = read([folder.path])
     assert "memory" not in found.recorded
     assert found.ranks == (0,)
 
 
-def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:
+def test_notes_of_the_recording_are_kept(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
     folder.manifest.passes = [
         PassRecord("torch", state="running"),
@@ -210,12 +215,12 @@ def test_what_was_said_while_recording_is_said_again(tmp_path: Path) -> None:
     folder.manifest.notes = ["python -I keeps us out."]
     folder.write()
     notes = " ".join(read([folder.path]).notes)
-    assert "torch pass was broken off" in notes
+    assert "torch pass was interrupted" in notes
     assert "its importer failed" in notes
     assert "keeps us out" in notes
 
 
-def test_a_run_without_a_recording_says_why(tmp_path: Path) -> None:
+def test_a_run_without_a_recording_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
     folder.manifest.passes = [PassRecord("torch", state="done", notes=["nothing imported torch"])]
     folder.write()
@@ -248,7 +253,7 @@ def test_a_run_of_which_only_the_ncu_pass_is_left_is_read(tmp_path: Path) -> Non
     assert any("there is no timeline beside them" in note for note in found.notes)
 
 
-def test_the_table_stands_in_for_a_report_that_cannot_be_read(tmp_path: Path) -> None:
+def test_the_table_replaces_a_report_that_cannot_be_read(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", torch=TORCH)
     (folder.make("ncu") / "train.csv").write_text(wide(launches=2))
     written = folder.path / "ncu" / "train.ncu-rep"

@@ -1,4 +1,4 @@
-"""What was recorded beside a timeline joins it: kinds by content, clocks where they permit it, run folders by themselves."""
+"""Side files join a timeline: recognised by content, on its clock where possible, and found in run folders."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def test_samples_of_another_time_count_as_a_whole():
 
 
 @pytest.mark.parametrize("hours", [-7, -3.5, 0, 2, 5.75, 13])
-def test_local_time_is_put_where_one_zone_alone_makes_both_meet(hours):
+def test_local_time_is_put_where_a_single_zone_makes_both_overlap(hours):
     zone_ns = int(hours * 3600) * SECOND_NS
     frame, (note,) = joined(trained(), sampled(EPOCH_NS + 10 * SECOND_NS + zone_ns, on_clock=False))
     assert frame["is_on_clock"].all()
     assert frame.start_ns[0] == 10 * SECOND_NS
-    assert f"taken as UTC{hours:+g} h" in note
+    assert f"read as UTC{hours:+g} h" in note
 
 
 def test_local_time_of_hours_of_samples_leaves_the_zone_open():
@@ -99,16 +99,16 @@ def test_local_time_of_no_zone_at_all_counts_as_a_whole():
 def test_samples_without_a_date_count_as_a_whole(start_ns):
     frame, (note,) = joined(trained(), sampled(start_ns, on_clock=False))
     assert not frame["is_on_clock"].any()
-    assert "cannot be compared" in note
+    assert "cannot be put on the recording's clock" in note
 
 
-def test_a_recording_that_does_not_tell_its_time_takes_samples_as_a_whole():
+def test_beside_a_recording_without_its_time_samples_count_as_a_whole():
     frame, (note,) = joined(trained(None), sampled(EPOCH_NS, on_clock=True))
     assert not frame["is_on_clock"].any()
-    assert "cannot be compared" in note
+    assert "cannot be put on the recording's clock" in note
 
 
-def test_an_export_of_nsys_tells_when_its_time_0_was():
+def test_an_export_of_nsys_has_the_time_of_its_time_0():
     from perfdoctor.readers.nsys import timeline as nsys  # noqa: PLC0415
 
     assert read([EXPORT]).epoch_ns == nsys.session_start_unix_ns(EXPORT)
@@ -135,19 +135,17 @@ def test_a_trace_with_topology_and_log_is_one_timeline(tmp_path):
     assert len(found["links"]) == 2
 
 
-def test_what_a_machine_told_does_not_move_the_times_of_the_trace(tmp_path):
+def test_side_files_do_not_move_the_times_of_the_trace(tmp_path):
     beside_it = written(tmp_path, a=TOPOLOGY, b=LOG)
     rules = list(load_rules().values())
     assert diagnose(read([TRACE, *beside_it]), rules).time == diagnose(read([TRACE]), rules).time
 
 
-def test_alone_such_files_say_what_was_read(tmp_path):
+def test_alone_such_files_give_notes_on_what_was_read(tmp_path):
     found = read(written(tmp_path, a=TOPOLOGY, b=LOG))
     assert any("2 GPUs" in note for note in found.notes)
     diagnosis = diagnose(found, list(load_rules().values()))
-    assert wording.verdict(diagnosis).startswith(
-        "2 GPUs: 1 pair over NV4 (1 more file beside); nothing was found wrong"
-    )
+    assert wording.verdict(diagnosis).startswith("2 GPUs: 1 pair over NV4 (1 more file). No problem found")
     assert not [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
 
 

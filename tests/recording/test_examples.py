@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 from folders import EXAMPLES
+from tables import of_each
 from torch_python import torch_python
 
 pytestmark = pytest.mark.torch
@@ -48,7 +49,7 @@ def test_an_example_says_how_to_run_it(name):
     assert re.search(rf"^ *(python|torchrun --nproc-per-node 2) examples/{name}\.py", docstring(name), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", SLOW)
+@of_each("name", SLOW)
 def test_the_twins_point_to_each_other(name):
     assert f"{name}_fixed.py" in docstring(name)
     assert docstring(f"{name}_fixed").startswith(f"{name}.py, fixed: ")

@@ -16,7 +16,8 @@ from recorded import of_recordings, recording
 from tables import of_each
 
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice
+from perfdoctor.records.findings import Advice
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 if sys.version_info >= (3, 11):

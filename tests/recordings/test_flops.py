@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import gzip
 import json
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from labels import recordings
-from recorded import of_recordings, recording
+from recorded import of_recordings, plain_json, recording
 
 from perfdoctor.metrics.work.efficiency import efficiency
 from perfdoctor.records.work_done import Efficiency
@@ -33,8 +32,7 @@ def counted(path: Path) -> Efficiency:
 
 
 def events(path: Path) -> list[dict]:
-    with gzip.open(path) as file:
-        return [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    return [event for event in plain_json(path)["traceEvents"] if event.get("ph") == "X"]
 
 
 def flop_of(event: dict) -> int:
@@ -70,7 +68,9 @@ def by_plain_python(path: Path) -> tuple[int, float]:
     ops = defaultdict(list)
     for event in rows:
         if event.get("cat") == "cpu_op" and event["name"] in {f"aten::{op}" for op in OPS}:
-            ops[event["pid"], event["tid"]].append((float(event["ts"]), float(event["ts"]) + event["dur"], event))
+            ops[event["pid"], event["tid"]].append(
+                (float(event["ts"]), float(event["ts"]) + float(event["dur"]), event)
+            )
     for of_thread in ops.values():
         of_thread.sort(key=lambda row: row[0])
     calls = {

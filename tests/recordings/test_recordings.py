@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import ROOT
 from labels import cases, recordings, wrong
-from recorded import of_recordings, parameter, recording
+from recorded import in_ns, of_recordings, parameter, plain_json, recording
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
@@ -148,17 +145,14 @@ def count_sqlite(path: Path) -> dict[object, Counted]:
 
 
 def count_kineto(path: Path) -> dict[object, Counted]:
-    data = path.read_bytes()
-    document = json.loads(
-        gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_float=str
-    )  # and Decimal of what is needed
+    document = plain_json(path)
     events = document["traceEvents"] if isinstance(document, dict) else document
     found: dict[object, Counted] = defaultdict(Counted)
     for event in events:
         category = str(event.get("cat", "")).lower()
         if event.get("ph") != "X" or category not in ("kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"):
             continue
-        start, duration = int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000)
+        start, duration = in_ns(event["ts"]), in_ns(event["dur"])
         name = event["name"] if category == "kernel" else None
         found[path, event.get("args", {}).get("device", event["pid"])].add(name, start, start + duration)
     return found

@@ -224,4 +224,4 @@ def _memory(diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> Non
         if chart.id in peaks:
             assert chart.numbers["peak"][0] == peaks[chart.id]
     if diagnosis.memory:
-        assert list(_column(tables["memory-devices"], "most in use")) == sorted(peaks.values(), reverse=True)
+        assert list(_column(tables["memory-devices"], "peak in use")) == sorted(peaks.values(), reverse=True)

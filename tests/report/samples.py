@@ -1,4 +1,4 @@
-"""Diagnoses made by hand: one a case that every report must be able to show."""
+"""Diagnoses made by hand, one for each case that every report must show."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from dataclasses import replace
 
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
-    IDLE_CAUSES,
-    KERNEL_FAMILIES,
-    MATH_PATHS,
     Advice,
     Fix,
     Measure,
@@ -19,6 +16,8 @@ from perfdoctor.records.findings import (
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 MS = 1_000_000
 POISON = "</script><img src=x onerror=alert(1)>[red]kernel[/]\x1b[31m\x1b]0;title\x07\x00\r\n|`*_@all \ud800\u202e"
@@ -57,7 +56,7 @@ def split(rank=0, *, device=0, steps=10, compute=0, communication=0, copy=0, hid
 def advice(rank, rule, title, summary, saving, base, **more):
     low, likely, high = (round(ms * MS) for ms in saving)
     defaults = {
-        "why": "Every millisecond in which the device has nothing to do is paid for and brings nothing.",
+        "why": "The device computes nothing while it waits.",
         "category": "input",
         "confidence": "high",
         "confidence_because": "Measured on 10 steps from kernels and host calls.",
@@ -81,7 +80,7 @@ def advice(rank, rule, title, summary, saving, base, **more):
 
 WORKERS = Fix(
     "Load batches in more worker processes",
-    "Start workers beside the training, and keep them between epochs:\n\n```python\n"
+    "Start worker processes, and keep them between epochs:\n\n```python\n"
     "loader = DataLoader(\n    dataset,\n    batch_size=64,\n    num_workers=8,\n"
     "    persistent_workers=True,\n    pin_memory=True,\n)\n```\n\n"
     "Raise `num_workers` until the wait is gone or the CPU is full.",
@@ -98,7 +97,7 @@ DECODE = Fix(
 INPUT_SYMPTOM = advice(
     2,
     "pageable-copies",
-    "Batches are copied from memory that is not pinned",
+    "Copies from pageable (unpinned) host memory",
     "10 copies of 38.5 MiB run at 4.1 GB/s from pageable memory.",
     (3, 6.1, 8),
     701,
@@ -132,7 +131,7 @@ INPUT_BOUND = Diagnosis(
         advice(
             1,
             "input-wait",
-            "The GPU waits for the next batch",
+            "Training waits for data (input-bound)",
             "434.0 ms of a 701.0 ms step pass while the training waits for its next batch.",
             (330, 431, 441),
             701,
@@ -153,7 +152,7 @@ INPUT_BOUND = Diagnosis(
         advice(
             3,
             "host-syncs",
-            "Blocking calls empty the queue",
+            "GPU idle after host syncs (blocking CUDA calls)",
             "12 calls a step wait for the GPU, and 18.2 ms pass before it has work again.",
             (6, 17.5, 18.2),
             701,
@@ -198,7 +197,7 @@ ASKED = replace(
 )
 
 
-#: A question of fixes and sizes: the step gets longer, and has more samples.
+#: A question with a fix and other sizes: the step gets longer, and has more samples.
 LARGER = replace(
     INPUT_BOUND,
     prediction=Prediction(
@@ -254,7 +253,7 @@ COMMUNICATION = Diagnosis(
         advice(
             1,
             "exposed-communication",
-            "Communication is not hidden behind compute",
+            "Collectives not overlapped with compute",
             "73.4 ms of a 322.0 ms step wait for collectives while no compute kernel runs.",
             (40, 61, 73),
             322,
@@ -271,7 +270,7 @@ COMMUNICATION = Diagnosis(
                 advice(
                     2,
                     "small-collectives",
-                    "Many collectives are too small for the link",
+                    "Many small collectives (latency-bound)",
                     "412 all-reduces a step move 64.0 KiB or less.",
                     (2, 9.2, 14),
                     322,
@@ -294,7 +293,7 @@ COMMUNICATION = Diagnosis(
         advice(
             3,
             "rank-skew",
-            "Ranks wait for a late one",
+            "Straggler: ranks wait for a late rank",
             "Rank 5 arrives 37.0 ms later than the median at each step's first collective.",
             (20, 33, 37),
             322,
@@ -324,7 +323,7 @@ GROWING = replace(
         advice(
             1,
             "memory-growth",
-            "Memory grows with every step",
+            "Memory leak: memory grows with every step",
             "Memory on the GPU rises by 4.2 MiB a step, to 61,200 MiB held after the recorded ones.",
             (0, 0, 0),
             212,
@@ -343,7 +342,7 @@ NO_STEPS = replace(
         advice(
             1,
             "blocking-checkpoint",
-            "The training stands still while a checkpoint is written",
+            "Training blocked by file I/O (checkpoint saving or file reads)",
             "1900.0 ms pass while files are written.",
             (900, 1_800, 1_900),
             8_400,
@@ -351,7 +350,7 @@ NO_STEPS = replace(
             confidence="low",
         ),
     ),
-    notes=("No steps were found: savings are for the whole stretch looked at.",),
+    notes=("No steps were found: times and savings are for the whole window.",),
     base_ns=8_400 * MS,
     per_step=False,
 )
@@ -368,7 +367,7 @@ NOTHING = Diagnosis(
     ),
     findings=(),
     prediction=None,
-    notes=("This capture holds no kernels: record with --trace=cuda,nvtx.",),
+    notes=("This capture has no kernels: record with --trace=cuda,nvtx.",),
 )
 POISONED = replace(
     INPUT_BOUND,

@@ -1,4 +1,4 @@
-"""Does every report show every diagnosis, and let nothing from a trace have its way?"""
+"""Does every report show every diagnosis, with text from a trace escaped?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import pytest
 from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, POISONED, SAMPLES
 from rich.console import Console
+from tables import of_each
 
 from perfdoctor.report import html, json_report, markdown, terminal
 
@@ -34,14 +35,14 @@ def report(request):
     return REPORTS[request.param]
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@of_each("name", list(SAMPLES))
 def test_every_diagnosis_has_a_report(report, name):
     text = report(SAMPLES[name])
     assert text.encode()
     assert "\x00" not in text
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@of_each("name", list(SAMPLES))
 def test_every_finding_and_its_symptoms_are_named(report, name):
     text = report(SAMPLES[name])
     for advice in SAMPLES[name].findings[:5]:
@@ -49,21 +50,21 @@ def test_every_finding_and_its_symptoms_are_named(report, name):
         assert all(symptom.rule in text for symptom in advice.symptoms)
 
 
-def test_what_was_not_looked_at_and_what_failed_is_said(report):
+def test_skipped_and_failed_rules_are_named(report):
     assert "rank-skew" in report(INPUT_BOUND)
     assert "ZeroDivisionError" in report(COMMUNICATION)
     assert "record with --trace=cuda,nvtx" in report(NOTHING)
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
-def test_what_costs_no_time_promises_none_and_is_not_called_healthy(render):
+def test_a_finding_that_costs_no_time_predicts_no_saving_and_is_not_healthy(render):
     text = render(GROWING)
     assert "costs memory, no time" in text
-    assert not any(words in text for words in ("Nothing worth fixing", "1.00×", "saves ", "fixing it"))
+    assert not any(words in text for words in ("Nothing worth fixing", "1.00×", "saves ", "Fixing it"))
 
 
 @pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
-def test_the_way_to_a_prediction_is_shown_stop_by_stop(render):
+def test_a_prediction_is_shown_stage_by_stage(render):
     text = render(INPUT_BOUND).replace("\u00a0", " ")
     assert all(words in text for words in ("as recorded", "701 ms", "270 ms", "−431 ms", "252 ms", "−18.0 ms"))
     assert "input-wait=50%" in render(ASKED)
@@ -89,8 +90,8 @@ def test_colour_is_the_only_escape_sequence_in_a_terminal():
     assert "38;2" not in plain.file.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
-@pytest.mark.parametrize("name", ["input_bound", "asked", "no_steps", "nothing"])
+@of_each("width", [40, 80, 100, 200])
+@of_each("name", ["input_bound", "asked", "no_steps", "nothing"])
 def test_no_line_is_wider_than_the_terminal(name, width):
     console = Console(file=io.StringIO(), width=width)
     terminal.render(SAMPLES[name], console)

@@ -1,4 +1,4 @@
-"""Does a picture show its numbers where they belong, as well-formed text that nothing from a trace can leave?"""
+"""Are a chart's numbers in the right places, and its texts well-formed and escaped?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from report.samples import POISON
+from tables import of_each
 
 from perfdoctor.records.views import Axis, Chart, Heat, Series
 from perfdoctor.report import charts
@@ -35,8 +36,8 @@ def series(kind, x, y, **more):
     return Series(more.pop("name", kind), kind, np.asarray(x, float), np.asarray(y, float), **more)
 
 
-def chart(*drawn, x=NUMBER, y=NS, told="It is told.", numbers=None):
-    return Chart("steps", "an-id", "A title", told, x, y, drawn, numbers or {})
+def chart(*drawn, x=NUMBER, y=NS, description="It is described.", numbers=None):
+    return Chart("steps", "an-id", "A title", description, x, y, drawn, numbers or {})
 
 
 def parsed(picture):
@@ -106,7 +107,7 @@ def test_steps_hold_their_value_until_the_next_point():
     assert np.allclose(run, [(0, 0.5), (0.5, 0.5), (0.5, 1), (1, 1), (1, 0)], atol=1e-3)
 
 
-def test_bars_stand_upon_each_other_and_are_as_high_as_their_numbers():
+def test_bars_are_stacked_and_are_as_high_as_their_numbers():
     low, high = [10, 20, 30], [40, 0, 20]
     figure = parsed(chart(series("bars", [1, 2, 3], low, name="low"), series("bars", [1, 2, 3], high, name="high")))
     below, above = (points(each.get("d")) for each in marks(figure, "bars") if each.get("d").count("M") > 1)
@@ -118,11 +119,11 @@ def test_bars_stand_upon_each_other_and_are_as_high_as_their_numbers():
     assert middles == pytest.approx([0.4 / 2.8, 0.5, 2.4 / 2.8], abs=1e-3)
 
 
-def test_a_bar_tells_its_parts_to_who_points_at_it():
+def test_the_tooltip_of_a_bar_has_its_parts():
     figure = parsed(chart(series("bars", [1, 2], [3e6, 5e6], name="compute", part="compute"),
                           series("bars", [1, 2], [1e6, 0], name="idle: a cause")))  # fmt: skip
-    told = [each.find("title").text for each in marks(figure, "hit")]
-    assert told == ["1: 4.00 ms (compute 3.00 ms, idle: a cause 1.00 ms)", "2: 5.00 ms"]
+    tooltips = [each.find("title").text for each in marks(figure, "hit")]
+    assert tooltips == ["1: 4.00 ms (compute 3.00 ms, idle: a cause 1.00 ms)", "2: 5.00 ms"]
 
 
 def test_dots_of_a_roofline_stand_at_their_logarithms():
@@ -152,10 +153,10 @@ def test_guides_that_are_level_say_their_height_at_the_right_end():
     assert (name.text, name.get("x"), percent(name.get("y"))) == ("limit 5.00 ms", "100%", pytest.approx(0.5))
 
 
-def test_stretches_lie_in_lanes_where_they_begin_and_end():
-    figure = parsed(chart(series("line", [0, 100], [1, 2]), series("stretches", [20], [50], name="held by heat"),
-                          series("stretches", [0], [10], name="held by power"), x=NS))  # fmt: skip
-    heat, power = (each for each in marks(figure, "stretch") if each.tag == "rect")
+def test_spans_lie_in_lanes_at_their_times():
+    figure = parsed(chart(series("line", [0, 100], [1, 2]), series("spans", [20], [50], name="held by heat"),
+                          series("spans", [0], [10], name="held by power"), x=NS))  # fmt: skip
+    heat, power = (each for each in marks(figure, "span") if each.tag == "rect")
     assert (percent(heat.get("x")), percent(heat.get("width"))) == (pytest.approx(0.2), pytest.approx(0.3))
     assert percent(power.get("y")) >= percent(heat.get("y")) + percent(heat.get("height"))
     assert heat.find("title").text == "held by heat: 20 ns to 50 ns"
@@ -207,8 +208,8 @@ def test_ticks_of_a_logarithmic_axis_are_powers_of_ten():
     assert np.allclose([at for at, _ in axis.ticks(6)], np.arange(7) / 6)
 
 
-@pytest.mark.parametrize("value", [0.5, 0.0731, 12_345, 3.21e6, 8.4e9, 1.5e13])
-@pytest.mark.parametrize("unit", ["ns", "bytes", "bytes_per_second", "flop", "flop_per_second"])
+@of_each("value", [0.5, 0.0731, 12_345, 3.21e6, 8.4e9, 1.5e13])
+@of_each("unit", ["ns", "bytes", "bytes_per_second", "flop", "flop_per_second"])
 def test_numbers_are_said_as_everywhere_in_the_report(unit, value):
     in_words = {"ns": wording.duration, "bytes": wording.size, "bytes_per_second": wording.rate, "flop": wording.flop,
                 "flop_per_second": wording.flop_rate}  # fmt: skip
@@ -240,7 +241,7 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("name", HARD)
+@of_each("name", list(HARD))
 def test_every_picture_can_be_drawn(name):
     figure = parsed(HARD[name])
     assert {each.tag for each in figure.iter()} <= TAGS
@@ -261,7 +262,7 @@ def test_text_from_a_trace_stays_text(hostile):
     dots = series("dots", [1, 2], [3, 4], name=hostile, labels=(hostile, hostile))
     bars = series("bars", [1, 2], [3, 4], name=hostile, labels=(hostile, hostile))
     guide = series("guide", [1, 2], [3, 3], name=hostile)
-    picture = chart(dots, bars, guide, series("line", [1, 2], [1, 2], name=hostile), told="It is {name}.",
+    picture = chart(dots, bars, guide, series("line", [1, 2], [1, 2], name=hostile), description="It is {name}.",
                     numbers={"name": (hostile, "text")})  # fmt: skip
     heat = Heat(
         "ranks", "h", hostile, "{n}", (hostile,), (hostile,), np.ones((1, 1)), "share", {"n": (hostile, "text")}
@@ -274,11 +275,11 @@ def test_text_from_a_trace_stays_text(hostile):
         assert len("".join(figure.itertext())) < 30_000 if hostile.startswith("k") else True
 
 
-def test_every_picture_has_a_name_and_a_sentence_for_those_who_do_not_see_it():
-    told = "Most is {most}, {share} of it {what}."
+def test_every_picture_has_a_name_and_a_description_for_screen_readers():
+    description = "Most is {most}, {share} of it {what}."
     numbers = {"most": (3.2e6, "ns"), "share": (0.25, "share"), "what": ("<compute>", "text")}
-    heat = Heat("ranks", "h", "A map", told, ("rank 0",), ("compute",), np.ones((1, 1)), "share", numbers)
-    for picture in (chart(series("line", [1, 2], [3, 4]), told=told, numbers=numbers), heat):
+    heat = Heat("ranks", "h", "A map", description, ("rank 0",), ("compute",), np.ones((1, 1)), "share", numbers)
+    for picture in (chart(series("line", [1, 2], [3, 4]), description=description, numbers=numbers), heat):
         figure = parsed(picture)
         ids = {each.get("id"): each for each in figure.iter() if each.get("id")}
         title, description = (ids[each] for each in plot(figure).get("aria-labelledby").split())

@@ -1,4 +1,4 @@
-"""Is the page whole, quiet and deaf: does it load nothing and run nothing?"""
+"""Is the page self-contained and safe: does it load nothing, and run no script but its own?"""
 
 from __future__ import annotations
 
@@ -121,15 +121,15 @@ def test_the_step_s_parts_are_as_wide_as_their_time():
     assert sum(flex) == INPUT_BOUND.time[0].window_ns
 
 
-def test_each_stop_of_the_way_is_as_wide_as_the_recorded_step():
-    way = html.render(INPUT_BOUND).split('<ul class="way">')[1].split("</ul>")[0]
-    stops = [int(width) for width in re.findall(r"flex:(\d+) 0 0", way)]
-    assert len(stops) == 9
-    assert [sum(stops[row : row + 3]) for row in (0, 3, 6)] == [INPUT_BOUND.prediction.recorded_ns] * 3
-    assert stops[::3] == [701_000_000, 270_000_000, 252_000_000]
+def test_each_stage_is_as_wide_as_the_recorded_step():
+    stages = html.render(INPUT_BOUND).split('<ul class="stages">')[1].split("</ul>")[0]
+    widths = [int(width) for width in re.findall(r"flex:(\d+) 0 0", stages)]
+    assert len(widths) == 9
+    assert [sum(widths[row : row + 3]) for row in (0, 3, 6)] == [INPUT_BOUND.prediction.recorded_ns] * 3
+    assert widths[::3] == [701_000_000, 270_000_000, 252_000_000]
 
 
-def test_the_way_stands_before_the_findings_and_leads_to_them():
+def test_the_stages_stand_before_the_findings_and_link_to_them():
     for diagnosis, heading in (
         (ASKED, "What if: fixed one after the other"),
         (INPUT_BOUND, "Fixed one after the other"),
@@ -150,7 +150,7 @@ def test_a_page_of_ops_without_lines_of_code_says_how_to_record_them():
 def test_the_first_screen_says_the_step_now_and_then():
     texts = Page(html.render(INPUT_BOUND)).texts
     facts = dict(zip(texts["dt"], (text for text in texts["dd"] if text), strict=False))
-    assert {"Step now", "After the fixes", "GPU", "Ranks", "Steps looked at", "Confidence"} <= set(facts)
+    assert {"Step now", "After the fixes", "GPU", "Ranks", "Steps analysed", "Confidence"} <= set(facts)
 
 
 @pytest.mark.chromium

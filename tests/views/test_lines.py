@@ -1,4 +1,4 @@
-"""Is a thinned line still the line: every peak there, nothing between its points left out?"""
+"""Does a thinned line keep every peak, with nothing outside of what its points span?"""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from perfdoctor.views.lines import MOST_LINES, lines, thinned
-from perfdoctor.views.places import LABELS, REST, in_words
-from perfdoctor.vocabulary import parts
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.views.places import in_words
+from perfdoctor.vocabulary import places
+from perfdoctor.vocabulary.parts import PARTS
 
 
 @pytest.mark.parametrize("size", [1, 2, 399, 400, 401, 5_000, 50_000])
@@ -62,11 +62,11 @@ def test_many_lines_of_which_nothing_is_known_are_none():
 
 
 def test_parts_are_called_as_in_the_whole_report():
-    assert {part: name for part, name in LABELS.items() if part != REST} == PART_LABELS
+    assert [in_words(name) for name in PARTS] == [part.label for part in PARTS.values()]
     assert in_words("what_is_new") == "what is new"
 
 
 def test_a_rank_names_its_device_where_it_has_several():
-    assert parts.place_names([(0, 0), (1, 1)]) == ["rank 0", "rank 1"]
-    assert parts.place_names([(0, 0), (0, 1)]) == ["rank 0, device 0", "rank 0, device 1"]
-    assert parts.place_names([(0, -1), (0, -1)]) == ["rank 0", "rank 0"]
+    assert places.place_names([(0, 0), (1, 1)]) == ["rank 0", "rank 1"]
+    assert places.place_names([(0, 0), (0, 1)]) == ["rank 0, device 0", "rank 0, device 1"]
+    assert places.place_names([(0, -1), (0, -1)]) == ["rank 0", "rank 0"]

@@ -37,8 +37,12 @@ def test_a_threshold_can_be_set_and_only_that_one_changes(tmp_path):
     changed = override(tmp_path, "[tool.perfdoctor.thresholds.input-wait]\nmin_share_of_step = 0.2\n")
     assert changed["input-wait"].at["min_share_of_step"] == 0.2
     assert changed["input-wait"].thresholds["min_share_of_step"].why == "set in pyproject.toml"
-    assert changed["input-wait"].thresholds["min_share_of_step"].unit == "fraction of step time"
+    assert (
+        changed["input-wait"].thresholds["min_share_of_step"].unit
+        == "fraction of step time that a fix is likely to save"
+    )
     assert changed["exposed-copies"] == load_rules()["exposed-copies"]
+    assert changed["zero-grad-fills"] == load_rules()["zero-grad-fills"], "which shares the threshold's definition"
     assert load_rules()["input-wait"].at["min_share_of_step"] != 0.2, "the rules themselves stay"
 
 

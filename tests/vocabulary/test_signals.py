@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from folders import ROOT
+from tables import of_each
 
 from perfdoctor.report.words import skipped_rules
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -31,7 +31,7 @@ def test_what_is_no_signal_is_needed_by_a_rule():
     assert set(DERIVED_NEEDS) - {"time"} <= NEEDED  # time: what rules lack where only memory was recorded
 
 
-@pytest.mark.parametrize("signal", SIGNALS)
+@of_each("signal", list(SIGNALS))
 def test_a_signal_is_read_somewhere(signal):
     rooms = (
         path for room in ("metrics", "detectors", "views", "export", "replay") for path in (SOURCE / room).rglob("*.py")
@@ -43,7 +43,7 @@ def test_a_signal_is_read_somewhere(signal):
 def test_the_same_table_explains_a_rule_and_why_it_was_skipped():
     assert need_label("calls|ops") == "host calls or framework ops"
     assert need_label("transports|nccl_facts") == "NCCL's log"
-    assert skipped_rules.waking(("memory_totals", "allocations|memory")) == (
+    assert skipped_rules.to_record(("memory_totals", "allocations|memory")) == (
         f"{NEEDS['memory_totals'].hint}; {NEEDS['allocations'].hint}"
     )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.diagnosis.prediction import Question
-    from perfdoctor.model.run import Run
+    from perfdoctor.diagnosis.records import Examination
     from perfdoctor.model.selection import Selection
     from perfdoctor.model.timeline import UserValues
     from perfdoctor.records.diagnosis import Diagnosis
@@ -118,10 +118,11 @@ def analyze(
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    diagnosis, run = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, selection=part)
+    examination = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, selection=part)
+    diagnosis = examination.diagnosis
     page = None
     try:
-        page = _write_files(diagnosis, run, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
+        page = _write_files(examination, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # a file that cannot be written must not cost the answer
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
@@ -176,8 +177,8 @@ def diagnosed(
     quiet: bool,
     verbose: bool,
     selection: Selection | None = None,
-) -> tuple[Diagnosis, Run]:
-    """What is wrong, and the prepared recording of which that was told. `selection`: the part that is looked at."""
+) -> Examination:
+    """What is wrong in these recordings. `selection`: the part that is analysed."""
     with progress(quiet=quiet, verbose=verbose) as say:
         say("starting")
         from perfdoctor.diagnosis.engine import examine
@@ -188,7 +189,7 @@ def diagnosed(
         timeline = read(paths, say)
         say("looking for what costs time")
         run = prepare(replace(timeline, user_values=told) if told else timeline, selection or WHOLE_RECORDING)
-        return examine(run, rules, asked), run
+        return examine(run, rules, asked)
 
 
 @contextmanager
@@ -212,12 +213,12 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _write_files(
-    diagnosis: Diagnosis, run: Run, json_file: Path | None, html: Path | None, paths: Sequence[Path], *,
+    examination: Examination, json_file: Path | None, html: Path | None, paths: Sequence[Path], *,
     no_html: bool, text: bool,
 ) -> Path | None:  # fmt: skip
     if json_file:
-        write_json(json_file, diagnosis)
-    return None if no_html else write_html(html, paths, diagnosis, run, text=text)
+        write_json(json_file, examination.diagnosis)
+    return None if no_html else write_html(html, paths, examination, text=text)
 
 
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
@@ -229,11 +230,12 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
         raise _unwritable("--json", target, error) from error
 
 
-def write_html(asked: Path | None, paths: Sequence[Path], diagnosis: Diagnosis, run: Run, *, text: bool) -> Path | None:
+def write_html(asked: Path | None, paths: Sequence[Path], examination: Examination, *, text: bool) -> Path | None:
     """Where the page was written; None where the default place cannot be written to, which is said and no error."""
     from perfdoctor.report import html
     from perfdoctor.views.build import views
 
+    run, diagnosis = examination.run, examination.diagnosis
     wanted = asked or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
     try:

@@ -50,13 +50,13 @@ def export(
     part = part_options.selection(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
-    diagnosis, run = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)
+    examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)
     from perfdoctor.export.perfetto import render
 
     with progress(quiet=quiet, verbose=verbose) as say:
         say(f"Writing {perfetto.name}")
         try:
-            _write(perfetto, render(run, diagnosis, {rule.id: rule for rule in rules}))
+            _write(perfetto, render(examination))
         except OSError as error:
             raise PerfdoctorError(
                 f"--perfetto {perfetto} cannot be written: {error.strerror or error}",

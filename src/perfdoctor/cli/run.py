@@ -288,12 +288,11 @@ def _report(
     """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
     met = False
     try:
-        diagnosis, run = analyze.diagnosed(
-            [folder.path], rules, told=told, quiet=quiet, verbose=verbose, selection=part
-        )
+        examination = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose, selection=part)
+        diagnosis = examination.diagnosis
         sys.stdout.flush()
         analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
-        page = None if no_html else analyze.write_html(html, [folder.path], diagnosis, run, text=False)
+        page = None if no_html else analyze.write_html(html, [folder.path], examination, text=False)
         analyze.show(
             diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None, page=page
         )

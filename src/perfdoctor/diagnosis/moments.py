@@ -10,23 +10,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import IDLE_CAUSES, Finding, Span
+from perfdoctor.records.findings import Finding, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
-
-#: Actions that are not called as the cause of the idle time that they move.
-_CAUSE_OF = {**{cause: cause for cause in IDLE_CAUSES}, "host_pace": "launch_bound", "waits": "host_sync"}
 
 
 def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
-    """The moment as evidence; none where the finding shows one itself, or nobody can tell where it is."""
+    """The moment as evidence; none where the finding shows one itself, or its place is unknown."""
     if any(isinstance(evidence, Span) for evidence in finding.evidence):
         return ()
     return tuple(_found(rule, finding, run))
@@ -43,9 +41,10 @@ def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
         return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
     if rule.action in WORK:
         return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
-    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
-    if rule.action in _CAUSE_OF and not is_part:
-        return longest_idle(run, _CAUSE_OF[rule.action])
+    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of launching: which part is unknown
+    cause = SHRINKS.get(rule.action)
+    if cause in IDLE_CAUSES and not is_part:
+        return longest_idle(run, cause)
     return iter(())
 
 
@@ -73,7 +72,7 @@ def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
     start, end = start[by_start][chosen], end[by_start][chosen]
     step = np.searchsorted(place.steps.even_bounds, start, side="right")
     begins = np.ones(chosen.size, dtype=bool)
-    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > ISSUING_GAP_NS)
+    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > LAUNCHING_GAP_NS)
     first = np.flatnonzero(begins)
     took_ns = np.add.reduceat(place.window.overlap_ns(start, end), first)
     at = int(np.argmax(took_ns))

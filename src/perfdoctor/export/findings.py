@@ -1,28 +1,25 @@
-"""Which stretches of time is a finding about, and how are they shown as tracks?"""
+"""Which time intervals is a finding about, and how are they shown as tracks?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, Value
-from perfdoctor.metrics.accounting.prepare import findings_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
-from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, Advice, Finding, Span
+from perfdoctor.records.findings import Advice, Span
 from perfdoctor.replay.edits.actions import WORK
 from perfdoctor.replay.edits.chosen_work import chosen_of, own
-from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 
-#: The file's first track: by it ours are known.
+#: The first track of the file, which identifies a file of perfdoctor.
 FIRST_TRACK = "perfdoctor findings"
-#: Actions that are about idle of one cause under another name.
-_CAUSE_OF = {"waits": "host_sync", "host_pace": "launch_bound"}
 _MILLISECOND_NS = 1e6
 
 
@@ -30,32 +27,33 @@ def place_name(place: Place) -> str:
     return f"rank {place.rank}" + ("" if place.device is None else f" GPU {place.device}")
 
 
-def add_findings(trace: Trace, run: Run, diagnosis: Diagnosis, rules: Mapping[str, Rule]) -> None:
-    """The window that was looked at, and a track a finding: around all the window, inside it what it is about."""
+def add_findings(trace: Trace, examination: Examination) -> None:
+    """The analysed window, and a track for each finding: an outer slice of the window, inside it what it is about."""
+    run, diagnosis = examination.run, examination.diagnosis
     top = trace.track(FIRST_TRACK, place=0)
     if run.places:
-        name = "window looked at"
+        name = "analysed window"
         track = trace.track(name, top, place=0)
         for number, place in enumerate(run.places):
-            _add(trace, run, place, number, (name, track, top), stretches(trace, name, place.window, "window"))
-    by_rule = {finding.rule: finding for finding in sorted(findings_of(run), key=_likely_ns)}
+            _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
+    by_rule = {found.rule.id: found for found in sorted(examination.found, key=_likely_ns)}
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
-        told = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
+        arguments = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
         for number, place in enumerate(run.places):
-            pieces = _pieces(place, advice, by_rule.get(advice.rule), rules.get(advice.rule))
+            pieces = _pieces(place, by_rule[advice.rule])
             around = Intervals.single(int(place.window.starts[0]), int(place.window.ends[-1]))
             rows = Slices.join([
-                stretches(trace, advice.title, around, "finding", told, 0),
-                stretches(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
+                slices_of(trace, advice.title, around, "finding", arguments, 0),
+                slices_of(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
                 *_spans(trace, advice, place, first=_is_first(place, run)),
             ])  # fmt: skip
             _add(trace, run, place, number, (name, parent, top), rows)
 
 
 def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int, int], rows: Slices) -> None:
-    """Rows of one place on a finding's `own` track (its name, number and parent); of several places, on one each."""
+    """Rows of one place on a finding's `own` track (its name, number and parent), or below it if there are several."""
     name, track, top = own
     if len(run.places) == 1:
         trace.add(track, name, top, rows)
@@ -64,8 +62,8 @@ def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int,
         trace.add(trace.track(name, track, place=number), name, track, rows, place=number)
 
 
-def _likely_ns(finding: Finding) -> int:
-    return finding.saving_ns_per_step.likely
+def _likely_ns(found: Found) -> int:
+    return found.saving.expected.likely
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
@@ -75,7 +73,7 @@ def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
 
 
 def _is_first(place: Place, run: Run) -> bool:
-    """Spans name a rank: they are shown on its first device."""
+    """Spans name only a rank, and are shown on its first device."""
     return place is next(each for each in run.places if each.rank == place.rank)
 
 
@@ -87,25 +85,25 @@ def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
         "why": advice.why,
         "confidence": advice.confidence,
         **{
-            f"saving, {case} ({unit})": ns / _MILLISECOND_NS
-            for case, ns in (("at least", saving.low), ("likely", saving.likely), ("at most", saving.high))
+            f"predicted saving, {case} ({unit})": ns / _MILLISECOND_NS
+            for case, ns in (("low", saving.low), ("likely", saving.likely), ("high", saving.high))
         },
         **{f"fix {number}": fix.title for number, fix in enumerate(advice.fixes, 1)},
     }
 
 
-def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | None) -> Intervals:
-    """When did it happen? Idle of its cause, or the work that it is about; empty where the whole window is meant."""
-    action = rule.action if rule else ""
-    if finding is not None and finding.thread_time:
+def _pieces(place: Place, found: Found) -> Intervals:
+    """The idle time of its cause, or the work that it is about; empty if it is about the whole window."""
+    action, finding = found.rule.action, found.finding
+    if finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
         return Intervals.of(starts, ends)
-    cause = _CAUSE_OF.get(action, action)
+    cause = SHRINKS.get(action, "")
     if cause in IDLE_CAUSES:
         return place.idle_causes[cause]
-    if advice.rule == "exposed-communication":
+    if finding.rule == "exposed-communication":
         return place.exposed_communication
-    if finding is None or not finding.work or action not in WORK:
+    if not finding.work or action not in WORK:
         return Intervals.empty()
     signals = WORK[action]
     rows = chosen_of(place, signals, finding.work)
@@ -116,16 +114,16 @@ def _pieces(place: Place, advice: Advice, finding: Finding | None, rule: Rule | 
 
 
 def _spans(trace: Trace, advice: Advice, place: Place, *, first: bool) -> Iterator[Slices]:
-    """The moments that its evidence names, in ns since the window's first event."""
+    """The moments in its evidence, which are in ns since the window's first event."""
     begin = int(place.window.starts[0])
     for each in advice.evidence:
         if first and isinstance(each, Span) and each.rank == place.rank:
             one = Intervals.single(begin + each.start_ns, begin + each.end_ns)
-            yield stretches(trace, each.label, one, "evidence", UNKNOWN, 2)
+            yield slices_of(trace, each.label, one, "evidence", UNKNOWN, 2)
 
 
-def stretches(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
-    """Each piece as a slice of that name."""
+def slices_of(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
+    """Each interval as a slice of that name."""
     count = len(pieces)
 
     def constant(value: int) -> Ints:

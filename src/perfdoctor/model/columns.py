@@ -19,7 +19,7 @@ DTYPES: Mapping[type, np.dtype[Any]] = {
     int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
 }  # fmt: skip
 _UNASKED = -1
-#: A number that the recording does not tell (bytes, correlation, grid size, ...).
+#: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
 
 
@@ -160,3 +160,10 @@ def _is_lasting(question: object) -> bool:
 
 
 Column = npt.NDArray[np.generic] | Text
+
+
+def occurring(values: Ints) -> list[int]:
+    """Which values occur, ascending? Most columns hold one: seen without sorting."""
+    if values.size and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]

@@ -1,71 +1,133 @@
-"""Which call on the host launched which work on the device? Joined by process and correlation."""
+"""Where on the host was work of a device launched: by which call, when, on which thread, inside which op or range?"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
-
-#: Correlations are 32 bit in every tool; the mask keeps a damaged one from overflowing the key.
-_CORRELATION_BITS = 40
-_CORRELATION_MASK = (1 << _CORRELATION_BITS) - 1
-
-
-def _keys(frame: Frame) -> Ints:
-    return (frame["process"] << _CORRELATION_BITS) | (frame["correlation"] & _CORRELATION_MASK)
-
-
-def launch_rows(work: Frame, calls: Frame) -> Ints:
-    """For each row of device work the row of `calls` that launched it, UNKNOWN where none was recorded.
-
-    Where several calls carry the same correlation (a runtime call and the driver call inside it) the first one counts.
-    """
-    known = np.flatnonzero(calls["correlation"] != UNKNOWN)
-    if known.size == 0 or len(work) == 0:
-        return np.full(len(work), UNKNOWN, dtype=np.int64)
-    keys = _keys(calls)[known]
-    order = np.argsort(keys, kind="stable")
-    sorted_keys = keys[order]
-    wanted = _keys(work)
-    place = np.minimum(np.searchsorted(sorted_keys, wanted), sorted_keys.size - 1)
-    found = (sorted_keys[place] == wanted) & (work["correlation"] != UNKNOWN)
-    return np.where(found, known[order[place]], UNKNOWN).astype(np.int64)
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask
+from perfdoctor.model.host_rows import Nested, nested_rows, when_open
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame
 
 
 @dataclass(frozen=True)
-class DeviceWork:
-    """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
+class Launches:
+    """The launches of some rows of a place's DeviceWork, one element each. UNKNOWN stands where none was recorded."""
 
-    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d` tells copies
-    from the host, `is_blocking_copy` copies to its pageable memory (`.item()`, `.cpu()`): their call waits for them.
+    place: Place
+    rows: Ints
+
+    @cached_property
+    def call(self) -> Ints:
+        """The row of `timeline.calls`."""
+        return self.place.work.launch[self.rows]
+
+    @cached_property
+    def known(self) -> Mask:
+        known: Mask = self.call != UNKNOWN
+        return known
+
+    @cached_property
+    def at_ns(self) -> Nanoseconds:
+        """When the call began."""
+        return self._of_call("start_ns")
+
+    @cached_property
+    def process(self) -> Ints:
+        return self._of_call("process")
+
+    @cached_property
+    def thread(self) -> Ints:
+        return self._of_call("thread")
+
+    def _of_call(self, column: str) -> Ints:
+        values = self.place.timeline.calls[column]
+        return np.where(self.known, values[np.maximum(self.call, 0)], UNKNOWN) if values.size else self.call
+
+    def within(self, spans: Intervals) -> Mask:
+        """One bool a launch: was it made in one of these stretches of time?"""
+        inside: Mask = self.known & (spans.overlap_ns(self.at_ns, self.at_ns + 1) > 0)
+        return inside
+
+    def while_open(self, pattern: re.Pattern[str], *signals: str) -> Mask:
+        """One bool a launch: was a row of these signals with such a name open then, on any thread of the rank?"""
+        return self.within(when_open(self.place.timeline, self.place.rank, pattern, *signals))
+
+    def inside(self, rows: Nested) -> Ints:
+        """The innermost of these rows around each launch, on the thread that made it."""
+        return np.where(self.known, rows.innermost(self.at_ns, self.process, self.thread), UNKNOWN)
+
+    def enclosing(self, signal: str) -> Ints:
+        """The same among all rows of a signal, as a row of the timeline's frame."""
+        inner, numbers = _innermost(self.place, signal)[self.rows], _nested(self.place, signal).numbers
+        return _numbered(numbers, inner)
+
+    def outermost(self, signal: str, chosen: Mask | None = None) -> Ints:
+        """The outermost row of a signal around each launch, as a row of the timeline's frame.
+
+        `chosen`: one bool a row of that frame; of these rows only.
+        """
+        rows = _nested(self.place, signal)
+        inner = _innermost(self.place, signal)[self.rows]
+        picked = np.ones(len(rows.rows), dtype=bool) if chosen is None else chosen[rows.numbers]
+        return _numbered(rows.numbers, _numbered(rows.outermost_of(picked), inner))
+
+    def inside_of(self, signal: str, chosen: Mask) -> Mask:
+        """One bool a launch: did any of the chosen rows of a signal lie around it?"""
+        inside: Mask = self.outermost(signal, chosen) != UNKNOWN
+        return inside
+
+
+def _numbered(numbers: Ints, rows: Ints) -> Ints:
+    """The numbers of these rows; UNKNOWN stays."""
+    return np.where(rows != UNKNOWN, numbers[rows], UNKNOWN) if numbers.size else rows
+
+
+def _nested(place: Place, signal: str) -> Nested:
+    return nested_rows(place.timeline, place.rank, signal)
+
+
+@once_per_place
+def _innermost(place: Place, signal: str) -> Ints:
+    """For each row of DeviceWork the innermost row of the signal around its launch."""
+    return launches(place).inside(_nested(place, signal))
+
+
+@once_per_place
+def launches(place: Place) -> Launches:
+    """Of all work of the device, row by row of DeviceWork."""
+    return Launches(place, np.arange(len(place.work)))
+
+
+@once_per_place
+def launches_of(place: Place, signal: str) -> Launches:
+    """Of the rows of `place.kernels`, `place.copies` or `place.collectives`."""
+    return Launches(place, place.work.rows[signal][place.in_window(signal)])
+
+
+@once_per_place
+def recorded_launches(place: Place, signal: str) -> Launches:
+    """The same in the whole recording: of the rows of `place.recorded(signal)`."""
+    return Launches(place, place.work.rows[signal])
+
+
+def first_kernels(place: Place, chosen: Mask) -> tuple[Ints, Frame, Nanoseconds]:
+    """The outermost chosen ops that launched any of `place.kernels`: who launched what, and when its first one began.
+
+    `chosen`: one bool a row of `timeline.ops`. Returns for each kernel its row in the frame of those ops, UNKNOWN for
+    none; the frame; and for each op the start of the first of its kernels.
     """
-
-    start_ns: Ints
-    end_ns: Ints
-    stream: Ints
-    launch: Ints
-    is_h2d: Mask
-    is_blocking_copy: Mask
-
-    def __len__(self) -> int:
-        return int(self.start_ns.size)
-
-
-def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
-    """Everything that ran on one device of one rank, with the calls that launched it."""
-    frames = [timeline[signal].of(rank=rank, device=device) for signal in ("kernels", "collectives", "copies")]
-    copies = frames[2]
-    direction, memory = copies.text("direction"), copies.text("host_memory")
-    no_copy = np.zeros(len(frames[0]) + len(frames[1]), dtype=bool)
-    start = np.concatenate([frame.start_ns for frame in frames])
-    order = np.argsort(start, kind="stable")
-    return DeviceWork(
-        start_ns=start[order],
-        end_ns=np.concatenate([frame.end_ns for frame in frames])[order],
-        stream=np.concatenate([frame["stream"] for frame in frames])[order],
-        launch=np.concatenate([launch_rows(frame, timeline.calls) for frame in frames])[order],
-        is_h2d=np.concatenate((no_copy, direction.equals("h2d")))[order],
-        is_blocking_copy=np.concatenate((no_copy, direction.equals("d2h") & memory.equals("pageable")))[order],
-    )
+    op = launches_of(place, "kernels").outermost("ops", chosen)
+    known = op != UNKNOWN
+    ops, row = np.unique(op[known], return_inverse=True)
+    of_kernel = np.full(op.size, UNKNOWN, np.int64)
+    of_kernel[known] = row
+    first = np.full(ops.size, np.iinfo(np.int64).max)
+    np.minimum.at(first, row, place.kernels.start_ns[known])
+    return of_kernel, place.timeline.ops.take(ops), first

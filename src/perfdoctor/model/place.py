@@ -18,16 +18,13 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.model.cache import Kept
+from perfdoctor.model.cache import Kept, once_per_place
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.steps import Steps
 from perfdoctor.model.timeline import Device, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import kernels as kernel_names
-
-#: The families whose kernels multiply matrices and could run on tensor cores.
-MATMUL_FAMILIES = ("gemm", "convolution", "attention")
 
 
 def _union(frame: Frame, window: Intervals) -> Intervals:
@@ -36,9 +33,9 @@ def _union(frame: Frame, window: Intervals) -> Intervals:
 
 @dataclass(frozen=True)
 class Place(ABC):
-    """One device of one rank in the window looked at, with everything that follows from it, computed once.
+    """One device of one rank in the analysed window, with everything that follows from it, computed once.
 
-    `device` is None where the training thread plays the device. `steps.used` is 0 where no steps were found: then
+    `device` is None where the training thread stands in for it. `steps.used` is 0 where no steps were found: then
     numbers "per step" are per window, and `per_step` divides by one.
     """
 
@@ -74,26 +71,35 @@ class Place(ABC):
     def info(self) -> Device:
         return self.timeline.device_of(self.rank, -1 if self.device is None else self.device)
 
-    def _own(self, signal: str) -> Frame:
-        """This device's rows that touch the window."""
-        frame = self.timeline[signal]
-        if self.device is None:
-            return frame.take(np.zeros(len(frame), dtype=bool))
-        rows = frame.of(rank=self.rank, device=self.device)
+    @once_per_place
+    def recorded(self, signal: str) -> Frame:
+        """This device's kernels, copies or collectives in the whole recording."""
+        return self.timeline[signal].of(rank=self.rank, device=self.device or 0)
+
+    @once_per_place
+    def in_window(self, signal: str) -> Mask:
+        """One bool a row of `recorded`: does it touch the window?"""
+        rows = self.recorded(signal)
         if not self.window:
-            return rows.take(np.zeros(len(rows), dtype=bool))
-        if len(self.window) > 1:  # pieces: what ran between them is not looked at
-            return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
-        return rows.take((rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1]))
+            return np.zeros(len(rows), dtype=bool)
+        if len(self.window) > 1:  # pieces: what ran between them is not analysed
+            touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
+        else:
+            touches = (rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1])
+        return touches
+
+    def _own(self, signal: str) -> Frame:
+        return self.recorded(signal).take(self.in_window(signal))
 
     @cached_property
     def kernels(self) -> Frame:
+        """This device's rows that touch the window."""
         return self._own("kernels")
 
-    @cached_property
+    @property
     def recorded_collectives(self) -> Frame:
         """Those of the whole recording, also outside the window."""
-        return self.timeline.collectives.of(rank=self.rank, device=self.device or 0)
+        return self.recorded("collectives")
 
     @cached_property
     def collectives(self) -> Frame:
@@ -131,6 +137,16 @@ class Place(ABC):
     @abstractmethod
     def idle_causes(self) -> Mapping[str, Intervals]:
         """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are `IDLE_CAUSES`."""
+
+    @property
+    def parts(self) -> Mapping[str, Intervals]:
+        """When each part of the step was going on: they cover the window, and do not overlap. Keys are `PARTS`."""
+        return {
+            "compute": self.compute,
+            "exposed_communication": self.exposed_communication,
+            "exposed_copy": self.exposed_copies,
+            **self.idle_causes,
+        }
 
     def idle_ns(self, cause: str) -> int:
         return self.idle_causes[cause].total_ns

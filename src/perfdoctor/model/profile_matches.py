@@ -16,7 +16,7 @@ _Size = tuple[int, int]
 def on_same_gpu(profiles: Frame, device: Device) -> Mask:
     """One bool a launch: was it measured on such a GPU?
 
-    By name where both tell it, else by compute capability; what neither tells is taken for the same.
+    By name where both have it, else by compute capability; what neither has is taken for the same.
     """
     major, minor = device.compute_capability
     capability = profiles["compute_capability"]
@@ -83,7 +83,7 @@ def _pairs(
 ) -> Iterator[tuple[Ints, Ints]]:
     """Rows of kernels and of profiles that belong together: by the whole name, else where only two are left.
 
-    Where a tool does not tell the size, the name alone decides.
+    Where a tool does not record the size, the name alone decides.
     """
     unmatched, taken = defaultdict(list), set()
     for key, own in kernels.items():

@@ -2,7 +2,7 @@
 
 Times are integer nanoseconds. Text columns hold each different value once (`Text`), so a question about names is asked
 once per name and not once per row. `Timeline.recorded` says which signals *were recorded*: an empty frame of a recorded
-signal is an answer, a signal that is not in it was not looked at.
+signal is an answer, a signal that is not in it was not recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text
+from perfdoctor.model.cache import Kept
+from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU of one rank. Numbers are 0, text is "" where the recording does not tell."""
+    """One GPU of one rank. Numbers are 0, text is "" where the recording does not say."""
 
     rank: int
     device: int
@@ -166,10 +167,10 @@ class UserValues:
 class Timeline:
     """Everything recorded of one run, on one clock.
 
-    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that were
-    looked at by the tool. `notes` count every row that was dropped and say what the recording lacks.
-    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if not told. `epoch_ns` is when time 0
-    was, in ns since 1970; None if not told.
+    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that the
+    tool recorded. `notes` count every row that was dropped and say what the recording lacks.
+    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if unknown. `epoch_ns` is when time 0
+    was, in ns since 1970; None if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -181,6 +182,8 @@ class Timeline:
     notes: tuple[str, ...] = ()
     user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
+    #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
+    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def build(
@@ -237,10 +240,10 @@ class Timeline:
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that any row or device belongs to, ascending. What a machine tells of itself belongs to none."""
+        """The ranks that any row or device belongs to, ascending. What is recorded of the machine belongs to none."""
         found = {device.rank for device in self.devices}
         for frame in self.frames.values():
-            found.update(_different(frame["rank"]))
+            found.update(occurring(frame["rank"]))
         return tuple(sorted(found - {UNKNOWN}))
 
     @cached_property
@@ -249,8 +252,8 @@ class Timeline:
         found: set[tuple[int, int]] = set()
         for signal in ("kernels", "collectives", "copies"):
             frame = self.frames[signal]
-            for rank in _different(frame["rank"]):
-                found.update((rank, device) for device in _different(frame.of(rank=rank)["device"]))
+            for rank in occurring(frame["rank"]):
+                found.update((rank, device) for device in occurring(frame.of(rank=rank)["device"]))
         return tuple(sorted(found))
 
     def device_of(self, rank: int, device: int) -> Device:
@@ -269,13 +272,6 @@ class Timeline:
         assert self.recorded <= set(SIGNALS), f"unknown signals {self.recorded - set(SIGNALS)}"
         for signal, declared in SIGNALS.items():
             _check_frame(signal, self.frames[signal], declared.columns)
-
-
-def _different(values: Ints) -> list[int]:
-    """Which values occur? Most columns hold one: seen without sorting."""
-    if values.size and (values == values[0]).all():
-        return [int(values[0])]
-    return [int(value) for value in np.unique(values)]
 
 
 def _check_frame(signal: str, frame: Frame, declared: Mapping[str, type]) -> None:

@@ -1,6 +1,6 @@
-"""Which collective is a communication kernel, going by the range in which it was launched?
+"""Which collective does a communication kernel run, by the range in which it was launched?
 
-PyTorch opens a range `nccl:all_to_all` around each call of the library. The kernel's name tells less: all-to-alls and
+PyTorch opens a range `nccl:all_to_all` around each call of the library. Kernel names are less exact: all-to-alls and
 point-to-point messages share one kernel, newer libraries have one for everything (`ncclDevKernel_Generic`), and some
 builds name every kernel after the first (`ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t` for an all-reduce).
 """
@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
+from perfdoctor.model.host_rows import nested
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 
 
-def kinds_as_launched(frames: Mapping[str, Frame], *, told: Mask | None = None) -> Text:
-    """The kind of each row of `collectives` as its range says; rows that are `told`, or have no range, keep theirs."""
+def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = None) -> Text:
+    """The kind of each row of `collectives` by its range; rows that are `is_named` or have no range keep theirs."""
     rows, calls = frames["collectives"], frames.get("calls")
     kinds = rows.text("kind")
     if calls is None or "ranges" not in frames or not len(calls):
@@ -28,7 +29,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, told: Mask | None = None) 
     open_range = open_at(ranges, calls, np.maximum(call, 0))
     kind_of_range = ranges.name.mapped(collective_kind)
     known = (call != UNKNOWN) & (open_range != UNKNOWN)
-    known &= ~told if told is not None else True
+    known &= ~is_named if is_named is not None else True
     if not known.any():
         return kinds
     known[known] = ~kind_of_range.take(open_range[known]).equals("other")
@@ -38,15 +39,5 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, told: Mask | None = None) 
 
 
 def open_at(ranges: Frame, calls: Frame, call: Ints) -> Ints:
-    """For each call (a row of `calls`) the last range that had begun on its thread and not ended; UNKNOWN if none."""
-    found = np.full(call.size, UNKNOWN, np.int64)
-    process, thread, at = calls["process"][call], calls["thread"][call], calls.start_ns[call]
-    for number in np.unique(ranges["process"]).tolist():
-        for own in np.unique(ranges["thread"][ranges["process"] == number]).tolist():
-            of_thread = np.flatnonzero((ranges["process"] == number) & (ranges["thread"] == own))
-            asked = np.flatnonzero((process == number) & (thread == own))
-            last = np.searchsorted(ranges.start_ns[of_thread], at[asked], side="right") - 1
-            row = of_thread[np.maximum(last, 0)]
-            is_open = (last >= 0) & (ranges.end_ns[row] > at[asked])
-            found[asked[is_open]] = row[is_open]
-    return found
+    """For each call (a row of `calls`) the innermost range that was open on its thread; UNKNOWN if none."""
+    return nested(ranges).innermost(calls.start_ns[call], calls["process"][call], calls["thread"][call])

@@ -1,4 +1,4 @@
-"""Which reader does a path need? Told from the content, never from the name."""
+"""Which reader does a path need? Decided by the content, never by the name."""
 
 from __future__ import annotations
 
@@ -26,66 +26,66 @@ from perfdoctor.system.run_folder import RunFolder
 
 Progress = Callable[[str], None]
 
-#: Enough to tell every format: a Kineto trace of a large job has long metadata in front of its events.
+#: Enough to recognise every format: a Kineto trace of a large job has long metadata in front of its events.
 _HEAD_BYTES = 65_536
 _FORMATS = (
     "Nsight Systems (.nsys-rep, .qdrep, .qdstrm, .sqlite), torch.profiler (.json, .json.gz), Nsight Compute"
     " (.ncu-rep, .csv), torch.cuda.memory (.pickle),"
     " NCCL (logs, tests, flight recorder) and nvidia-smi (samples, topo -m)"
 )
-#: What Nsight Compute writes: its report, and the table that is printed of it.
+#: Files of Nsight Compute: its report, and a printed table.
 _PROFILES = ("ncu-report", "ncu-table")
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
 _NVIDIA_SMI_PAGE = re.compile(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
-#: What torch's allocator writes. Like those, it belongs to whatever else was recorded.
+#: Snapshots of torch's allocator. Like profiles they are joined with the other recordings.
 _SNAPSHOT = "snapshot"
-#: What torch.profiler counts of the memory by purpose.
+#: torch.profiler's memory by purpose.
 _PURPOSES = "memory-timeline"
 
 
 def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
     """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
 
-    What Nsight Compute measured belongs to all of them. Raises PerfdoctorError where a path cannot be read, or holds
-    nothing that perfdoctor knows.
+    Profiles of Nsight Compute belong to all of them. Raises PerfdoctorError where a path cannot be read, or holds
+    nothing that perfdoctor can read.
     """
-    say = progress or (lambda _: None)
+    progress = progress or (lambda _: None)
     named = [path for path in paths if path.is_file() and _is_profile(path)]
     others = [path for path in paths if path not in named]
     runs = [run for path in others if (run := RunFolder.open(path))]
     if runs and len(runs) == len(others):  # of several machines each has its own folder
-        recorded = [recorded_run.read(run, say) for run in runs]
-        return _with_profiles(merge(_with_own_ranks(recorded)), named, [], say)
+        recorded = [recorded_run.read(run, progress) for run in runs]
+        return _with_profiles(merge(_with_own_ranks(recorded)), named, [], progress)
     files = [file for path in others for file in _files_of(path)]
     traces = [file for file in files if not _is_profile(file)]
     timelines = []
     for number, file in enumerate(traces, 1):
-        say(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
-        timelines.append(_read_file(file, say))
+        progress(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
+        timelines.append(_read_file(file, progress))
     whole = merge(_with_own_ranks(timelines)) if timelines else Timeline.build({}, ())
-    return _with_profiles(whole, named, [file for file in files if file not in traces], say)
+    return _with_profiles(whole, named, [file for file in files if file not in traces], progress)
 
 
 def _is_profile(file: Path) -> bool:
-    return _kind_beside(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+    return _kind_of_named(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
 
 
-def _kind_beside(file: Path) -> str | None:
-    """What a file that was named is; a log of NCCL may be one far below its first bytes."""
+def _kind_of_named(file: Path) -> str | None:
+    """The kind of a file that the user named; a log of NCCL may be recognised only far behind its first bytes."""
     head = _head(file)
     return _kind(head) or side_files.kind_of_file(file, head)
 
 
-def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[Path], say: Progress) -> Timeline:
-    """The timeline with what Nsight Compute measured, what torch's allocator held and what the machine told.
+def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[Path], progress: Progress) -> Timeline:
+    """The timeline joined with profiles of Nsight Compute, memory snapshots and side files.
 
-    A file that only lies beside it must not cost the rest.
+    An unreadable file that the user did not name (`beside`) costs only a note.
     """
     profiles, snapshots, sides, notes = [], [], [], []
     for file in (*named, *beside):
-        say(f"Reading {file.name}")
+        progress(f"Reading {file.name}")
         try:
-            kind = _kind_beside(file)
+            kind = _kind_of_named(file)
             if kind == _SNAPSHOT:
                 snapshots.append(memory_snapshot.read(file))
             elif kind == _PURPOSES:
@@ -110,14 +110,14 @@ def holds_nsys(paths: Sequence[Path]) -> bool:
 
 def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> list[tuple[str, Path | None, Path]]:
     """Every recording of Nsight Systems under these paths: its name, its report where there is one, its export."""
-    say, found = progress or (lambda _: None), []
+    found = []
     for file in (file for path in paths for file in _files_of(path)):
         kind = _kind(_head(file))
         if kind == "nsys":
             beside = (file.with_suffix(suffix) for suffix in (".nsys-rep", ".qdrep"))
             found.append((file.name, next((report for report in beside if report.exists()), None), file))
         elif kind == "report":
-            found.append((file.name, file, nsys_export.export(file, progress=say)))
+            found.append((file.name, file, nsys_export.export(file, progress=progress)))
     return found
 
 
@@ -167,28 +167,28 @@ def _kind(head: bytes) -> str | None:
     return "kineto" if kineto.looks_like(head) else side_files.kind_of(head)
 
 
-def _read_file(file: Path, say: Progress) -> Timeline:
+def _read_file(file: Path, progress: Progress) -> Timeline:
     head = _head(file)
     kind = _kind(head)
     if kind == "nsys":
         return nsys.read(file)
     if kind == "report":
-        say(f"Exporting {file.name} with nsys")
+        progress(f"Exporting {file.name} with nsys")
         exported = nsys.read(nsys_export.export(file))
         return replace(exported, sources=tuple(replace(source, file=file.name) for source in exported.sources))
     if file.stat().st_size == 0:
         raise PerfdoctorError(f"{file.name} is empty", do="Record again: the profiler wrote nothing.")
     if ncu.is_printed_text(head):
         raise PerfdoctorError(
-            f"{file.name} is what Nsight Compute printed for people",
+            f"{file.name} is the text output of Nsight Compute, not a report or a table",
             do="Pass the .ncu-rep itself, or print it as a table: ncu --import report.ncu-rep --csv --page raw > k.csv",
         )
-    # The Kineto reader tells best what else a JSON or a damaged gzip is.
+    # The Kineto reader has the best errors for other JSON and for a damaged gzip.
     if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
         return kineto.read(file)
     if _NVIDIA_SMI_PAGE.search(head):
         raise PerfdoctorError(
-            f"{file.name} is the page that nvidia-smi prints for people",
+            f"{file.name} is the status page of nvidia-smi, not a table of samples",
             do="Sample while the training runs: nvidia-smi --query-gpu=timestamp,index,… --format=csv -lms 200",
         )
     if plain_pickle.is_pickle(head):
@@ -197,7 +197,7 @@ def _read_file(file: Path, say: Progress) -> Timeline:
 
 
 def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
-    """Files that claim the same rank (or tell none) get the next free one, in the order given."""
+    """Files that have the same rank (or none) get the next free one, in the order given."""
     claimed = Counter(rank for timeline in timelines for rank in timeline.ranks)
     taken: set[int] = set()
     result = []
@@ -223,7 +223,7 @@ def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
             rank[old["rank"] == before] = after
         return old.with_columns(rank=rank.astype(np.int64))
 
-    told = ", ".join(
+    changes = ", ".join(
         f"rank {before} of {timeline.sources[0].file} is shown as rank {after}" for before, after in new.items()
     )
     return replace(
@@ -231,5 +231,5 @@ def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
         frames={signal: frame(rows) for signal, rows in timeline.frames.items()},
         devices=tuple(replace(device, rank=new.get(device.rank, device.rank)) for device in timeline.devices),
         sources=tuple(replace(s, ranks=tuple(new.get(rank, rank) for rank in s.ranks)) for s in timeline.sources),
-        notes=(*timeline.notes, f"Two recordings carry the same rank: {told}."),
+        notes=(*timeline.notes, f"Two recordings have the same rank: {changes}."),
     )

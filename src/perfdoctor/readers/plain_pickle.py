@@ -1,8 +1,8 @@
-"""What plain data does a pickle hold? Containers, text, numbers and None; a pickle that asks for more is refused.
+"""How is a pickle read safely? As plain data: containers, text, numbers and None; one that needs more is refused.
 
-A pickle is a program for a small machine, and nobody knows who wrote it. This machine has no classes and no functions
-to offer, so nothing can be called. What remains is memory: a few bytes may ask for a table of gigabytes (the memo), so
-the process may not grow beyond what an honest file of that size needs, where the system can be told so.
+A pickle is a program, and its author is unknown. Here it can use no classes and no functions, so it cannot call
+anything. It could still exhaust memory, as a few bytes may request a table of gigabytes (the memo): where the system
+allows it, the process is limited to the memory that plain data of this size needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _ForbiddenError(Exception):
 
 
 class _Plain(pickle.Unpickler):
-    """The interpreter's own unpickler, written in C, with nothing to build from."""
+    """The interpreter's own unpickler, written in C, without classes and functions."""
 
     def find_class(self, module_name: str, global_name: str) -> NoReturn:
         raise _ForbiddenError(f"{module_name}.{global_name}")
@@ -37,12 +37,12 @@ class _Plain(pickle.Unpickler):
 
 
 def is_pickle(head: bytes) -> bool:
-    """Do these first bytes begin a binary pickle? Protocols 0 and 1 have no mark, and nobody writes them any more."""
+    """Do these first bytes begin a binary pickle? Protocols 0 and 1 have no magic number, and are obsolete."""
     return len(head) > 2 and head[0] == 0x80 and head[1] in _PROTOCOLS
 
 
 def load(path: Path) -> object:
-    """What the file holds. PerfdoctorError if it is damaged, asks for more than plain data or for too much memory."""
+    """The file's data. PerfdoctorError if it is damaged, needs more than plain data or too much memory."""
     try:
         with path.open("rb") as stream, _bounded_memory(_GROWTH * path.stat().st_size + _SLACK_BYTES), no_collection():
             return _loaded(stream)
@@ -53,9 +53,9 @@ def load(path: Path) -> object:
         ) from error
     except MemoryError as error:
         raise PerfdoctorError(
-            f"`{path.name}` asks for far more memory than its size explains", do="Make sure that the file is whole"
+            f"`{path.name}` needs far more memory than its size explains", do="Copy the file again: it may be damaged"
         ) from error
-    except Exception as error:  # a damaged pickle raises whatever its next byte happens to mean
+    except Exception as error:  # a damaged pickle may raise any error
         raise PerfdoctorError(
             f"`{path.name}` is a pickle that breaks off or is damaged: {type(error).__name__}",
             do="Write it again with torch.cuda.memory._dump_snapshot(), and let the program finish writing",
@@ -68,7 +68,7 @@ def _loaded(stream: BinaryIO) -> object:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Millions of dicts that all stay: the collector would walk through them again and again and find nothing."""
+    """Without garbage collection: it would scan millions of new dicts again and again, and free none."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -80,7 +80,7 @@ def no_collection() -> Iterator[None]:
 
 @contextmanager
 def _bounded_memory(more_bytes: int) -> Iterator[None]:
-    """This process may grow by so much and no more; no limit where the system has none (Windows) or ignores it."""
+    """Limit this process to `more_bytes` more memory, where the system can (not on Windows)."""
     try:
         import resource  # noqa: PLC0415 not on Windows
 

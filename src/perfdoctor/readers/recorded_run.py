@@ -2,7 +2,7 @@
 
 A pass is one execution of the program. What was recorded in the same execution is joined on one clock: nsys's kernels,
 calls and ranges with the ops that torch.profiler recorded beside it. Another pass is another execution: its kernels are
-not mixed in; it is held against the first, and stands in for it where the first left nothing.
+not mixed in; it is compared with the first, and replaces it where the first recorded nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
-#: Enough to tell what a file beside a pass is.
+#: Enough to recognise a side file.
 _SIDE_HEAD_BYTES = 65_536
-#: Fewer moments than this do not tell whether memory rises steadily.
+#: Fewer samples than this do not show whether memory rises steadily.
 _FEWEST_SAMPLES = 6
 
 
-def read(run: RunFolder, say: Progress) -> Timeline:
+def read(run: RunFolder, progress: Progress) -> Timeline:
     """The run's first pass that can be read, with notes on what is missing and on how other passes differ.
 
     PerfdoctorError where nothing was recorded at all.
@@ -43,52 +43,52 @@ def read(run: RunFolder, say: Progress) -> Timeline:
     notes: list[str] = []
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
         try:
-            timeline = reader(run, say)
+            timeline = reader(run, progress)
         except PerfdoctorError as error:
             notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
             continue
         if timeline is not None:
             found.append((name, timeline))
-    profiles, sides = list(_ncu_pass(run, say, notes)), list(_sides(run, say, notes))
-    said = [*_said(run), *notes]
+    profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
+    notes = [*_recorder_notes(run), *notes]
     if not found and profiles:
         found.append(("ncu", Timeline.build({}, ())))
     if not found:
         raise PerfdoctorError(
-            f"the run in {run.path.name} holds no recording" + (f": {said[0]}" if said else ""),
-            do="Record again; perfdoctor env tells what can be recorded here.",
+            f"the run in {run.path.name} holds no recording" + (f": {notes[0]}" if notes else ""),
+            do="Record again; perfdoctor env lists what can be recorded here.",
         )
     (_, first), others = found[0], found[1:]
     if profiles:
         first = ncu.with_profiles(first, profiles)
     if sides:
         first = side_files.joined(first, sides)
-    told = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
-    first = replace(first, world_size=max(first.world_size, *told, 0))
+    world_sizes = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
+    first = replace(first, world_size=max(first.world_size, *world_sizes, 0))
     return first.with_notes(
-        *said, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
+        *notes, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )
 
 
 # --- one pass ---
 
 
-def _torch_pass(run: RunFolder, say: Progress) -> Timeline | None:
+def _torch_pass(run: RunFolder, progress: Progress) -> Timeline | None:
     traces = run.files("torch", *_TRACES)
-    timelines = [_trace(run, "torch", trace, say) for trace in traces]
+    timelines = [_trace(run, "torch", trace, progress) for trace in traces]
     if not timelines:
         return None
     return _with_memory(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
 
 
-def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
-    ops = [_trace(run, "nsys", trace, say) for trace in run.files("nsys", *_TRACES)]
-    export = _export(run, say)
+def _nsys_pass(run: RunFolder, progress: Progress) -> Timeline | None:
+    ops = [_trace(run, "nsys", trace, progress) for trace in run.files("nsys", *_TRACES)]
+    export = _export(run, progress)
     if export is None:
         return _with_memory(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
-    say(f"Reading {export.name}")
-    told = {report.pid: report.rank for report in run.reports("nsys") if report.is_training and report.rank is not None}
-    system = nsys.read(export, told)
+    progress(f"Reading {export.name}")
+    ranks = {each.pid: each.rank for each in run.reports("nsys") if each.is_training and each.rank is not None}
+    system = nsys.read(export, ranks)
     system = system.with_notes(*_lost_ranges(run, system))
     epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
@@ -97,15 +97,15 @@ def _nsys_pass(run: RunFolder, say: Progress) -> Timeline | None:
     return system if epoch_ns is None else _with_memory(system, run.reports("nsys"), epoch_ns)
 
 
-def _ncu_pass(run: RunFolder, say: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """What Nsight Compute measured in an execution of its own; a note where it cannot be read.
+def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
+    """The profiles of Nsight Compute, from an execution of their own; a note where one cannot be read.
 
-    Its report tells what NVIDIA's rules said as well; its table stands in for a report that is newer than we are.
+    A report has the results of NVIDIA's rules as well; its table is read where the report's format is too new.
     """
     reports, tables = run.files("ncu", "*.ncu-rep"), run.files("ncu", "*.csv")
     printed = {table.stem for table in tables}
     for file in (*reports, *(table for table in tables if table.stem not in {report.stem for report in reports})):
-        say(f"Reading {file.name}")
+        progress(f"Reading {file.name}")
         try:
             yield ncu.read(file)
         except PerfdoctorError as error:
@@ -115,41 +115,41 @@ def _ncu_pass(run: RunFolder, say: Progress, notes: list[str]) -> Iterator[Timel
             notes.append(f"The ncu pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
 
 
-def _sides(run: RunFolder, say: Progress, notes: list[str]) -> Iterator[Timeline]:
-    """What was recorded beside the passes: samples of the GPUs and NCCL's logs; a note where one cannot be read."""
+def _sides(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
+    """Samples of the GPUs and NCCL's logs, recorded beside the passes; a note where one cannot be read."""
     for file in (*run.files("device", "*"), *run.files("nccl", "*")):
         try:
             with file.open("rb") as stream:
                 kind = side_files.kind_of_file(file, stream.read(_SIDE_HEAD_BYTES))
             if kind is not None:
-                say(f"Reading {file.name}")
+                progress(f"Reading {file.name}")
                 yield side_files.read(file, kind)
-        except OSError as error:  # noqa: PERF203 one bad file must not cost the others
+        except OSError as error:  # noqa: PERF203 the other files are still read
             notes.append(f"{file.name} cannot be opened: {error.strerror}.")
         except PerfdoctorError as error:
             notes.append(f"{error.what}. {error.do}.".replace("..", "."))
 
 
-def _export(run: RunFolder, say: Progress) -> Path | None:
-    """The SQLite export that lies there; else one made now of the report. None where nsys left neither."""
+def _export(run: RunFolder, progress: Progress) -> Path | None:
+    """The pass's SQLite export, else one made now of its report; None where nsys wrote neither."""
     exports = run.files("nsys", "*.sqlite")
     if exports:
         return exports[0]
     reports = run.files("nsys", "*.nsys-rep", "*.qdrep", "*.qdstrm")
-    return nsys_export.export(reports[0], progress=say) if reports else None
+    return nsys_export.export(reports[0], progress=progress) if reports else None
 
 
-def _trace(run: RunFolder, pass_name: str, file: Path, say: Progress) -> Timeline:
-    """One rank's trace, under the rank that its process told."""
-    say(f"Reading {file.name}")
+def _trace(run: RunFolder, pass_name: str, file: Path, progress: Progress) -> Timeline:
+    """One rank's trace, with the rank that its process reported."""
+    progress(f"Reading {file.name}")
     timeline = kineto.read(file)
-    told = {report.trace.removesuffix(".gz"): report.rank for report in run.reports(pass_name) if report.trace}
-    rank = told.get(file.name.removesuffix(".gz"))
+    ranks = {report.trace.removesuffix(".gz"): report.rank for report in run.reports(pass_name) if report.trace}
+    rank = ranks.get(file.name.removesuffix(".gz"))
     return timeline if rank is None else _as_rank(timeline, rank)
 
 
 def _whole_steps(run: RunFolder, pass_name: str, timeline: Timeline) -> Timeline:
-    """Without the step in which a program ended early: its range ends with the program, and holds its clean-up too."""
+    """Without the step in which a program ended early: its range includes the program's clean-up."""
     ranges = timeline.ranges
     is_step = ranges.name.matches(torch_names.PROFILER_STEP)
     drop = np.zeros(len(ranges), dtype=bool)
@@ -178,10 +178,10 @@ def _as_rank(timeline: Timeline, rank: int) -> Timeline:
 
 
 def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
-    """What torch.profiler recorded of one rank beside nsys, on nsys's clock.
+    """The timeline of nsys with what torch.profiler recorded of one rank in the same execution, on nsys's clock.
 
-    The clocks are put together by the step ranges that both recorded; the first is late by the cost of first calls, so
-    the median counts. Without them the wall clocks must do, which agree to some 10 µs. A range that both recorded
+    The clocks are aligned by the step ranges that both recorded; the first is late by the cost of first calls, so the
+    median counts. Without such ranges the wall clocks are used, which agree to some 10 µs. A range that both recorded
     counts once.
     """
     (rank,) = ops.ranks
@@ -189,7 +189,7 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
     note: tuple[str, ...] = ()
     if shift_ns is None:
         shift_ns = -(epoch_ns or 0)
-        note = (f"Rank {rank}: ops and calls are put together by the machine's clock, to some 10 µs.",)
+        note = (f"Rank {rank}: ops and calls are aligned by the machine's clock, to some 10 µs.",)
     if shift_ns == 0 and epoch_ns is None:
         return system.with_notes(
             f"Rank {rank}: its ops cannot be put on the clock of Nsight Systems, and are left out."
@@ -212,7 +212,7 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
 
 
 def _shift_ns(system: Timeline, ops: Timeline, rank: int) -> int | None:
-    """What is to be added to the ops' times, from steps that both recorded; None without any."""
+    """What to add to the ops' times, from steps that both recorded; None without any."""
     theirs = _steps(ops, rank)
     differences = [start - theirs[name] for name, start in _steps(system, rank).items() if name in theirs]
     return (
@@ -232,11 +232,11 @@ def _shifted(rows: Frame, shift_ns: int) -> Frame:
     return rows.with_columns(start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns)
 
 
-# --- what the processes told ---
+# --- what the processes reported ---
 
 
 def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
-    """The memory that each recorded rank held at the ends of its steps; recorded where enough of them are told.
+    """The timeline with the memory of each rank at the ends of its steps, where enough of them were reported.
 
     `epoch_ns` is when the timeline's time 0 was, in ns since 1970.
     """
@@ -255,33 +255,33 @@ def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns:
 
 
 def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
-    told, count = report.memory, len(report.memory.samples)
-    at, allocated, reserved = (np.array(column, dtype=np.int64) for column in zip(*told.samples, strict=True))
+    reported, count = report.memory, len(report.memory.samples)
+    at, allocated, reserved = (np.array(column, dtype=np.int64) for column in zip(*reported.samples, strict=True))
 
     def constant(value: int) -> Ints:
         return np.full(count, value, np.int64)
 
     return Frame({
-        "rank": constant(rank), "process": constant(report.pid), "device": constant(told.device),
+        "rank": constant(rank), "process": constant(report.pid), "device": constant(reported.device),
         "start_ns": at - epoch_ns, "end_ns": at - epoch_ns,
-        "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(told.kind, count),
+        "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(reported.kind, count),
     })  # fmt: skip
 
 
 # --- notes ---
 
 
-def _said(run: RunFolder) -> Iterator[str]:
+def _recorder_notes(run: RunFolder) -> Iterator[str]:
     for record in run.manifest.passes:
         if record.state == "running":
-            yield f"The {record.name} pass was broken off: perfdoctor was killed while it ran."
+            yield f"The {record.name} pass was interrupted: perfdoctor was killed while it ran."
         for note in record.notes:
             yield f"The {record.name} pass: {note}."
     yield from run.manifest.notes
 
 
 def _lost_ranges(run: RunFolder, system: Timeline) -> Iterator[str]:
-    """Some versions of nsys and NVTX lose ranges without a word: count those that must be there."""
+    """Some versions of nsys and NVTX silently lose ranges: compare with the number that the program opened."""
     for report in run.reports("nsys"):
         if report.nvtx_ranges and report.rank is not None:
             arrived = len(system.ranges.of(rank=report.rank))
@@ -293,12 +293,12 @@ def _lost_ranges(run: RunFolder, system: Timeline) -> Iterator[str]:
 
 
 def _compared(first_name: str, first: Timeline, name: str, other: Timeline) -> Iterator[str]:
-    """The other pass is another execution of the same steps: its step tells how much the tools weigh."""
+    """A note that compares steps with another pass, an execution of the same steps: tools slow it differently."""
     here, there = _median_step_ns(first), _median_step_ns(other)
     if not here or not there:
         return
     difference = abs(there - here) / min(here, there)
-    verdict = "they agree" if difference <= _SAME_STEP_SHARE else "the tools weigh differently: trust the shorter one"
+    verdict = "they agree" if difference <= _SAME_STEP_SHARE else "the tools slow it differently: trust the shorter one"
     yield (
         f"A step took {here / 1e6:.1f} ms in the {first_name} pass, which is shown, and {there / 1e6:.1f} ms in the "
         f"{name} pass ({difference:.0%} apart): {verdict}."

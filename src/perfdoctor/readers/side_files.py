@@ -1,8 +1,8 @@
-"""What was recorded beside the timeline: samples of GPUs, topology, NCCL's log, measured links. How does it join?
+"""How do files recorded beside the timeline join it: samples of GPUs, topology, NCCL's log, measured links?
 
-Such a file belongs to a machine or a job and to no rank. Its rows join the timeline's, and where they tell times those
-are put on its clock, if the recording tells when its own time 0 was. A time without a zone is only put there if one
-zone alone makes samples and recording meet; else the samples tell of the run as a whole.
+Such a file belongs to a machine or a job, and to no rank. Its times are put on the timeline's clock if it is known when
+the recording's time 0 was. A time without a zone is put there only if a single zone makes samples and recording
+overlap; otherwise the samples describe the run as a whole.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ KINDS = frozenset(_READERS)
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
 #: Time zones in use lie between -12 and +14 hours, nearly all of them whole hours, the others quarters.
 _ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
+_AS_A_WHOLE = "its samples describe the run as a whole."
 
 
 def kind_of(head: bytes) -> str | None:
-    """Which of these files do the first bytes begin? None for all others."""
+    """The kind of side file that begins with these bytes; None for all other files."""
     if flight_recorder.looks_like(head) and not kineto.looks_like(head):
         return "flight-recorder"
     if b"\0" in head[:4096] or text_rows.is_json(head):
@@ -55,7 +56,7 @@ def kind_of(head: bytes) -> str | None:
 
 
 def kind_of_file(file: Path, head: bytes) -> str | None:
-    """The same, of a file that was named: NCCL's first line may come late in what a job prints."""
+    """The same for a file that the user named: NCCL's first line may come late in a job's output."""
     return kind_of(head) or ("nccl" if nccl_log.is_log(file, head) else None)
 
 
@@ -89,30 +90,28 @@ def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
 
 
 def _on_clock(samples: Frame, timeline: Timeline) -> tuple[Frame, str]:
-    """The samples on the timeline's clock, and what is to be said of that; not on it where it cannot be known."""
+    """The samples, on the timeline's clock where possible, and a note about that or ""."""
     extent = _extent(timeline)
-    if extent is None:  # nothing to be put beside: their own order is all that counts
+    if extent is None:  # there is no recording's clock: only the samples' order counts
         return samples, ""
     name = samples.name[0]
     zero_ns = timeline.epoch_ns if timeline.epoch_ns is not None else 0 if extent[0] >= EPOCH_NS else None
     if zero_ns is None or samples.start_ns[0] < EPOCH_NS:
-        return _undated(
-            samples
-        ), f"{name}: when it was sampled cannot be compared with the recording: it counts as a whole."
+        return _undated(samples), f"{name} cannot be put on the recording's clock: {_AS_A_WHOLE}"
     begin, end = extent[0] + zero_ns, extent[1] + zero_ns
     if samples["is_on_clock"].all():
         if _meet(samples, begin, end, 0):
             return _shifted(samples, -zero_ns), ""
-        return _undated(samples), f"{name} was sampled at another time than the recording: it counts as a whole."
+        return _undated(samples), f"{name} was sampled at another time than the recording: {_AS_A_WHOLE}"
     zones = [zone for zone in _ZONES_NS if _meet(samples, begin, end, -zone)]
     zones = zones if len(zones) == 1 else [zone for zone in zones if zone % _HOUR_NS == 0]
     if len(zones) != 1:
         why = "several time zones would fit" if zones else "it was sampled at another time"
-        return _undated(samples), f"{name} tells no time zone, and {why}: it counts as a whole."
+        return _undated(samples), f"{name} has no time zone, and {why}: {_AS_A_WHOLE}"
     hours = zones[0] / _HOUR_NS
     return (
         _shifted(samples, -zones[0] - zero_ns),
-        f"{name} tells no time zone: taken as UTC{hours:+g} h, the only one in which it was sampled meanwhile.",
+        f"{name} has no time zone: read as UTC{hours:+g} h, the only zone in which it overlaps the recording.",
     )
 
 

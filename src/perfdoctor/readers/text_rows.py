@@ -1,4 +1,4 @@
-"""How does text that tools print become rows? Lines without escapes, and literal rows as a signal's frame."""
+"""How does a tool's printed text become rows? Lines without escape codes, and literal rows as a signal's frame."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _JSON = re.compile(rb"\s*(\{|\[\s*[{\[\"\]])")
-#: A line longer than this is no line of these tools: what follows in it is not looked at.
+#: These tools print no longer lines; the rest of a longer one is ignored.
 LONGEST_LINE = 20_000
 
 
 def plain(line: str) -> str:
-    """Without escapes and control characters, and no longer than a line may be."""
+    """The line without escape codes and control characters, cut at LONGEST_LINE."""
     return _ESCAPES.sub("", line[:LONGEST_LINE])
 
 
@@ -54,13 +54,13 @@ def head_lines(head: bytes, most: int = 400) -> list[str]:
 
 
 def frame(signal: str, rows: Iterable[Mapping[str, object]]) -> Frame:
-    """Literal rows as a sorted frame; what a row leaves out is not told, and its times are 0."""
+    """Literal rows as a sorted frame; values that a row leaves out are unknown, times are 0."""
     kept: Sequence[Mapping[str, object]] = list(rows)
     columns: dict[str, object] = {}
     for column, kind in SIGNALS[signal].columns.items():
         if kind is str:
             columns[column] = Text.of(str(row.get(column, "")) for row in kept)
         else:
-            untold = 0 if column in ("start_ns", "end_ns") else np.nan if kind is float else UNKNOWN
-            columns[column] = np.array([row.get(column, untold) for row in kept], dtype=DTYPES[kind])
+            default = 0 if column in ("start_ns", "end_ns") else np.nan if kind is float else UNKNOWN
+            columns[column] = np.array([row.get(column, default) for row in kept], dtype=DTYPES[kind])
     return Frame(columns).sorted()  # type: ignore[arg-type]

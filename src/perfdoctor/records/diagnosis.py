@@ -1,6 +1,6 @@
-"""What is wrong with a run? All that a report may see.
+"""What is wrong with a run? Everything that a report may use.
 
-A Diagnosis holds numbers and words, no arrays and no Timeline: a report formats it and computes nothing.
+A Diagnosis contains numbers and texts, no arrays and no Timeline: a report formats it and computes nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class GpuInfo:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything a report may say. `per_step`: savings are per step, else per window looked at.
+    """Everything that a report may show. `per_step`: savings are per step, else per analysed window.
 
-    `findings` are the ranked causes, their symptoms inside them. `time` covers the window looked at, `recording` the
-    whole stretch from the first to the last device event, same shape. `base_ns` is what savings are a share of.
-    `critical_path` is None where the run was not played again, `efficiency` where nothing can be said of it.
+    `findings` are the ranked causes, with their symptoms inside. `time` covers the analysed window, `recording` the
+    time from the first to the last device event, in the same shape. Savings are a share of `base_ns`. `critical_path`
+    is None if the run was not replayed, `efficiency` if nothing is known of it.
     """
 
     sources: tuple[SourceInfo, ...]

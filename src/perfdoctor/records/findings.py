@@ -1,4 +1,4 @@
-"""What was found, how sure are we, and what is there to do about it?"""
+"""What was found, with which confidence, and how is it fixed?"""
 
 from __future__ import annotations
 
@@ -12,39 +12,13 @@ from perfdoctor.records.savings import Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
 Value = int | float | str
-IDLE_CAUSES = (
-    "input_wait",
-    "host_sync",
-    "launch_bound",
-    "host_work",
-    "allocator",
-    "storage",
-    "garbage_collection",
-    "compilation",
-    "peer_wait",
-    "profiler",
-    "queue_latency",
-    "unknown",
-)
-KERNEL_FAMILIES = (
-    "gemm",
-    "attention",
-    "convolution",
-    "elementwise",
-    "reduction",
-    "normalization",
-    "optimizer",
-    "embedding",
-    "other",
-)
-MATH_PATHS = ("tensor_core", "no_tensor_core", "unknown")
-#: What `--what-if` can ask beside rules: another size of the run.
+#: What `--what-if` accepts besides rules: another size of the run.
 SIZES = ("batch", "ranks", "synthetic-data")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One number that convinces. `unit`: ns, bytes, bytes_per_second, count, share."""
+    """One number as evidence. `unit`: ns, bytes, bytes_per_second, count, share."""
 
     label: str
     value: float
@@ -53,7 +27,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Rows:
-    """A small table: the worst offenders. `units`, one a column: ns, bytes, bytes_per_second, count, share, text."""
+    """A small table, costliest rows first. `units`, one a column: ns, bytes, bytes_per_second, count, share, text."""
 
     label: str
     columns: tuple[str, ...]
@@ -63,7 +37,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Span:
-    """One stretch of the recording to look at; times are ns since the first event of the window."""
+    """A moment of the recording as evidence; times are ns since the first event of the window."""
 
     label: str
     rank: int
@@ -84,16 +58,17 @@ class Fix:
     changes_numerics: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finding:
-    """What a detector saw: numbers only. `situation` picks the words and fixes that fit the evidence ("" for all).
+    """What a detector found: numbers only. `situation` selects the sentences and fixes that fit ("" for all).
 
-    `symptom_of` names the rules whose fix makes just this finding vanish, beside those that its rule names; `explains`
-    is its other end: the rules whose findings vanish with this one, where only this one's detector knows that. `work`
-    tells which of a place's kernels, copies or collectives it is about: by (rank, device), one bool a row of the
-    place's frame. Empty where it is about all of them, or none. `counted_ns` is the time of that work a step of which
-    the saving is a share, 0 where all of it counts. `thread_time`: on a run without a GPU, by rank, starts and ends of
-    the training thread's time that it is about.
+    `symptom_of`: rules of which this finding is a symptom, in addition to those in its rule's document. `explains` is
+    the opposite: rules whose findings are symptoms of this one, if only this detector can know that. `work` selects the
+    kernels, copies or collectives that the finding is about: by (rank, device), one bool for each row of the place's
+    frame; empty if it is about all of them, or none. `affected_ns`: the time of that work per step of which the saving
+    is a share, 0 where all of it counts; `bound_ns`: the most that any change can save of it, as the remaining work
+    needs the rest (None: unknown). `thread_time`: on a run without a GPU, by rank, starts and ends of the training
+    thread's time that the finding is about. A finding equals itself alone.
     """
 
     rule: str
@@ -105,15 +80,16 @@ class Finding:
     symptom_of: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     work: Mapping[tuple[int, int], Mask] = field(default_factory=dict)
-    counted_ns: int = 0
+    affected_ns: int = 0
+    bound_ns: int | None = None
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A finding with its rule's words, ranked: what a report shows. `rank` starts at 1.
+    """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1.
 
-    `confidence` is the detector's, lowered where the recording is thin; `confidence_because` says why in a sentence.
+    `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
     """
 
     rank: int
@@ -136,7 +112,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed)."""
+    """The result of one rule. `missing`: the signals it lacked (skipped); `error`: what it raised (failed)."""
 
     rule: str
     status: Status

@@ -1,4 +1,4 @@
-"""What did the allocator hold on each device, and for whom?"""
+"""How much memory was allocated on each device, for what, and by which lines?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Holder:
-    """Memory that the same lines of code asked for: the innermost own line, it and its callers, what for, how much."""
+    """Memory allocated by the same source lines. `line`: the innermost of user code; `stack`: it and its callers."""
 
     line: str
     stack: str
@@ -20,13 +20,14 @@ class Holder:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What torch's allocator held on one device; -1 where the recording does not tell a number.
+    """The memory of torch's allocator on one device; -1 where a number was not recorded.
 
-    The first four are its state at the end, as torch counts it itself: reserved from the driver, handed out, in use
-    (handed out, or freed and still waited for by another stream), and asked for before rounding. `peak_bytes` is the
-    most that was in use in the window of `events` changes, and at that moment: what was reserved, the free pieces of
-    it, and who held it. `most_reserved_bytes` is the most that was ever reserved in the window. Of source `driver` all
-    that CUDA handed out counts as reserved and in use, to libraries as well.
+    `reserved_bytes` to `requested_bytes` are its state at the end, in torch's terms: reserved from the driver,
+    allocated, active (allocated, or freed and still used by another stream), and requested before rounding.
+    `peak_bytes` is the maximum that was active in the window of `events` changes (allocated, where only that was
+    recorded). `peak_reserved_bytes`, the free blocks, `by_category` and `holders` are of that moment.
+    `most_reserved_bytes` is the maximum reserved in the window. With source `driver`, everything that CUDA allocated,
+    for libraries too, counts as reserved and in use.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""How long is a step after changes, and which work sets its length?"""
+"""How long is a step after changes, and which work determines its length?"""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """The step after one more fix or size, with all before it, in ns. `choice`: how far it goes, or how large.
+    """The step in ns after one more fix or size, with all before it. `choice`: the degree of the fix, or the size.
 
-    `samples`: how many times as many samples as recorded all ranks then work on in a step.
+    `samples`: samples of all ranks in a step, relative to the recorded number.
     """
 
     rule: str
@@ -21,9 +21,9 @@ class PredictedStep:
 
 @dataclass(frozen=True)
 class Scaling:
-    """From `recorded` ranks (0: not told) to those `asked` for. `efficiency`: low ≤ likely ≤ high.
+    """From `recorded` ranks (0: unknown) to those `asked` for. `efficiency`: low ≤ likely ≤ high.
 
-    That is the step among the fewer ranks over the step among the more, each rank with the same work.
+    Weak scaling: the step with the fewer ranks over the step with more, each rank with the same work.
     """
 
     recorded: int
@@ -35,11 +35,11 @@ class Scaling:
 class Prediction:
     """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
 
-    `steps` is the way there from `recorded_ns`, one fix after the other: none longer than the one before, the last
-    the likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
-    nothing was played and savings were subtracted. `asked`: is it the answer to a question, or what we find worth it?
-    Where the run's size was asked for, a step has `samples` times as many samples and may be longer; `speedup` is that
-    of samples a second over all ranks, and `scaling` what other numbers of ranks make of it.
+    `steps` lead there from `recorded_ns`, one fix after the other: none is longer than the one before, the last is the
+    likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
+    nothing was replayed and savings were subtracted. `asked`: the user asked for it; otherwise all worthwhile fixes.
+    If another size was asked for, a step has `samples` times the recorded samples and may be longer; `speedup` is then
+    that of samples per second over all ranks, and `scaling` the effect of another number of ranks.
     """
 
     fixed: tuple[str, ...]
@@ -55,7 +55,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PathPiece:
-    """All of one name on the critical path: ns a step, and how often in a step."""
+    """All work of one name on the critical path: ns a step, and how often in a step."""
 
     kind: str
     name: str
@@ -65,9 +65,9 @@ class PathPiece:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """What the length of the step hangs on: `share` by kind (they sum to one), and the longest pieces first.
+    """The work that determines the length of the step: `share` by kind (they sum to one), and the longest pieces first.
 
-    `step_ns` is the step as it was played.
+    `step_ns` is the length of the replayed step.
     """
 
     step_ns: float

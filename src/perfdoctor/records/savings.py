@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The three ends of a range, in the order of `Saving`.
+#: The three values of a range, in the order of `Saving`.
 CASES = ("low", "likely", "high")
 
 
@@ -18,3 +18,7 @@ class Saving:
 
     def __post_init__(self) -> None:
         assert 0 <= self.low <= self.likely <= self.high, f"a saving must be ordered: {self}"
+
+    def within(self, most_ns: int) -> Saving:
+        """The same, where nothing can save more than `most_ns`."""
+        return Saving(min(self.low, most_ns), min(self.likely, most_ns), min(self.high, most_ns))

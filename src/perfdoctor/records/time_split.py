@@ -10,10 +10,10 @@ from perfdoctor.model.steps import Confidence, FoundBy
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Where the window of one rank and device went, in ns; the parts sum exactly (see `model/place.py`).
+    """The parts of the window of one rank and device, in ns; they sum exactly to it (see `model/place.py`).
 
-    `device` is None where the training thread of a run without GPU plays the device. `step_ns` is None where no steps
-    were found. `window_start_ns` is on the recording's own clock, so that anybody can recompute the numbers.
+    `device` is None on a run without a GPU, where the training thread stands for the device. `step_ns` is None where no
+    steps were found. `window_start_ns` is on the recording's own clock, so that the numbers can be recomputed from it.
     """
 
     rank: int
@@ -36,7 +36,7 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class StepStats:
-    """How the steps were found and how long they are; zero times where none were found."""
+    """How the steps were found and how long they are; times are 0 where none were found."""
 
     count: int = 0
     used: int = 0
@@ -49,7 +49,7 @@ class StepStats:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One line of the kernel table: all executions of one name in the windows looked at."""
+    """One line of the kernel table: all executions of one name in the analysed windows."""
 
     name: str
     family: str

@@ -1,7 +1,7 @@
-"""What do the pages of a report show beside the diagnosis? Tables, charts and tracks, ready to be drawn.
+"""What do the pages of a report show besides the diagnosis? Tables, charts and tracks, ready to be drawn.
 
-`viewing/` fills them from a recording; a report draws them and computes nothing. All times are ns since the first
-event of the window looked at, the same zero as that of a finding's `Span`.
+`views/` fills them from a recording; a report draws them and computes nothing. All times are ns since the first event
+of the analysed window, as in a finding's `Span`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from perfdoctor.model.columns import Floats, Ints
 
-#: What a number is; only reports round. `number` has no unit, `position` counts from 0 and is not to be added up.
+#: The unit of a number; only reports round. `number` has no unit, `position` counts from 0 and must not be summed.
 Unit = Literal[
     "text", "count", "number", "position", "share", "ns", "bytes", "bytes_per_second", "flop", "flop_per_second",
     "flop_per_byte", "watt", "celsius", "hertz",
@@ -23,9 +23,9 @@ Unit = Literal[
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of a table. `values`: numbers (NaN or None: not known), or texts where `unit` is text.
+    """One column of a table. `values`: numbers (NaN or None: unknown), or texts where `unit` is text.
 
-    `adds_up`: does the sum over rows mean anything? (That of times does, that of means does not.)
+    `adds_up`: is the sum over rows meaningful? (It is for times, not for means.)
     """
 
     name: str
@@ -37,7 +37,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers by row, those that cost most first. `rows_in_all`: how many there were before the shortest were left out.
+    """A table, costliest rows first. `rows_in_all`: the number of rows before the cheapest were omitted.
 
     `id` names it in files and addresses; `explained` says in a sentence what is counted.
     """
@@ -59,17 +59,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one kind of mark. `labels`: what each point is called; none, or one a point.
+    """One line, or one kind of mark. `labels`: the name of each point; none, or one a point.
 
-    steps: holds its value until the next point. area, bars: stacked upon the areas or bars before it. guide: a line to
-    compare with (a ceiling, a limit). stretches: from each x to its y, on the axis of x. marks: a remark at each point,
-    its label. `weight`: how large each dot is, as a share of the largest; none, or one a point. `part`: the part of the
-    step it is (`compute`, a cause of idle, …), or the kind of memory, which has a colour of its own everywhere; "" for
-    anything else.
+    steps: each value holds until the next point. area, bars: stacked on the areas or bars before. guide: a line to
+    compare with (a ceiling, a limit). spans: from each x to its y, on the axis of x. marks: a remark at each point, its
+    label. `weight`: the area of each dot relative to the largest; none, or one a point. `part`: the part of the step
+    (`compute`, a cause of idle, …) or the kind of memory, which has the same colour everywhere; "" for anything else.
     """
 
     name: str
-    kind: Literal["line", "steps", "area", "bars", "dots", "guide", "stretches", "marks"]
+    kind: Literal["line", "steps", "area", "bars", "dots", "guide", "spans", "marks"]
     x: Floats
     y: Floats
     labels: tuple[str, ...] = ()
@@ -79,16 +78,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with two axes.
+    """A chart with two axes.
 
-    `told`: what it shows, in a sentence for those who do not see it; `{name}` stands for one of `numbers`, each with
-    its unit. Foreign text is in `numbers` only.
+    `description`: what it shows in a sentence, also for screen readers; `{name}` stands for one of `numbers`, each with
+    its unit. Text from a recording is only in `numbers`.
     """
 
     page: str
     id: str
     title: str
-    told: str
+    description: str
     x: Axis
     y: Axis
     series: tuple[Series, ...]
@@ -97,15 +96,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Heat:
-    """A map of numbers, a row a rank: `values[row, column]`, NaN where not known, all of one unit.
+    """A heat map, a row a rank: `values[row, column]`, NaN where unknown, all of one unit.
 
-    `told` and `numbers`: as those of a chart.
+    `description` and `numbers`: as in a chart.
     """
 
     page: str
     id: str
     title: str
-    told: str
+    description: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: Floats
@@ -115,12 +114,12 @@ class Heat:
 
 @dataclass(frozen=True)
 class Track:
-    """What one stream, thread or device did: pieces sorted by start. Arrays have one element a piece.
+    """What one stream, thread or device did, as pieces sorted by start. Arrays have one element a piece.
 
-    `kind`: a signal's name, or step, idle or counter. `row`: depth of nesting, 0 is outermost. `count` > 1: so many
-    short pieces drawn as one, of which `busy_ns` was taken. `launch_track`, `launch_ns`: where and when the host
-    launched it (-1: not known). `name`, `detail`: places in `TimelineView.names` (detail -1: nothing to add). Of a
-    counter, `values` are its numbers from `start_ns` on, of a joined piece the highest.
+    A piece is one event, or several short ones merged (`count` > 1), in which case `busy_ns` is their summed duration.
+    `kind`: a signal's name, or step, idle or counter. `row`: depth of nesting, 0 is outermost. `launch_track`,
+    `launch_ns`: where and when the host launched it (-1: unknown). `name`, `detail`: indices into `TimelineView.names`
+    (detail -1: none). In a counter, `values` are its numbers from `start_ns` on, the highest of merged events.
     """
 
     group: int
@@ -141,7 +140,7 @@ class Track:
 
 @dataclass(frozen=True)
 class TrackGroup:
-    """Tracks that belong together: one rank's device, or one rank's host."""
+    """The tracks of one rank's device, or of one rank's host."""
 
     title: str
     rank: int
@@ -150,9 +149,9 @@ class TrackGroup:
 
 @dataclass(frozen=True)
 class TimelineView:
-    """The window, piece by piece. `whole`: stretches in which nothing is drawn together with its neighbours.
+    """The timeline of the window. `whole`: time spans in which no events are merged.
 
-    `typical` is the step to begin with. `pieces_in_all`: how many there were before short ones were drawn together.
+    `typical` is the step that is shown first. `pieces_in_all`: the number of events before short ones were merged.
     """
 
     length_ns: int
@@ -166,7 +165,7 @@ class TimelineView:
 
 @dataclass(frozen=True)
 class Views:
-    """All that a report may draw. `failed`: the pages that could not be made, each with what was raised."""
+    """All that a report may draw. `failed`: pages that could not be made, each with what was raised."""
 
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()

@@ -1,7 +1,7 @@
-"""How much did a GPU compute, of what it could? Plain records of it: all that a report may see.
+"""How much of its peak did a GPU compute? The records that a report may use.
 
-FLOP are those of matrix products, convolutions and fused attention (`metrics/work/flops.py`); per step, or per window
-where no steps were found, and per GPU.
+FLOP are those of matmuls, convolutions and fused attention (`metrics/work/flops.py`); per step (per window where no
+steps were found) and per GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The peak of one data type, and how many FLOP a byte of memory traffic it takes to reach it (0: not known)."""
+    """The peak of one data type, and the arithmetic intensity from which on it can be reached (0: unknown)."""
 
     data_type: str
     flop_per_second: float
@@ -21,12 +21,12 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """Work of one kind. None where a number is not known.
+    """Work of one kind. None where a number is unknown.
 
-    `kind`: family (all of it whose FLOP or bytes are known), op (one op with one set of sizes), or memory (kernels that
-    only pass over their numbers, by op). `flop` leaves out what a causal mask spares, `moved_bytes` counts each input
-    and each result once: kernels move at least that, so that `share_of_roof` is what the roofline allows, at the least.
-    `unknown_ns`: of a family, the time of the kernels about which nothing is known. `limit`: which of the two roofs.
+    `kind`: family (all of it whose FLOP or bytes are known), op (one op with one set of sizes), or memory (memory-bound
+    kernels, by op). `flop` excludes what a causal mask skips. `moved_bytes` counts each input and each result once;
+    kernels move at least that, so that `share_of_roof` is a lower bound. `unknown_ns`: in a family, the time of kernels
+    about which nothing is known. `limit`: which of the two roofs applies.
     """
 
     kind: Literal["family", "op", "memory"]
@@ -48,9 +48,9 @@ class RooflineRow:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The work of one rank and device under the roof of its GPU; rows are a step's, those of most time first.
+    """The roofline of one rank and device; rows are per step, longest first.
 
-    `memory_bytes_per_second` is 0, and there are no `ceilings`, where nobody knows the GPU.
+    If the GPU is unknown, `memory_bytes_per_second` is 0 and `ceilings` is empty.
     """
 
     rank: int
@@ -63,15 +63,14 @@ class Roofline:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Use of the peak, as means over all places. None where a number is not known.
+    """Use of the peak, as means over all places. None where a number is unknown.
 
-    MFU = model FLOP ÷ (peak · step), and HFU the same with every FLOP that was computed, also those that were computed
-    a second time. `model_from`: where the model's FLOP come from: the ops' shapes, or 6 · parameters · tokens as told.
-    `known_share` is the part of the kernels that multiply matrices, by time, whose FLOP are known: below 1 all of this
-    is "at least", and below a half MFU and HFU are not told. `peak_flop_per_second` is that of `data_type`, in which
-    most was computed. `items`: what a step trains on, tokens (told) or the targets of its loss, per GPU. `lacks`, what
-    stands in the way: "shapes", "steps" (for what was told of a step), "peaks" of the GPU, the "data_type", or the peak
-    of that type ("type_peak").
+    MFU = model FLOP ÷ (peak · step); HFU is the same with all computed FLOP, recomputation included. `model_from`: the
+    source of the model's FLOP: shapes of ops, or 6 · parameters · tokens as given by the user. `known_share` is the
+    share of the matmul time whose FLOP are known: below 1 all numbers are lower bounds, below 0.5 MFU and HFU are not
+    reported. `peak_flop_per_second` is that of `data_type`, in which most was computed. `items`: what a step trains on,
+    tokens (given by the user) or targets of the loss, per GPU. `lacks`, what is missing for MFU: "shapes", "steps" (for
+    tokens per step), "peaks" of the GPU, the "data_type", or the peak of that type ("type_peak").
     """
 
     model_from: Literal["shapes", "parameters", ""]

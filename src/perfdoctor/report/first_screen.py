@@ -1,4 +1,4 @@
-"""What must be seen before anything else? The step now and after the fixes, and what that was told of."""
+"""What does the page show first? The step now and after the fixes, and what was recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fact:
-    """A number with its name, and half a line about it."""
+    """A number with its label and a short remark."""
 
     label: str
     value: str
@@ -24,7 +24,7 @@ class Fact:
 
 
 def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
-    """Those that are known, the step first."""
+    """The known facts, the step first."""
     gpus, ranks = wording.machines(diagnosis)
     known = (
         _now(diagnosis),
@@ -32,24 +32,24 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
         Fact("GPU", gpus),
         Fact("Ranks", ranks.removesuffix(" ranks").removesuffix(" rank")) if ranks else None,
         _steps(diagnosis),
-        _sure(diagnosis),
+        _confidence(diagnosis),
     )
     return tuple(fact for fact in known if fact is not None)
 
 
 def check(diagnosis: Diagnosis, advice: Advice) -> str:
-    """What a second recording must show if the fix worked."""
+    """What a second recording shows if the fix worked."""
     number = next((each for each in advice.evidence if isinstance(each, Measure)), None)
-    said = ["Record the same steps again, and this finding is gone."]
+    said = ["Record the same steps again: this finding should be gone."]
     if number is not None:
         now = wording.quantity(number.value, number.unit)
-        said.append(f"The number that must move is “{clean_name(number.label)}”: {now} in this recording.")
+        said.append(f"Compare “{clean_name(number.label)}”: {now} in this recording.")
     saving, base = advice.saving_ns_per_step, diagnosis.base_ns
     if saving.likely and base:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
         about = likely if low == high else f"{likely} ({low} to {high})"
-        what = "A step" if diagnosis.per_step else "The same stretch"
-        said.append(f"{what} then takes about {about} instead of {wording.duration(base)}.")
+        what = "A step" if diagnosis.per_step else "The same window"
+        said.append(f"{what} should take about {about} instead of {wording.duration(base)}.")
     return " ".join(said)
 
 
@@ -59,7 +59,7 @@ def _now(diagnosis: Diagnosis) -> Fact | None:
     steps = diagnosis.steps
     low, high = wording.duration(steps.p10_ns), wording.duration(steps.p90_ns)
     remark = f"8 of 10 take {low} to {high}" if steps.used > 1 and low != high else ""
-    return Fact("Step now" if diagnosis.per_step else "Looked at", wording.duration(diagnosis.base_ns), remark)
+    return Fact("Step now" if diagnosis.per_step else "Window", wording.duration(diagnosis.base_ns), remark)
 
 
 def _then(diagnosis: Diagnosis) -> Fact | None:
@@ -68,7 +68,7 @@ def _then(diagnosis: Diagnosis) -> Fact | None:
         return None
     low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
     about = wording.speedup(prediction.speedup)
-    label = "Then" if prediction.asked else "After the fixes"
+    label = "What if" if prediction.asked else "After the fixes"
     return Fact(label, f"≈ {likely}", about if low == high else f"{low} to {high}, {about}")
 
 
@@ -77,13 +77,13 @@ def _steps(diagnosis: Diagnosis) -> Fact | None:
     if not diagnosis.time:
         return None
     if not steps.count:
-        return Fact("Steps", "none found", "all numbers are of the whole stretch")
+        return Fact("Steps", "none found", "all numbers are for the whole window")
     found = wording.FOUND_BY.get(steps.found_by, steps.found_by)
-    return Fact("Steps looked at", f"{wording.count(steps.used)} of {wording.count(steps.count)}", f"by {found}")
+    return Fact("Steps analysed", f"{wording.count(steps.used)} of {wording.count(steps.count)}", f"by {found}")
 
 
-def _sure(diagnosis: Diagnosis) -> Fact | None:
-    """That of the dearest finding: it is what the first sentence says."""
+def _confidence(diagnosis: Diagnosis) -> Fact | None:
+    """Of the costliest finding, which the verdict is about."""
     if not diagnosis.findings:
         return None
     return Fact("Confidence", diagnosis.findings[0].confidence, "of the first finding")

@@ -1,4 +1,4 @@
-"""What does a person read in the browser? One page that holds everything and loads nothing."""
+"""What does a person read in the browser? One self-contained page that loads nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
-from perfdoctor.report import charts, embedded, first_screen, json_report
+from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
@@ -31,13 +31,13 @@ from perfdoctor.report.words.parts import (
     split_base_ns,
 )
 from perfdoctor.vocabulary.pages import PAGES
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN_RANKS = 16
-#: In this order: what a file uses is defined in one before it, or is only called once all are there.
+#: In this order: a file uses what earlier files define, or what is only called after all are loaded.
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = (
     "format.js", "shell.js", "csv.js", "tables.js", "timeline_data.js", "timeline_layout.js", "timeline_colours.js",
@@ -48,9 +48,9 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 
 def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
-    """The whole page. Without views it has no pages of numbers and no timeline."""
+    """The whole page. Without views it has neither tables nor charts nor a timeline."""
     page = _environment().get_template("page.html.j2")
-    style, script = _joined(STYLES), _joined(SCRIPTS)
+    style, script = f"\n{part_colours.style_sheet()}{_joined(STYLES)}", _joined(SCRIPTS)
     return page.render(
         diagnosis=diagnosis,
         views=views or Views(),
@@ -64,7 +64,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         packed=embedded.packed(views) if views else "",
         parts=all_parts(diagnosis),
         ranks=_ranks(diagnosis.time),
-        way=outlook.way(diagnosis, also_one=True),
+        stages=outlook.stages(diagnosis, also_one=True),
         facts=first_screen.facts(diagnosis),
         anchors=_anchors(diagnosis.findings),
         efficiency=efficiency.line(diagnosis),
@@ -93,7 +93,7 @@ def _environment() -> Environment:
         clean_name=clean_name,
         blocks=blocks,
         check=first_screen.check,
-        part_labels=dict(PART_LABELS),
+        part_labels={name: part.label for name, part in PARTS.items()},
         rank_parts=_rank_parts,
         split_base_ns=split_base_ns,
         SHOWN=SHOWN_FINDINGS,
@@ -109,12 +109,12 @@ def _environment() -> Environment:
 
 
 def _printable(value: object) -> object:
-    """Every text that the template puts out, once more without control characters; jinja2 escapes it afterwards."""
+    """A value of the template without control characters, before jinja2 escapes it."""
     return clean_block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _unbroken(text: str) -> str:
-    """A number stays on one line with its unit."""
+    """Keeps a number and its unit on one line."""
     return _BEFORE_UNIT.sub("\u00a0", text)
 
 
@@ -123,17 +123,17 @@ def _page_file(name: str) -> str:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Files of ours as the text of one element."""
+    """The text of several files, for one element."""
     return "\n" + "\n".join(_page_file(name) for name in names)
 
 
 def _hash(text: str) -> str:
-    """What a Content-Security-Policy lets in: this text and no other."""
+    """The hash by which a Content-Security-Policy permits this text and no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
-    """The pages that have something to show."""
+    """The pages that have content."""
     filled: set[str] = {table.page for table in views.tables} | {chart.page for chart in views.charts}
     filled |= {heat.page for heat in views.heats}
     others = {
@@ -146,7 +146,7 @@ def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
 
 
 def _anchors(findings: Sequence[Advice]) -> dict[str, str]:
-    """Where the first finding of each rule stands; "" for every other word."""
+    """The id of each rule's first finding on the page; "" for any other key."""
     anchors: defaultdict[str, str] = defaultdict(str)
     for number, advice in reversed(list(enumerate(findings, start=1))):
         anchors |= {symptom.rule: f"symptom-{symptom.rank}" for symptom in advice.symptoms}
@@ -155,7 +155,7 @@ def _anchors(findings: Sequence[Advice]) -> dict[str, str]:
 
 
 def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:
-    """The ranks shown at once, and of many ranks all of them, to be unfolded; each with its name."""
+    """The ranks shown first, and if these are not all, all ranks for the fold; each with its name."""
     if len(splits) < 2:
         return [], []
     names = place_names(splits)

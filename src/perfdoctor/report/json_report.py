@@ -1,10 +1,10 @@
-"""What does a script read? The diagnosis as JSON, format 1; names are only ever added."""
+"""What does a script read? The diagnosis as JSON, format 1: keys are added, never renamed."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,12 +12,14 @@ import msgspec
 
 from perfdoctor import __version__
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES, KERNEL_FAMILIES, MATH_PATHS, Advice, Evidence, Measure, Rows
+from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
 from perfdoctor.records.savings import CASES
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.work_done import Efficiency
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 FORMAT = 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -59,7 +61,7 @@ def _memory(use: MemoryUse) -> dict[str, Any]:
 
 
 def _time(split: TimeSplit) -> dict[str, Any]:
-    def complete(names: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
+    def complete(names: Iterable[str], given: Mapping[str, int]) -> dict[str, int]:
         return {**dict.fromkeys(names, 0), **given}
 
     return {
@@ -164,7 +166,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same in JSON's own types: no half characters, no NaN or infinity (null instead), no numpy numbers."""
+    """The same in JSON's types: no lone surrogates, null for NaN and infinity, no numpy numbers."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if value is None or isinstance(value, bool | int):

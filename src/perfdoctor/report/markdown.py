@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 5
 _MARKUP = re.compile(r"([\\`*_\[\]|~#$!])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-# GitHub turns @name into a mention and owner/name#1 into a link even behind a backslash; an empty comment parts them.
+# GitHub turns @name into a mention even after a backslash; an empty comment prevents that.
 _MENTION = re.compile(r"@(?=\w)")
 
 
@@ -31,14 +31,14 @@ def render(diagnosis: Diagnosis) -> str:
         _more(diagnosis),
         _outlook(diagnosis),
         _memory(diagnosis),
-        _listed("Not looked at", _not_looked_at(diagnosis)),
+        _listed("Not checked", _not_checked(diagnosis)),
         _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),
     )
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
 
 
 def escaped(text: str) -> str:
-    """Text that GitHub shows as it is: no markup, no tags, no mentions."""
+    """Text that GitHub shows unchanged: no markup, no tags, no mentions."""
     text = "".join(_HTML.get(character, character) for character in text)
     return _MENTION.sub("@<!-- -->", _MARKUP.sub(r"\\\1", text))
 
@@ -55,8 +55,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     if shown:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
         yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
-    if hangs_on := outlook.hangs_on(diagnosis):
-        yield f"\n{escaped(hangs_on)}"
+    if critical_path := outlook.critical_path(diagnosis):
+        yield f"\nCritical path: {escaped(critical_path)}."
     if use := efficiency.line(diagnosis):
         yield f"\n{escaped(use)}"
 
@@ -64,7 +64,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
 def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]:
     yield f"### {number}. {escaped(clean(advice.title))}"
     certain = wording.confidence(advice.confidence)
-    yield f"\n`{clean(advice.rule)}` · **{wording.saving(diagnosis, advice)}** · {certain}"
+    saving = outlook.after_others(diagnosis, advice) or wording.saving(diagnosis, advice)
+    yield f"\n`{clean(advice.rule)}` · **{saving}** · {certain}"
     yield f"\n{escaped(clean(advice.summary))}"
     if certainty := wording.certainty(advice):
         yield f"\n{escaped(certainty)}"
@@ -77,14 +78,14 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
         yield from _fix(advice.fixes[0])
     if advice.symptoms:
         symptoms = (f"{escaped(clean(s.title))} (`{clean(s.rule)}`)" for s in advice.symptoms)
-        yield f"\nGoes with it: {'; '.join(symptoms)}."
+        yield f"\nSymptoms: {'; '.join(symptoms)}."
 
 
 def _number(evidence: Measure | Span) -> str:
     label = escaped(clean_name(evidence.label))
     if isinstance(evidence, Measure):
         return f"{label}: **{wording.quantity(evidence.value, evidence.unit)}**"
-    return f"{label}: {wording.stretch(evidence)}"
+    return f"{label}: {wording.where(evidence)}"
 
 
 def _rows(table: Rows) -> Iterator[str]:
@@ -102,7 +103,7 @@ def _fix(fix: Fix) -> Iterator[str]:
     yield f"\n**Fix: {escaped(clean(fix.title))}** ({terms})"
     for block in blocks(fix.how):
         if block.code:
-            # A fence must be longer than any run of backticks inside it.
+            # A fence must be longer than any sequence of backticks inside it.
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
             yield f"\n{fence}{block.language}\n{block.text}\n{fence}"
         else:
@@ -110,7 +111,7 @@ def _fix(fix: Fix) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """Prose of a rule: its `code` stays code."""
+    """Prose of a rule, in which `code` stays code."""
     pieces = re.split(r"(`[^`\n]+`)", text)
     return "".join(piece if place % 2 else escaped(piece) for place, piece in enumerate(pieces))
 
@@ -122,35 +123,34 @@ def _more(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _outlook(diagnosis: Diagnosis) -> Iterator[str]:
-    """What the fixes bring together, and how one gets there."""
-    stops = outlook.way(diagnosis)
-    if not stops:
+    """The predicted step after each fix, and after all of them."""
+    stages = outlook.stages(diagnosis)
+    if not stages:
         return
     yield f"### {outlook.heading(diagnosis)}\n"
-    rows = ((escaped(stop.name), wording.duration(stop.step_ns), outlook.won(stop)) for stop in stops)
-    yield from _table(("fixed", "step", "won"), (False, True, True), rows)
+    rows = ((escaped(stage.name), wording.duration(stage.step_ns), outlook.change(stage)) for stage in stages)
+    yield from _table(("fixed", "step", "change"), (False, True, True), rows)
     yield f"\n{escaped(outlook.together(diagnosis))}"
 
 
 def _memory(diagnosis: Diagnosis) -> Iterator[str]:
-    """Each device's peak, and who held it."""
+    """Each device's peak, by purpose and by source line."""
     if diagnosis.memory:
         yield f"### {memory.heading(diagnosis)}"
     for use in memory.shown(diagnosis):
         yield f"\n{escaped(memory.peak(use))} {escaped(memory.now(use))}\n"
-        for what, lines in (("for", memory.categories(use)), ("line and callers", memory.holders(use))):
+        for what, lines in (("purpose", memory.categories(use)), ("line and callers", memory.holders(use))):
             if lines:
                 rows = ((escaped(line.what), line.size, line.share) for line in lines)
-                yield from _table((what, "held", "of the peak"), (False, True, True), rows)
+                yield from _table((what, "allocated", "of the peak"), (False, True, True), rows)
                 yield ""
 
 
-def _not_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
-    for missing, rules, wake in skipped_rules.not_looked_at(diagnosis):
-        lacking = escaped(skipped_rules.lacking(missing, rules))
-        yield f"{lacking}. To wake: {wake}" if wake else lacking
+def _not_checked(diagnosis: Diagnosis) -> Iterator[str]:
+    for missing, rules, hint in skipped_rules.not_checked(diagnosis):
+        yield escaped(skipped_rules.lacking(missing, rules)) + skipped_rules.how_to_check(rules, hint)
     for rule, error in skipped_rules.failed(diagnosis):
-        yield f"{escaped(rule)} failed, a bug of perfdoctor: {escaped(error)}"
+        yield f"{escaped(rule)} failed (a bug in perfdoctor): {escaped(error)}"
 
 
 def _listed(heading: str, lines: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What does `perfdoctor explain` show of a rule? What it means, how it is told and fixed, what to measure then."""
+"""What does `perfdoctor explain` show of a rule? What it means, how it is detected and fixed, how to verify the fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.wording import fix_terms
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 from perfdoctor.vocabulary.signals import need_label
 
 if TYPE_CHECKING:
@@ -24,36 +24,19 @@ if TYPE_CHECKING:
 DIM = "dim"
 _INDENT = "  "
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
-#: What is not a signal of a recording but of every one that tells of time.
+#: A need that every recording with a timeline meets.
 _ALWAYS = "places"
-#: Which part of the step's bar shrinks, by what a fix acts on where the step is played again.
-_SHRINKS = {
-    "allocator": "allocator",
-    "collectives": "exposed_communication",
-    "compilation": "compilation",
-    "copies": "exposed_copy",
-    "fused": "compute",
-    "garbage_collection": "garbage_collection",
-    "host_pace": "launch_bound",
-    "host_work": "host_work",
-    "input_wait": "input_wait",
-    "kernels": "compute",
-    "lateness": "exposed_communication",
-    "peer_wait": "peer_wait",
-    "storage": "storage",
-    "waits": "host_sync",
-}
 
 
 def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
-    """Everything that the rule's document says; `quiet`: the fixes alone; `verbose`: names of signals too."""
+    """The whole document of a rule; `quiet`: only its fixes; `verbose`: also the names of signals."""
     page = _Page(rule, known, console)
     for line in page.fixes() if quiet else page.whole(verbose=verbose):
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class _Page:
-    """One rule on one console."""
+    """The page of one rule on one console."""
 
     def __init__(self, rule: Rule, known: Mapping[str, Rule], console: Console) -> None:
         self.rule = rule
@@ -66,12 +49,12 @@ class _Page:
         rule = self.rule
         yield from self.wrapped(Text(rule.title, "bold"), "")
         yield from self.wrapped(Text(f"{rule.id} · {rule.category} · {rule.status}, since {rule.since}", DIM), "")
-        yield from self.section("Why it costs", rule.why)
+        yield from self.section("Why it matters", rule.why)
         yield from self.sentences()
-        yield from self.section("How it is told", *self.needs(verbose=verbose))
+        yield from self.section("How it is detected", *self.needs(verbose=verbose))
         yield from self.thresholds()
-        yield from self.section("No problem when", rule.not_a_problem_when)
-        yield from self.section("Goes with", *self.relatives())
+        yield from self.section("Not a problem when", rule.not_a_problem_when)
+        yield from self.section("Related rules", *self.relatives())
         yield Text()
         yield from self.fixes()
         yield from self.afterwards()
@@ -82,14 +65,14 @@ class _Page:
         return wrapped(text, self.console, self.width, indent, first)
 
     def section(self, heading: str, *paragraphs: str) -> Iterator[Text]:
-        told = [paragraph for paragraph in paragraphs if paragraph]
-        if told:
+        filled = [paragraph for paragraph in paragraphs if paragraph]
+        if filled:
             yield from (Text(), Text(heading, "bold"))
-        for paragraph in told:
+        for paragraph in filled:
             yield from self.wrapped(Text(paragraph))
 
     def sentences(self) -> Iterator[Text]:
-        """The words of a finding without its numbers, and those for each situation."""
+        """The sentence of a finding without its numbers, and that of each situation."""
         yield from self.section("What a report says", _PLACEHOLDER.sub("…", self.rule.summary))
         for situation, words in self.rule.summaries.items():
             sentence = f"{situation.replace('-', ' ')}: {_PLACEHOLDER.sub('…', words)}"
@@ -100,7 +83,7 @@ class _Page:
         if self.rule.needs_without_gpu:
             yield f"On a run without a GPU, from {_listed(self.rule.needs_without_gpu)}."
         if self.rule.doubt:
-            yield f"What may leave us unsure: {self.rule.doubt}."
+            yield f"What may be uncertain: {self.rule.doubt}."
         if verbose:
             yield f"Signals: {', '.join(self.rule.needs) or 'none'}."
 
@@ -111,15 +94,15 @@ class _Page:
             yield from self.wrapped(Text(threshold.why, DIM), "      ")
         if self.rule.thresholds:
             table = f"[tool.perfdoctor.thresholds.{self.rule.id}]"
-            yield from self.wrapped(Text(f"Others for your project: {table} in its pyproject.toml."))
+            yield from self.wrapped(Text(f"To change them, set {table} in your pyproject.toml."))
 
     def relatives(self) -> Iterator[str]:
-        """Rules whose fix makes this one vanish, and the other way round."""
+        """Rules of which this one is a symptom, and rules that are its symptoms."""
         if self.rule.symptom_of:
-            yield f"A symptom of {', '.join(self.rule.symptom_of)}: with that fixed it vanishes."
+            yield f"A symptom of {', '.join(self.rule.symptom_of)}: it disappears when that is fixed."
         symptoms = [rule.id for rule in self.known.values() if self.rule.id in rule.symptom_of]
         if symptoms:
-            yield f"Its symptoms, which vanish with it: {', '.join(symptoms)}."
+            yield f"Its symptoms, which disappear with it: {', '.join(symptoms)}."
 
     def fixes(self) -> Iterator[Text]:
         for number, fix in enumerate(self.rule.fixes):
@@ -131,8 +114,8 @@ class _Page:
         terms = fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
         yield from self.wrapped(Text.assemble(("Fix: ", "bold"), (fix.title, "bold"), (f" ({terms})", DIM)), "")
         named = [situation for situation in fix.situations if situation in self.rule.summaries]
-        if named and "" not in fix.situations:  # the words under "What a report says"
-            yield from self.wrapped(Text(f"If it says: {', '.join(named).replace('-', ' ')}", DIM))
+        if named and "" not in fix.situations:  # as listed under "What a report says"
+            yield from self.wrapped(Text(f"For: {', '.join(named).replace('-', ' ')}", DIM))
         for block in blocks(fix.how):
             yield Text()
             if block.code:
@@ -141,27 +124,27 @@ class _Page:
                 yield from self.wrapped(Text(block.text))
 
     def afterwards(self) -> Iterator[Text]:
-        part = PART_LABELS.get(_SHRINKS.get(self.rule.action, ""), "")
-        shrinks = f"`{part}` must shrink in the bar of the step, and the step with it" if part else ""
+        part = SHRINKS.get(self.rule.action)
+        shrinks = f"`{PARTS[part].label}` and the step must be shorter" if part else ""
         yield from self.section(
-            "Then measure",
+            "Verify the fix",
             f"Record again in the same way: {shrinks or 'the finding must be gone, or its numbers smaller'}.",
         )
         commands = [f"perfdoctor run --fail-on {self.rule.id} -- COMMAND    # exits with 3 while it is still found"]
         if self.rule.action:
             asked = f"perfdoctor analyze RECORDING --what-if {self.rule.id}"
-            commands.insert(0, f"{asked}    # before you begin: what it would bring")
+            commands.insert(0, f"{asked}    # before the change: the predicted step")
         yield Text()
         yield from (Text(f"    {line}") for line in code_text.folded(commands, self.width - 4))
 
     def references(self) -> Iterator[Text]:
         if self.rule.references:
-            yield from (Text(), Text("Read on", "bold"))
+            yield from (Text(), Text("References", "bold"))
         for reference in self.rule.references:
             yield Text(_INDENT).append(reference, self.links.to_web(reference))
 
 
 def _listed(needs: Sequence[str]) -> str:
     """`kernels, and ops or ranges`"""
-    told = [need for need in needs if need != _ALWAYS]
-    return ", and ".join(map(need_label, told)) if told else "any recording of a training"
+    specific = [need for need in needs if need != _ALWAYS]
+    return ", and ".join(map(need_label, specific)) if specific else "any recording of a training"

@@ -1,4 +1,4 @@
-"""What does a person see in the terminal? The verdict, one step as a bar, the findings, and last what to do next."""
+"""What does a person see in the terminal? The verdict, one step as a bar, the findings, and the next command."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from perfdoctor.records.time_split import TimeSplit
 
 SHOWN_RANKS = 8
-#: Up to so many rules that could not look are named with what wakes them; more of them nobody reads.
+#: Up to this many skipped rules are named with what to record; a longer list is shown only on request.
 SHOWN_SKIPPED = 6
 _SHOWN_LACKS = 5
-#: Cells of a small bar at the end of a line: no fewer tell anything, and more take the room of the numbers.
+#: Cells of a bar at the end of a line: fewer show nothing, more take space from the numbers.
 _SMALLEST_BAR, _LARGEST_BAR = 6, 24
 _SHORTEST_NAME = 8
 
@@ -45,22 +45,22 @@ CONFIDENCE = {"high": "green", "medium": "yellow", "low": DIM}
 
 
 def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False, page: Path | None = None) -> None:
-    """Print the diagnosis; `show_all` lifts the limit of five findings and lists every rank.
+    """Print the diagnosis; `show_all` shows all findings, ranks and skipped rules.
 
-    `page` is the HTML report that was written: where the terminal can, findings lead to theirs on it.
+    `page` is the HTML report that was written: findings link to it where the terminal supports links.
     """
     _Page(diagnosis, console, show_all, Links(console, page)).print()
 
 
 def print_report_path(page: Path, console: Console) -> None:
-    """`Report: FILE`, to be clicked where the terminal can."""
-    # Not Text.assemble: a path may hold what looks like a style.
+    """`Report: FILE`, as a link where the terminal supports links."""
+    # Not Text.assemble: a path may contain what looks like a style.
     line = Text("Report: ").append(str(page), Links(console, page).to_page())
     console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 class _Page:
-    """One printed report: what all of its sections share."""
+    """One printed report, and what all its sections share."""
 
     def __init__(self, diagnosis: Diagnosis, console: Console, show_all: bool, links: Links) -> None:
         self.diagnosis = diagnosis
@@ -68,8 +68,8 @@ class _Page:
         self.show_all = show_all
         self.links = links
         self.width = min(console.width, WIDEST)
-        self.shades = shades(all_parts(diagnosis), console)
-        self.left, self.gone = ("█", "░") if is_unicode(console) else ("#", "-")
+        self.shades = shades(console)
+        self.filled, self.saved = ("█", "░") if is_unicode(console) else ("#", "-")
 
     def print(self) -> None:
         sections = (
@@ -78,7 +78,7 @@ class _Page:
             self.findings(),
             self.outlook(),
             self.memory(),
-            self.not_looked_at(),
+            self.not_checked(),
             self.notes(),
             self.next(),
         )
@@ -104,8 +104,8 @@ class _Page:
         colours = has_colours(self.console)
         yield named_bar(shown, self.width) if colours else bar(shown, self.shades, self.width)
         yield from self.legend()
-        if hangs_on := outlook.hangs_on(self.diagnosis):
-            yield from self.wrapped(Text(hangs_on, DIM))
+        if critical_path := outlook.critical_path(self.diagnosis):
+            yield from self.wrapped(Text(f"Critical path: {critical_path}.", DIM))
         if use := efficiency.line(self.diagnosis):
             yield from self.wrapped(Text(use, DIM))
 
@@ -121,12 +121,12 @@ class _Page:
         return columns(rows, words=(0, 1))
 
     def swatch(self, part: str) -> Text:
-        """What the part looks like in the bar; smaller than that, so that the two do not flow together."""
+        """The part's colour or character in the bar. A smaller square, so that it does not merge with the bar."""
         character, style = self.shades[part]
         return Text("■" if style and is_unicode(self.console) else character, style)
 
     def ranks(self) -> Iterator[Text]:
-        """One line a rank; of many ranks the slowest and the median."""
+        """One line a rank; for many ranks only the slowest and the median."""
         if len(self.diagnosis.time) < 2:
             return
         places = shown_places(self.diagnosis.time, len(self.diagnosis.time) if self.show_all else SHOWN_RANKS)
@@ -136,7 +136,7 @@ class _Page:
         for split, remark in places:
             name = names[split.rank, split.device] + (f" ({remark})" if remark else "")
             rows.append((Text(name), *_rank_row(split)))
-        if width_of(rows) > self.width:  # the bar tells the shares
+        if width_of(rows) > self.width:  # the bar still shows the shares
             rows = [row[:2] for row in rows]
         longest_ns = max(map(split_base_ns, self.diagnosis.time)) or 1
 
@@ -147,12 +147,12 @@ class _Page:
             split = places[row - 1][0]
             shown = parts([split], split_base_ns(split))
             cells = max(round(width * split_base_ns(split) / longest_ns), 1)
-            return bar(shown, {**shades(shown, self.console), **self.shades}, cells)
+            return bar(shown, self.shades, cells)
 
         yield from self.with_bars(rows, rank_bar)
 
     def with_bars(self, rows: Sequence[tuple[Text, ...]], draw: Callable[[int, int], Text]) -> Iterator[Text]:
-        """The columns, and behind them the bar that `draw(row, cells)` makes, if there is room for one."""
+        """The columns, followed by the bar that `draw(row, cells)` makes if there is room for one."""
         room = min(self.width - width_of(rows) - 2, _LARGEST_BAR)
         if room < _SMALLEST_BAR:
             return columns(rows, words=(0,))
@@ -182,10 +182,10 @@ class _Page:
             yield from self.wrapped(_symptom(symptom), " " * 6, "    - ")
 
     def body(self, advice: Advice) -> Iterator[Text]:
-        """What it saves, why we think so, where, and the first fix."""
+        """The predicted saving, the confidence, the summary, where it is in the code, and the first fix."""
         certain = (wording.confidence(advice.confidence), CONFIDENCE[advice.confidence])
-        saving, behind = wording.saving(self.diagnosis, advice), outlook.behind_others(self.diagnosis, advice)
-        yield Text.assemble((behind or saving, "cyan"), " · ", certain)
+        saving, later = wording.saving(self.diagnosis, advice), outlook.after_others(self.diagnosis, advice)
+        yield Text.assemble((later or saving, "cyan"), " · ", certain)
         yield Text(summary := clean(advice.summary))
         if doubt := wording.certainty(advice) if self.show_all else _doubt(advice):
             yield Text(doubt, DIM)
@@ -196,29 +196,29 @@ class _Page:
             yield Text.assemble(("Fix: ", "bold"), clean(fix.title), (f" ({terms})", DIM))
 
     def outlook(self) -> Iterator[Text]:
-        """What the fixes bring together."""
+        """The predicted step after each fix, and after all of them."""
         if together := outlook.together(self.diagnosis):
-            yield from (*self.way(), *self.wrapped(Text(together)))
+            yield from (*self.stages(), *self.wrapped(Text(together)))
 
-    def way(self) -> Iterator[Text]:
-        """One line a fix: the step behind it and all before it, and as a bar what is left and what it has won."""
-        stops = outlook.way(self.diagnosis)
-        if not stops:
+    def stages(self) -> Iterator[Text]:
+        """One line a fix: the step after this fix and all above it, and a bar of the step and of what the fix saves."""
+        stages = outlook.stages(self.diagnosis)
+        if not stages:
             return
         yield Text(outlook.heading(self.diagnosis), "bold")
-        amounts = [(Text(wording.duration(stop.step_ns)), Text(outlook.won(stop), GAIN)) for stop in stops]
+        amounts = [(Text(wording.duration(stage.step_ns)), Text(outlook.change(stage), GAIN)) for stage in stages]
         room = max(self.width - width_of(amounts) - 2, _SHORTEST_NAME)
-        rows = [(Text(shorten(stop.name, room)), *row) for stop, row in zip(stops, amounts, strict=True)]
-        widest_ns = outlook.widest_ns(stops)
+        rows = [(Text(shorten(stage.name, room)), *row) for stage, row in zip(stages, amounts, strict=True)]
+        longest_ns = outlook.longest_ns(stages)
 
-        def left_and_won(row: int, width: int) -> Text:
-            left, before = (round(width * ns / widest_ns) for ns in (stops[row].step_ns, stops[row].before_ns))
-            return Text().append(self.left * left, DIM).append(self.gone * max(before - left, 0), GAIN)
+        def step_and_saving(row: int, width: int) -> Text:
+            step, before = (round(width * ns / longest_ns) for ns in (stages[row].step_ns, stages[row].before_ns))
+            return Text().append(self.filled * step, DIM).append(self.saved * max(before - step, 0), GAIN)
 
-        yield from self.with_bars(rows, left_and_won)
+        yield from self.with_bars(rows, step_and_saving)
 
     def memory(self) -> Iterator[Text]:
-        """Each device's peak: how much, for what, and who held most of it."""
+        """Each device's peak: its size, its purposes and its largest allocations."""
         if self.diagnosis.memory:
             yield Text(memory.heading(self.diagnosis), "bold")
         for use in memory.shown(self.diagnosis):
@@ -228,31 +228,31 @@ class _Page:
                 for row in columns(rows, words=(3,)) if rows else ():
                     yield from self.wrapped(row, " " * 4, "  ")
 
-    def not_looked_at(self) -> Iterator[Text]:
-        """Each group of rules with what wakes it; of many only what they lacked."""
-        groups = skipped_rules.not_looked_at(self.diagnosis)
+    def not_checked(self) -> Iterator[Text]:
+        """Each group of skipped rules with what to record; for many rules only a count of what they lacked."""
+        groups = skipped_rules.not_checked(self.diagnosis)
         skipped = sum(len(rules) for _, rules, _ in groups)
         is_short = skipped > SHOWN_SKIPPED and not self.show_all
         lines = [
-            skipped_rules.lacking(missing, rules) + (f". To wake: {wake}" if wake else "")
-            for missing, rules, wake in groups
+            skipped_rules.lacking(missing, rules) + skipped_rules.how_to_check(rules, hint)
+            for missing, rules, hint in groups
         ]
         failed = [
-            f"{rule} failed, a bug of perfdoctor: {error}" for rule, error in skipped_rules.failed(self.diagnosis)
+            f"{rule} failed (a bug in perfdoctor): {error}" for rule, error in skipped_rules.failed(self.diagnosis)
         ]
         if is_short:
-            yield from self.wrapped(Text.assemble(("Not looked at: ", "bold"), (self.lacks(skipped), DIM)))
+            yield from self.wrapped(Text.assemble(("Not checked: ", "bold"), (self.lacks(skipped), DIM)))
             yield from self.listed("Failed", failed)
         else:
-            yield from self.listed("Not looked at", [*lines, *failed])
+            yield from self.listed("Not checked", [*lines, *failed])
 
     def lacks(self, skipped: int) -> str:
-        """Many rules in one sentence: how many lacked what."""
+        """The skipped rules in one sentence: how many lacked which signal."""
         lacked = skipped_rules.lacked(self.diagnosis)
-        told = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
-        others = " and others" * (len(lacked) > len(told))
+        shown = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
+        others = " and others" * (len(lacked) > len(shown))
         rules = wording.counted(len(self.diagnosis.outcomes), "rule")
-        return f"{skipped} of {rules}, for lack of {', '.join(told)}{others}. Which, and what wakes them: --all"
+        return f"{skipped} of {rules}, for lack of {', '.join(shown)}{others}. Names, and what to record: --all"
 
     def notes(self) -> Iterator[Text]:
         return self.listed("Notes", [clean(note, 240) for note in self.diagnosis.notes])
@@ -264,11 +264,11 @@ class _Page:
             yield from self.wrapped(Text(line), "    ", "  - ")
 
     def next(self) -> Iterator[Text]:
-        """Where to read on: the last words, where the eye is when the prompt is back."""
+        """The command to read on. It comes last, next to the prompt."""
         if self.diagnosis.findings:
-            words = "Why, and every fix with its code:"
+            words = "Details, and every fix with code:"
             command = f"perfdoctor explain {clean(self.diagnosis.findings[0].rule)}"
-            fits = len(words) + 1 + len(command) <= self.width  # a command that is torn cannot be copied
+            fits = len(words) + 1 + len(command) <= self.width  # a broken command cannot be copied
             yield from self.wrapped(Text.assemble(words + " " * fits, (command * fits, "bold")))
             if not fits:
                 yield Text(command, "bold")
@@ -285,13 +285,13 @@ def _rank_row(split: TimeSplit) -> list[Text]:
 
 
 def _doubt(advice: Advice) -> str:
-    """What speaks against it: all that follows on what was measured (see `diagnosis/certainty.py`)."""
+    """What lowers the confidence: all after the first semicolon (see `diagnosis/certainty.py`)."""
     against = clean(advice.confidence_because, 240).partition("; ")[2]
-    return f"Doubt: {against}" if against and advice.confidence != "high" else ""
+    return f"Uncertain: {against}" if against and advice.confidence != "high" else ""
 
 
 def _source_line(advice: Advice) -> str:
-    """The first line of own code in a finding's tables, which are sorted by cost; "" where none is named."""
+    """The first line of user code in a finding's tables, which are sorted by cost; "" where there is none."""
     tables = [table for table in advice.evidence if isinstance(table, Rows)]
     texts = (clean(value, 120) for table in tables for row in table.rows for value in row if isinstance(value, str))
     return next((text for text in texts if SOURCE_LINE.match(text) and not is_library(text)), "")
@@ -300,4 +300,4 @@ def _source_line(advice: Advice) -> str:
 def _symptom(advice: Advice) -> Text:
     likely = advice.saving_ns_per_step.likely
     amount = f", {wording.duration(likely)}" if likely else ""
-    return Text.assemble(("goes with it: ", DIM), clean(advice.title), (f" ({clean(advice.rule)}{amount})", DIM))
+    return Text.assemble(("symptom: ", DIM), clean(advice.title), (f" ({clean(advice.rule)}{amount})", DIM))

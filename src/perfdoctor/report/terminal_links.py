@@ -1,6 +1,7 @@
-"""Which words in the terminal can be clicked, and where do they lead?
+"""Which words in the terminal are links, and to where?
 
-To our own page and to source files under the working directory, and nowhere else: what a trace says is no address.
+Only to the HTML report, to references of rules, and to source files under the working directory: an address from a
+trace is never linked.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
 
 #: `src/train.py(42)` as torch writes a line of code, `src/train.py:42` as Python does.
 SOURCE_LINE = re.compile(r"(?P<file>[\w./+-]{1,240}\.py)(?:\((?P<torch>\d{1,7})\)|:(?P<python>\d{1,7}))(?!\w)")
-#: Terminals that print a link's address instead of hiding it.
+#: Terminals that would print a link's address as text.
 _WITHOUT_LINKS = {"dumb", "linux"}
 
 
 def can_link(console: Console) -> bool:
-    """Only a real terminal in colour gets links: a pipe, a file and NO_COLOR do not, whatever is forced."""
+    """Only a real terminal with colour gets links, never a pipe, a file or NO_COLOR, even if colour is forced."""
     isatty = getattr(console.file, "isatty", None)
     is_plain = console.color_system is None or console.no_color or console.legacy_windows
     return not is_plain and isatty is not None and isatty() and os.environ.get("TERM") not in _WITHOUT_LINKS
 
 
 class Links:
-    """Styles that lead somewhere on this console; "" where nothing does."""
+    """Link styles for this console; "" where it has no links."""
 
     def __init__(self, console: Console, page: Path | None = None) -> None:
         self._is_on = can_link(console)
@@ -38,15 +39,15 @@ class Links:
         return self._style(self._page)
 
     def to_finding(self, number: int) -> str:
-        """The finding with this number on our page."""
+        """The finding with this number in the HTML report."""
         return self._style(f"{self._page}#finding-{number}" if self._page else "")
 
     def to_web(self, address: str) -> str:
-        """An address that a rule of ours names."""
+        """A reference of a rule."""
         return self._style(address if re.fullmatch(r"https?://[!-~]+", address) else "")
 
     def to_source(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """(start, end, style) of each line of code in the text whose file lies under the working directory."""
+        """(start, end, style) of each source line in the text whose file is under the working directory."""
         for found in SOURCE_LINE.finditer(text) if self._is_on else ():
             if file := _own_file(found["file"]):
                 yield found.start(), found.end(), self._style(f"{file.as_uri()}#{found['torch'] or found['python']}")
@@ -56,7 +57,7 @@ class Links:
 
 
 def _own_file(name: str) -> Path | None:
-    """An existing file under the working directory: others are not even looked up (a path may be a remote disk)."""
+    """An existing file under the working directory. Other paths are not accessed: they may be on a remote disk."""
     here = os.path.normpath(Path.cwd())
-    path = Path(os.path.normpath(os.path.join(here, name)))  # noqa: PTH118 (nothing may be looked up before the check)
+    path = Path(os.path.normpath(os.path.join(here, name)))  # noqa: PTH118 (nothing may be accessed before the check)
     return path if path.is_relative_to(here) and path.is_file() else None

@@ -1,4 +1,4 @@
-"""How does text fit into a terminal of any width, with no number cut from its unit and no column torn?"""
+"""How does text fit into a terminal of any width, with numbers next to their units and columns aligned?"""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-#: Longer lines are hard to read, so a wide terminal is not filled.
+#: Longer lines are hard to read, even where the terminal is wider.
 WIDEST = 100
 _NARROWEST = 20
-#: Of the private use area: stands for a space that must not become a line's end.
+#: A character of the private use area, for a space at which no line may break.
 _GLUE = "\ue000"
 _UNITS = r"ns|µs|ms|s|[KMGTP]i?B|kB|B|[kKMGTP]?B/s|[kMGTPEZ]?FLOP(?:/s)?"
 _BEFORE_UNIT = re.compile(rf"(?<=\d) (?=%|(?:{_UNITS})(?![\w/]))")
 
 
 class Terminal(Console):
-    """Standard output or error, where a reader that is gone ends as everywhere in the program, and not as rich does."""
+    """Standard output or error. A closed pipe raises BrokenPipeError, as in the rest of the program."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def wrapped(text: Text, console: Console, width: int, indent: str = "", first: str | None = None) -> Iterator[Text]:
-    """The text in lines of at most `width` cells, each behind `indent`, the first behind `first`."""
+    """The text in lines of at most `width` cells, each after `indent`, the first after `first`."""
     glued = text.copy()
     glued.plain = _BEFORE_UNIT.sub(_GLUE, text.plain.replace(_GLUE, " "))
     for place, line in enumerate(glued.wrap(console, max(width - len(indent), _NARROWEST))):
@@ -35,7 +35,7 @@ def wrapped(text: Text, console: Console, width: int, indent: str = "", first: s
 
 
 def packed(pieces: Sequence[str], width: int) -> Iterator[str]:
-    """The pieces, parted by dots, in lines that end between two of them; one that is too long stays whole."""
+    """The pieces, separated by dots, in lines that break only between them; a piece that is too long stays whole."""
     line = ""
     for piece in pieces:
         longer = f"{line} · {piece}" if line else piece
@@ -48,7 +48,7 @@ def packed(pieces: Sequence[str], width: int) -> Iterator[str]:
 
 
 def columns(rows: Sequence[Sequence[Text]], *, words: Sequence[int]) -> Iterator[Text]:
-    """Aligned columns, two spaces apart: those numbered in `words` flush left, all others flush right."""
+    """Aligned columns, two spaces apart: those numbered in `words` to the left, all others to the right."""
     widths = _widths(rows)
     for row in rows:
         line = Text()
@@ -60,7 +60,7 @@ def columns(rows: Sequence[Sequence[Text]], *, words: Sequence[int]) -> Iterator
 
 
 def width_of(rows: Sequence[Sequence[Text]]) -> int:
-    """How many cells `columns` needs for them."""
+    """How many cells wide `columns` makes them."""
     widths = _widths(rows)
     return sum(widths) + 2 * (len(widths) - 1)
 

@@ -1,12 +1,12 @@
-"""How does a page carry the timeline? Columns of whole numbers, starts as differences, defaults left out.
+"""How is the timeline embedded in the page? As columns of integers: starts as differences, default columns omitted.
 
 ```
 {"length": ns, "typical": [start, end], "whole": [[start, end], …], "names": […], "pieces_in_all": n,
  "groups": [{"title", "rank", "device"}],
  "tracks": [{"group", "kind", "title", "rows": how many,
              "start": [the first, then differences], "duration": […], "name": [places in names],
-             left out where all are the default: "row" (0), "count" (1), "busy" (the duration), "launch_track" (-1),
-             "launch" (start - launch_ns, 0 where not told), "detail" (-1);
+             omitted where all have the default: "row" (0), "count" (1), "busy" (the duration), "launch_track" (-1),
+             "launch" (start - launch_ns, 0 where unknown), "detail" (-1);
              of a counter: "values", "unit"}]}
 ```
 """
@@ -21,18 +21,18 @@ from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.records.views import TimelineView, Track
 from perfdoctor.report.words.foreign_text import clean, clean_name, shorten
 
-#: A shape of many tensors is long, and is shown in a box of a few lines.
+#: Shapes of many tensors are long, and the panel has room for a few lines.
 _DETAIL_LIMIT = 240
-#: Whole, but for what only a generator of templates can have written: who looks at a piece wants to find it again.
+#: Names stay whole so that they can be searched for; only generated templates are longer than this.
 _NAME_LIMIT = 1_000
 
 
 def document(view: TimelineView) -> dict[str, Any]:
-    """The view as JSON's lists; times are ns from the window's first event."""
+    """The view as lists for JSON; times are ns since the window's first event."""
     return {
         "length": view.length_ns,
         "typical": list(view.typical),
-        "whole": [list(stretch) for stretch in view.whole],
+        "whole": [list(span) for span in view.whole],
         "names": _names(view),
         "pieces_in_all": view.pieces_in_all,
         "groups": [{"title": clean(group.title), "rank": group.rank, "device": group.device} for group in view.groups],
@@ -41,7 +41,7 @@ def document(view: TimelineView) -> dict[str, Any]:
 
 
 def _names(view: TimelineView) -> list[str]:
-    """Each text safe to print: names whole, what is only a detail shorter."""
+    """Each text safe to print: names whole, details shortened."""
     is_name = np.zeros(len(view.names), dtype=bool)
     for track in view.tracks:
         is_name[track.name[track.name >= 0]] = True
@@ -75,7 +75,7 @@ def _track(track: Track) -> dict[str, Any]:
 
 
 def _numbers(values: Floats) -> list[float]:
-    """Whole numbers whole: half as many characters."""
+    """Integers where all values are whole: half as many characters."""
     is_whole = np.isfinite(values).all() and (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
     numbers: list[float] = (values.astype(np.int64) if is_whole else values).tolist()
     return numbers

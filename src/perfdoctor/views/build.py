@@ -1,4 +1,4 @@
-"""Which pages has a report? Each is made on its own: one that fails must not cost the others."""
+"""Which pages does a report have? Each is made separately, so that one that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ View = Table | Chart | Heat | TimelineView
 
 
 def views(run: Run, diagnosis: Diagnosis) -> Views:
-    """All pages that this recording can fill: `view(run, diagnosis)` of each page's module yields what is on it."""
+    """All pages for which something was recorded: `view(run, diagnosis)` of a page's module yields its contents."""
     made: list[View] = []
     failed: list[tuple[str, str]] = []
     for name in PAGES:
         view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
         try:
             made.extend(view(run, diagnosis))
-        except Exception as error:  # noqa: BLE001 a defect of one page must not cost the report
+        except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
             failed.append((name, f"{type(error).__name__}: {error}"))
     return Views(
         tables=tuple(_of(Table, made)),

@@ -1,6 +1,6 @@
-"""How do a million numbers become a line that a screen can show, and a hundred lines a picture that can be read?
+"""How are a million points reduced to a line for a screen, and a hundred lines to a readable chart?
 
-Nothing is averaged away: of each piece of a line its lowest and its highest number stay, so every peak is there.
+Nothing is averaged: each section of a line keeps its lowest and its highest number, so that all peaks remain.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ import numpy.typing as npt
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.records.views import Series
 
-#: A wide screen has no more places beside each other, two numbers a place; all lines of a chart share them.
+#: Two points for each column of a wide screen; all lines of a chart share them.
 MOST_POINTS = 1500
 _FEWEST_POINTS = 200
-#: More lines than this cannot be told apart.
+#: More lines than this cannot be distinguished.
 MOST_LINES = 12
-#: Of too many lines, so many are shown themselves: those that are highest and lowest on the whole.
+#: Of too many lines, this many with the highest and with the lowest means are shown themselves.
 _NAMED = 2
 _PIECES = 300
 
 
 def thinned(x: npt.ArrayLike, y: npt.ArrayLike, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
-    """At most so many of the points of a line, as `telling_rows` picks them."""
+    """At most this many points of a line, as `extreme_rows` selects them."""
     places, numbers = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    rows = telling_rows(numbers, most)
+    rows = extreme_rows(numbers, most)
     return places[rows], numbers[rows]
 
 
-def telling_rows(numbers: Floats, most: int) -> Ints:
-    """At most so many rows: of each of equally long runs of them that with the lowest and that with the highest number.
+def extreme_rows(numbers: Floats, most: int) -> Ints:
+    """At most this many rows: of each of equally long sections the row with the lowest and with the highest number.
 
-    A run of which nothing is known stays as one row that is NaN. The first and the last stay.
+    A section of which nothing is known becomes one row that is NaN. The first and the last row stay.
     """
     if numbers.size <= most:
         return np.arange(numbers.size)
@@ -47,7 +47,7 @@ def telling_rows(numbers: Floats, most: int) -> Ints:
 
 
 def lines(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]], kind: str = "line") -> list[Series]:
-    """One line each while they can be told apart; else the lowest, median and highest of all, and the extreme ones."""
+    """All lines if they are few; otherwise the lowest, median and highest of all, and the extreme lines."""
     if len(named) <= MOST_LINES:
         most = max(MOST_POINTS // max(len(named), 1), _FEWEST_POINTS)
         return [_line(name, *thinned(x, y, most), kind) for name, x, y in named]
@@ -61,7 +61,7 @@ def lines(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]], kind: str =
 
 
 def _together(named: Sequence[tuple[str, npt.ArrayLike, npt.ArrayLike]]) -> list[Series]:
-    """In each of evenly long pieces of x: the lowest, the median and the highest number that any line has there."""
+    """In each of equal sections of x: the lowest, median and highest number of all lines."""
     x = np.concatenate([np.asarray(places, np.float64) for _, places, _ in named])
     y = np.concatenate(_numbers(named))
     known = np.isfinite(x) & np.isfinite(y)

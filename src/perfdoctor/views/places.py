@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.vocabulary import parts as part_names
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary import places as names
+from perfdoctor.vocabulary.parts import IDLE_PARTS, REST, SHOWN_PARTS
 
-#: Idle of a cause that takes less than this share of the time is shown together with its like: nobody would see it.
-SMALL_SHARE = 0.01
-REST = "rest"
-#: Numbers nearer to each other than this look the same in three digits: it is said that they are alike.
+#: Numbers that differ by less look the same in three digits, and are described as equal.
 ALIKE = 0.005
-LABELS: Mapping[str, str] = {**PART_LABELS, REST: "idle: small causes together"}
 
 
 def place_names(places: Sequence[Place]) -> list[str]:
     """`rank 3`, and its device where a rank has several."""
-    return part_names.place_names([(place.rank, place.device) for place in places])
-
-
-def parts_of(place: Place) -> Mapping[str, Intervals]:
-    """When each part of the step was going on, by its key: they cover the window, and do not overlap."""
-    return {
-        "compute": place.compute,
-        "exposed_communication": place.exposed_communication,
-        "exposed_copy": place.exposed_copies,
-        **place.idle_causes,
-    }
+    return names.place_names([(place.rank, place.device) for place in places])
 
 
 def in_short(part: str) -> str:
-    """The same over a narrow column, which explains it with the whole name."""
-    return f"idle: {part.replace('_', ' ')}" if LABELS.get(part, "").startswith("idle") else in_words(part)
+    """The short label, for the heading of a column."""
+    return f"idle: {SHOWN_PARTS[part].short}" if part in IDLE_PARTS or part == REST else in_words(part)
 
 
 def in_words(part: str) -> str:
-    """A part's key as the whole report calls it."""
-    return LABELS.get(part, part.replace("_", " "))
+    """The full label of a part, by its key."""
+    return SHOWN_PARTS[part].label if part in SHOWN_PARTS else part.replace("_", " ")

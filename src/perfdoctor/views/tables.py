@@ -1,4 +1,4 @@
-"""How does a page make a table: which columns are worth showing, how many rows, and what is a number a step called?"""
+"""How does a page make a table: which columns does it show, how many rows, and with which headings?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.views import Table, TableColumn, Unit
 
-#: C++ says in its first characters what a kernel does; the rest are template arguments of template arguments.
+#: The first characters of a C++ name say what a kernel does; the rest are nested template arguments.
 _LONGEST_TEXT = 1_000
 
 
@@ -22,7 +22,7 @@ def text(name: str, values: Iterable[str], explained: str = "") -> TableColumn:
 def numbers(
     name: str, unit: Unit, values: Iterable[float], explained: str = "", *, adds_up: bool = False
 ) -> TableColumn:
-    """`values` may hold NaN; whole numbers may be UNKNOWN. `adds_up`: do all rows together have the sum?"""
+    """`values` may contain NaN, integers UNKNOWN. `adds_up`: is the sum over rows meaningful?"""
     known = np.asarray(values)
     if known.dtype.kind in "iu":
         known = np.where(known == UNKNOWN, np.nan, known.astype(np.float64))
@@ -32,27 +32,27 @@ def numbers(
 def table(
     page: str, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int
 ) -> Iterable[Table]:
-    """A table of the first `most` rows, without columns of which nothing is known; none without rows."""
+    """A table of the first `most` rows, without empty columns; nothing if there are no rows."""
     rows = len(columns[0].values)
     if not rows:
         return
     kept = tuple(
         TableColumn(column.name, column.unit, column.values[:most], column.explained, column.adds_up)
         for column in columns
-        if any(map(_is_told, column.values))
+        if any(map(_is_known, column.values))
     )
     yield Table(page, id_, title, kept, rows, explained)
 
 
-def looked_at(run: Run) -> str:
-    """`Numbers are of one step, the mean of 8 ranks.`"""
+def basis(run: Run) -> str:
+    """`Numbers are for one step, the mean of 8 ranks.`"""
     ranks = len({place.rank for place in run.places})
     what = "one step" if run.per_step else "the whole window"
-    return f"Numbers are of {what}{f', the mean of {ranks} ranks' if ranks > 1 else ''}."
+    return f"Numbers are for {what}{f', the mean of {ranks} ranks' if ranks > 1 else ''}."
 
 
 def a_step(run: Run) -> str:
-    """What follows a column's name: numbers of a run without steps are those of the window."""
+    """The end of a column's heading: without steps, numbers are for the window."""
     return " a step" if run.per_step else ""
 
 
@@ -64,5 +64,5 @@ def _shortened(value: str) -> str:
     return value if len(value) <= _LONGEST_TEXT else f"{value[: _LONGEST_TEXT - 1]}…"
 
 
-def _is_told(value: float | str | None) -> bool:
+def _is_known(value: float | str | None) -> bool:
     return bool(value) if isinstance(value, str) else value is not None and not math.isnan(value)

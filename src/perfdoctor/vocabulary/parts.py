@@ -1,49 +1,114 @@
-"""What are ranks, parts of a step and uses of memory called wherever they are shown? One thing has one name."""
+"""Which parts does a step consist of, and how is each shown? One row a part: its labels, colours and characters.
+
+A cause of idle time is a row of `IDLE_PARTS`, and its proof an entry in `metrics/accounting/idle_causes.py`: reports,
+exports and replays take it from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-PART_LABELS: Mapping[str, str] = {
-    "compute": "compute",
-    "exposed_communication": "exposed communication",
-    "exposed_copy": "exposed copies",
-    "input_wait": "idle: waits for the next batch",
-    "host_sync": "idle: a blocking call emptied the queue",
-    "launch_bound": "idle: the host issues work too slowly",
-    "host_work": "idle: host code that issues no work",
-    "allocator": "idle: memory is allocated or freed",
-    "storage": "idle: files are read or written",
-    "garbage_collection": "idle: Python collects garbage",
-    "compilation": "idle: code is compiled or tuned",
-    "peer_wait": "idle: waits for another rank",
-    "profiler": "idle: the profiler itself",
-    "queue_latency": "idle: queued work has not started yet",
-    "unknown": "idle: cause not proven",
+
+@dataclass(frozen=True)
+class Part:
+    """`label` in full, and `short` for narrow places. `colour` is for paper and terminals, `dark` for dark pages.
+
+    `glyph` and `ascii_glyph` stand for it in a bar without colours. `rules` explain the part: a step that is longer by
+    it is a symptom of their findings. `waits_for`: what the device waits for; "": nothing, or unknown.
+    """
+
+    label: str
+    short: str
+    colour: str
+    dark: str
+    glyph: str
+    ascii_glyph: str
+    rules: tuple[str, ...] = ()
+    waits_for: Literal["", "host", "loader", "rank", "profiler", "queue"] = ""
+
+
+# Okabe and Ito's palette for colour-blind readers; the legend also names each part.
+# Without colours the parts differ by their characters: work is dark, idle is light.
+WORK_PARTS: Mapping[str, Part] = {
+    "compute": Part("compute", "compute", "#0072b2", "#4d9fd6", "█", "#"),
+    "exposed_communication": Part(
+        "exposed communication", "communication", "#e69f00", "#e9ab2b", "▓", "%",
+        rules=("rank-skew", "exposed-communication"),
+    ),
+    "exposed_copy": Part(
+        "exposed copies", "copies", "#56b4e9", "#8fd0f5", "▒", "+", rules=("exposed-copies", "pageable-copies")
+    ),
+}  # fmt: skip
+IDLE_PARTS: Mapping[str, Part] = {
+    "input_wait": Part(
+        "idle: waiting for data (input-bound)", "input wait", "#d55e00", "#ea7a2c", "░", "_",
+        rules=("input-wait",), waits_for="loader",
+    ),
+    "host_sync": Part(
+        "idle: after host syncs (blocking calls)", "host syncs", "#cc79a7", "#cc79a7", ":", ":",
+        rules=("host-syncs",), waits_for="host",
+    ),
+    "launch_bound": Part(
+        "idle: launch-bound (launches too slow)", "launch-bound", "#f0dc3c", "#f0dc3c", "-", "-",
+        rules=("launch-bound",), waits_for="host",
+    ),
+    "host_work": Part(
+        "idle: host code that launches no work", "host code", "#2aa983", "#2aa983", "=", "=",
+        rules=("host-work",), waits_for="host",
+    ),
+    "allocator": Part(
+        "idle: memory allocation and release", "allocation", "#9d86c9", "#9d86c9", "~", "~",
+        rules=("allocator-churn",), waits_for="host",
+    ),
+    "storage": Part(
+        "idle: file I/O", "file I/O", "#b58a3c", "#b58a3c", ".", ".",
+        rules=("blocking-checkpoint",), waits_for="host",
+    ),
+    "garbage_collection": Part(
+        "idle: Python garbage collection", "garbage collection", "#86b545", "#86b545", "^", "^",
+        rules=("garbage-collection",), waits_for="host",
+    ),
+    "compilation": Part(
+        "idle: compilation and autotuning", "compilation", "#9c9a3a", "#9c9a3a", "'", "'",
+        rules=("recompilation",), waits_for="host",
+    ),
+    "peer_wait": Part(
+        "idle: waiting for another rank", "other ranks", "#c98a5a", "#c98a5a", '"', '"',
+        rules=("peer-waits",), waits_for="rank",
+    ),
+    "profiler": Part(
+        "idle: profiler overhead", "profiler", "#8e979e", "#6b747c", "o", "o",
+        rules=("profiler-overhead",), waits_for="profiler",
+    ),
+    "queue_latency": Part(
+        "idle: queue latency (work not started)", "queue latency", "#a9b7c6", "#7a8794", "*", "*", waits_for="queue"
+    ),
+    "unknown": Part(
+        "idle: cause unknown", "unknown", "#cfd3d6", "#5f676e", "?", "?", rules=("idle-unknown",)
+    ),
+}  # fmt: skip
+PARTS: Mapping[str, Part] = {**WORK_PARTS, **IDLE_PARTS}
+IDLE_CAUSES = tuple(IDLE_PARTS)
+
+#: Causes of idle time below this share of the step are too small to be seen, and are shown as one part.
+SMALL_SHARE = 0.01
+REST = "rest"
+#: What a bar and its legend can show.
+SHOWN_PARTS: Mapping[str, Part] = {
+    **PARTS,
+    REST: Part("idle: small causes", "others", "#b4babf", "#7d868e", ",", ","),
 }
 
-MEMORY_KINDS: Mapping[str, str] = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer_state": "the optimizer's state",
-    "activations": "activations",
-    "backward": "the backward pass",
-    "inputs": "inputs",
-    "temporaries": "temporaries",
-    "optimizer_work": "the optimizer's work",
-    "communication": "communication",
-    "workspace": "workspaces of cuBLAS and cuDNN",
-    "no_stack": "no stack, as in the backward pass",
-    "before_recording": "held before the recording",
-    "unknown": "unknown",
+#: By the action that simulates a fix in the replay (`action` of a rule): the part of the step that gets shorter.
+SHRINKS: Mapping[str, str] = {
+    "host_pace": "launch_bound",
+    "waits": "host_sync",
+    "lateness": "exposed_communication",
+    "kernels": "compute",
+    "copies": "exposed_copy",
+    "collectives": "exposed_communication",
+    "fused": "compute",
+    **{cause: cause for cause in IDLE_CAUSES},
 }
-
-
-def place_names(places: Sequence[tuple[int, int | None]]) -> list[str]:
-    """Of (rank, device) each: `rank 3`, with its device where a rank has several. Device None or below 0: none."""
-    ranks = [rank for rank, _ in places]
-    several = len(set(ranks)) < len(ranks)
-    return [
-        f"rank {rank}, device {device}" if several and device is not None and device >= 0 else f"rank {rank}"
-        for rank, device in places
-    ]

@@ -107,7 +107,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         why=document["why"].strip(),
         not_a_problem_when=document["not_a_problem_when"].strip(),
         references=tuple(document["references"]),
-        thresholds={name: Threshold(**entry) for name, entry in document["thresholds"].items()},
+        thresholds={name: _threshold(entry) for name, entry in document["thresholds"].items()},
         fixes=tuple(_fix(entry) for entry in document["fix"]),
         summaries=dict(document.get("summaries", {})),
         symptom_of=tuple(document.get("symptom_of", ())),
@@ -117,6 +117,18 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
     )
+
+
+def _threshold(entry: str | Mapping[str, Any]) -> Threshold:
+    """One of its own, or the one of that name that rules have in common."""
+    return shared_thresholds()[entry] if isinstance(entry, str) else Threshold(**entry)
+
+
+@lru_cache(maxsize=1)
+def shared_thresholds() -> dict[str, Threshold]:
+    """The thresholds that several rules have in common, by the name under which documents refer to them."""
+    text = files("perfdoctor.vocabulary").joinpath("thresholds.toml").read_text("utf-8")
+    return {name: Threshold(**entry) for name, entry in tomllib.loads(text).items()}
 
 
 def _fix(entry: Mapping[str, Any]) -> RuleFix:

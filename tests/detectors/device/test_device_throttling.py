@@ -229,7 +229,7 @@ def test_one_of_four_ranks_held_wins_all_that_it_loses_for_all_of_them():
     finding = only_finding("device-throttling", drawn)
     # six products of 2 ms at half the clock: 6 ms of its 12 are lost, and the others wait for 6 ms
     assert finding.saving_ns_per_step.likely == pytest.approx(6 * MS, rel=0.01)
-    assert finding.counted_ns == pytest.approx(12 * MS, rel=0.01)
+    assert finding.affected_ns == pytest.approx(12 * MS, rel=0.01)
     assert list(finding.work) == [(2, 2)]
     of_rank = prepare(drawn).places[2].kernels
     assert finding.work[2, 2].tolist() == ["gemm" in name for name in of_rank.name]

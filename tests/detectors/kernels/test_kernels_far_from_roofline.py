@@ -28,7 +28,7 @@ def test_it_fires_with_what_the_roofline_leaves_of_the_step():
     saving = finding.saving_ns_per_step
     expected = [2 * MS * (1 - 0.3 / reached) for reached in (0.6, 0.8, 1.0)]
     assert [saving.low, saving.likely, saving.high] == pytest.approx(expected, rel=1e-6)
-    assert finding.counted_ns == 2 * MS
+    assert finding.affected_ns == 2 * MS
     assert "take 2.0 of 10.0 ms (20 %)" in summary(finding)
     assert "reach at most 30 % of the peak" in summary(finding)
     rows = finding.work[0, 0]
@@ -117,7 +117,7 @@ def test_it_stays_silent_just_below_each_threshold():
 def test_without_a_timeline_it_names_kernels_and_promises_nothing():
     finding = only_finding(RULE, alone([FAR, {**FAR, "name": "good", "sm_share": 0.9, "gpu_time_ns": 3 * MS}]))
     saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high, finding.work, finding.counted_ns) == (0, 0, 0, {}, 0)
+    assert (saving.low, saving.likely, saving.high, finding.work, finding.affected_ns) == (0, 0, 0, {}, 0)
     assert "25 % of the measured time (1.0 of 4.0 ms)" in summary(finding)
     assert "their share of a step is not known" in summary(finding)
 

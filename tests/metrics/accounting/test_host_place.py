@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from builders import draw, idle_units, only_place, timeline
 
-from perfdoctor.metrics.accounting.host_place import outermost
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
 
@@ -75,7 +74,7 @@ def test_a_message_is_on_its_way_from_the_call_to_the_librarys_thread():
     assert place.handed_over.total_ns == 4 * 2 * UNIT_NS  # from 5 to 6, and from 8 to 9
     assert split(place).exposed_communication_ns == 4 * 5 * UNIT_NS  # from 4 to 9
     assert idle_units(place) == {}
-    assert place.work.stream[place.collective_rows].tolist() == [2] * 4
+    assert place.work.stream[place.work.rows["collectives"]].tolist() == [2] * 4
     assert len(place.work) == 8  # and the ends of four steps
     without = only_place(timeline(**{**rows, "ops": rows["ops"][:-2]}))  # a call was not recorded
     assert without.handed_over.total_ns == 0
@@ -117,13 +116,3 @@ def test_a_rank_without_ops_and_steps_has_no_place():
 def test_where_a_gpu_was_recorded_no_thread_plays_one():
     run = prepare(draw(kernels="## ##", host="oooooo"))
     assert [place.device for place in run.places] == [0]
-
-
-def test_an_op_inside_another_is_not_outermost_even_if_both_begin_at_once():
-    place = only_place(draw(host=["ooo oo", "t   t ", " t    "], legend={"t": ("ops", "aten::mm")}))
-    assert outermost(place.rows("ops")).duration_ns.tolist() == [3 * UNIT_NS, 2 * UNIT_NS]
-
-
-def test_outermost_ops_of_two_threads_do_not_hide_each_other():
-    drawn = draw(host={1: "oooo", 2: " oo "})
-    assert len(outermost(drawn.ops)) == 2

@@ -18,7 +18,7 @@ from perfdoctor.metrics.accounting.selection import range_names
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import merge
-from perfdoctor.replay.what_if.savings import unplayable
+from perfdoctor.replay.what_if.savings import why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()
@@ -182,7 +182,7 @@ def test_steps_of_a_run_without_a_gpu():
     chosen = looked_at(recorded, steps=(2, 3))
     assert units(chosen.window) == set(range(11, 33))
     diagnosis = diagnose(recorded, list(RULES.values()), selection=Selection(steps=(2, 3)))
-    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was looked at."
+    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was analysed."
 
 
 def test_a_range_in_chosen_steps():
@@ -300,16 +300,16 @@ def waits():
     )  # fmt: skip
 
 
-def test_a_range_is_not_played_and_savings_are_of_one_execution():
+def test_a_range_is_not_simulated_and_savings_are_of_one_execution():
     run = prepare(waits(), Selection("forward"))
-    diagnosis = examine(run, list(RULES.values()))
-    assert unplayable(run) == "only a range of it is analysed, and what follows it would move as well"
+    diagnosis = examine(run, list(RULES.values())).diagnosis
+    assert why_not_replayable(run) == "only a range of it is analysed, and what follows it would move as well"
     first = diagnosis.findings[0]
     assert first.rule == "input-wait"
     assert first.saving_ns_per_step.likely <= run.step_ns == 6 * UNIT
     assert diagnosis.steps.found_by == "user-range"
     assert diagnosis.steps.median_ns == 6 * UNIT
-    assert diagnosis.notes[0].startswith("Only the range forward was looked at, 8 executions: ")
+    assert diagnosis.notes[0].startswith("Only the range forward was analysed, 8 executions: ")
 
 
 def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
@@ -327,10 +327,10 @@ def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
         diagnose(waits(), rules, [Question("batch", "2x", amount=2.0)], selection)
 
 
-def test_chosen_steps_are_played():
+def test_chosen_steps_are_simulated():
     run = prepare(waits(), Selection(steps=(3, 6)))
-    assert unplayable(run) == ""
-    predicted = examine(run, list(RULES.values()), [Question("input-wait")]).prediction
+    assert why_not_replayable(run) == ""
+    predicted = examine(run, list(RULES.values()), [Question("input-wait")]).diagnosis.prediction
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 
 

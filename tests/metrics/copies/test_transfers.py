@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, only_place
+from builders import draw, only_place, timeline
 
+from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.copies.transfers import (
     asked_by,
     bytes_of,
@@ -55,6 +56,16 @@ def test_the_compute_stream_is_the_busiest_of_kernels():
 def test_steps_in_which_a_copy_began():
     every = place(kernels="####    ", copies="    hh  ", repeat=6)
     assert steps_with(every, copies_of(every, "h2d")) == every.steps.used
+
+
+def test_an_op_of_another_process_with_the_same_thread_number_did_not_ask():
+    copy = {"start_ns": 900, "end_ns": 910, "name": "Memcpy HtoD", "correlation": 1, "process": 100}
+    call = {"start_ns": 50, "end_ns": 60, "name": "cudaMemcpyAsync", "correlation": 1, "process": 100, "thread": 1}
+    op = {"start_ns": 40, "end_ns": 70, "name": "aten::to", "process": 100, "thread": 1}
+    other = {**op, "start_ns": 0, "end_ns": 99, "name": "aten::stack", "process": 200}
+    (both,) = prepare(timeline(copies=[copy], calls=[call], ops=[op, other])).places
+    (alone,) = prepare(timeline(copies=[copy], calls=[call], ops=[other])).places
+    assert (list(asked_by(both)), list(asked_by(alone))) == (["aten::to"], [""])
 
 
 def test_the_outermost_op_asked_for_it():

@@ -1,7 +1,7 @@
 """Run by a Python with torch: FLOP of small programs as torch counts them, and a Kineto trace of each. On the CPU.
 
-`flop_programs.py trace FOLDER` writes PROGRAM.json, a trace, and prints {program: {"total": …, "by_op": {…}}} as JSON.
-`flop_programs.py signatures OP…` prints {op: [names of its arguments]}.
+`flop_programs.py FOLDER OP…` writes PROGRAM.json, a trace of each, and prints as JSON
+{"counted": {program: {"total": …, "by_op": {…}}}, "signatures": {op: [names of its arguments]}}.
 """
 
 import json
@@ -179,8 +179,7 @@ def signature(name):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "signatures":
-        print(json.dumps({name: signature(name) for name in sys.argv[2:]}))
-    else:
-        torch.set_num_threads(1)
-        print(json.dumps({name: counted(name, sys.argv[2]) for name in PROGRAMS}))
+    torch.set_num_threads(1)
+    folder, *ops = sys.argv[1:]
+    counts = {name: counted(name, folder) for name in PROGRAMS}
+    print(json.dumps({"counted": counts, "signatures": {name: signature(name) for name in ops}}))

@@ -19,18 +19,21 @@ PROGRAM = Path(__file__).parent / "flop_programs.py"
 pytestmark = pytest.mark.torch
 
 
-def run_torch(*arguments: str) -> dict:
-    done = subprocess.run(
-        [torch_python(), str(PROGRAM), *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+OPS = {name: at for name, at in flops_attention._OPS.items() if name.startswith("aten::")}
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory) -> tuple[Path, dict]:
+def told(tmp_path_factory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("traces")
-    return folder, run_torch("trace", str(folder))
+    command = [torch_python(), str(PROGRAM), str(folder), *OPS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def recorded(told) -> tuple[Path, dict]:
+    return told[0], told[1]["counted"]
 
 
 def work_in(recorded, name: str) -> OpWork:
@@ -103,11 +106,9 @@ def test_the_model_asks_for_the_scores_once(recorded):
     assert np.array_equal(in_steps.model_flop, in_steps.flop)
 
 
-def test_inputs_of_attention_stand_where_torch_declares_them():
-    ours = {name: at for name, at in flops_attention._OPS.items() if name.startswith("aten::")}
-    declared = run_torch("signatures", *ours)
-    for name, at in ours.items():
-        arguments = declared[name]
+def test_inputs_of_attention_stand_where_torch_declares_them(told):
+    for name, at in OPS.items():
+        arguments = told[1]["signatures"][name]
         assert arguments[at.causal] == "is_causal", name
         assert arguments[at.query : at.query + 3] == ["query", "key", "value"], name
         packed = [place for place, argument in enumerate(arguments) if argument == "cum_seq_q"]

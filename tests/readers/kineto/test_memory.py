@@ -1,4 +1,4 @@
-"""What torch.profiler tells of memory (profile_memory=True): totals on the GPU behind each change."""
+"""What torch.profiler records of memory (profile_memory=True): totals on the GPU after each change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OP = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 11, "tid": 11, "ts"
 
 
 def memory(ts: float, allocated: object, reserved: object, **more: object) -> dict[str, object]:
-    told = {
+    totals = {
         "Total Allocated": allocated,
         "Total Reserved": reserved,
         "Bytes": 5,
@@ -40,7 +40,7 @@ def memory(ts: float, allocated: object, reserved: object, **more: object) -> di
     }
     return {
         "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 11, "tid": 11, "ts": ts,
-        "args": {**told, **more},
+        "args": {**totals, **more},
     }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_totals_are_read_with_their_moment(tmp_path):
         {**memory(3, 100, 400), "name": "[OutOfMemory]"},
     ],
 )
-def test_what_tells_no_totals_of_a_gpu_is_left_out(tmp_path, event):
+def test_events_without_totals_of_a_gpu_are_left_out(tmp_path, event):
     timeline = read(tmp_path, event)
     assert len(timeline["memory_totals"]) == 0
     assert "memory_totals" not in timeline.recorded

@@ -46,8 +46,8 @@ def read(tmp_path, text: str):
     return process_lists.read(file)
 
 
-def told(timeline):
-    """(GPU, listing, processes, MiB, share in use); None is not told."""
+def samples(timeline):
+    """(GPU, listing, processes, MiB, share in use); None is unknown."""
     frame = timeline["device_samples"]
     listings = sorted(set(frame.start_ns.tolist()))
     columns = (frame.floats(c).tolist() for c in ("processes", "memory_used_bytes", "utilization_share"))
@@ -60,22 +60,22 @@ def told(timeline):
 
 def test_a_query_is_one_listing_and_names_gpus_by_their_uuid(tmp_path):
     found = read(tmp_path, QUERY)
-    assert told(found) == [(0, 0, 2, 42526, None), (1, 0, 1, 41510, None)]
+    assert samples(found) == [(0, 0, 2, 42526, None), (1, 0, 1, 41510, None)]
     assert not found["device_samples"]["is_on_clock"].any()
     assert found.notes == ("processes.txt: 1 list of the processes on 2 GPUs, at most 2 on one.",)
 
 
-def test_what_processes_are_called_is_not_kept(tmp_path):
+def test_names_of_processes_are_not_kept(tmp_path):
     assert "miniconda" not in str(read(tmp_path, QUERY).frames)
 
 
-def test_without_a_header_the_uuid_tells_what_it_is(tmp_path):
-    assert told(read(tmp_path, QUERY.split("\n", 1)[1])) == told(read(tmp_path, QUERY))
+def test_without_a_header_the_list_is_recognised_by_its_uuids(tmp_path):
+    assert samples(read(tmp_path, QUERY.split("\n", 1)[1])) == samples(read(tmp_path, QUERY))
 
 
-def test_names_with_commas_and_memory_that_is_not_told(tmp_path):
+def test_names_with_commas_and_memory_that_is_unknown(tmp_path):
     text = f"gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n{A}, 1, a,b,c, [N/A]\n{A}, 2, python, 10 MiB\n"
-    assert told(read(tmp_path, text)) == [(0, 0, 2, None, None)]
+    assert samples(read(tmp_path, text)) == [(0, 0, 2, None, None)]
 
 
 def test_a_query_again_and_again_has_times(tmp_path):
@@ -85,14 +85,14 @@ def test_a_query_again_and_again_has_times(tmp_path):
         f"{at.format(second)}, {gpu}, {pid}, 100 MiB\n" for second, gpu, pid in rows
     )
     found = read(tmp_path, text)
-    assert [row[:3] for row in told(found)] == [(0, 0, 2), (1, 0, 1), (0, 1, 1), (1, 1, 1), (1, 2, 1), (1, 3, 1)]
+    assert [row[:3] for row in samples(found)] == [(0, 0, 2), (1, 0, 1), (0, 1, 1), (1, 1, 1), (1, 2, 1), (1, 3, 1)]
     first = datetime.fromisoformat("2024-05-01T12:34:56.500+00:00").timestamp() * 1e9
     assert found["device_samples"].start_ns[0] == first
 
 
-def test_pmon_tells_what_each_uses_and_who_only_draws(tmp_path):
-    """Two of 60 and 55 % are one GPU at work all the time; Xorg computes nothing; the last tells no use."""
-    assert told(read(tmp_path, PMON)) == [
+def test_pmon_lists_what_each_process_uses_and_which_only_draw(tmp_path):
+    """Two of 60 and 55 % are one GPU at work all the time; Xorg computes nothing; the last one has no use."""
+    assert samples(read(tmp_path, PMON)) == [
         (0, 0, 2, None, 1.0), (1, 0, 0, None, None),
         (0, 1, 1, None, pytest.approx(0.98)), (1, 1, 0, None, None),
         (0, 2, 1, None, None), (1, 2, 1, None, pytest.approx(0.1)),
@@ -107,29 +107,29 @@ def test_pmon_with_dates_and_memory(tmp_path):
         " 20240501   12:34:57      3       2635     C   901      0   python\n"
     )
     found = read(tmp_path, text)
-    assert told(found) == [(3, 0, 1, 900, None), (3, 1, 1, 901, None)]
+    assert samples(found) == [(3, 0, 1, 900, None), (3, 1, 1, 901, None)]
     first = datetime.fromisoformat("2024-05-01T12:34:56+00:00").timestamp() * 1e9
     assert found["device_samples"].start_ns[0] == first
 
 
 @pytest.mark.parametrize("text", [QUERY.split("\n", maxsplit=1)[0] + "\n", "\n".join(PMON.split("\n")[:2])])
-def test_a_list_of_nobody_says_how_to_write_one(tmp_path, text):
+def test_an_empty_list_is_refused_with_how_to_write_one(tmp_path, text):
     with pytest.raises(PerfdoctorError, match="lists no process") as caught:
         read(tmp_path, text)
     assert "--query-compute-apps=" in caught.value.do
 
 
-def test_lines_that_are_no_process_are_left_out_and_told(tmp_path):
+def test_lines_that_are_no_process_are_left_out_and_counted(tmp_path):
     found = read(tmp_path, QUERY + "No running processes found\nGPU-1, x, y, z\n")
-    assert "2 lines are no process, and left out." in found.notes[-1]
+    assert "2 lines are no process: left out." in found.notes[-1]
 
 
 def test_another_process_on_the_gpu_is_found_from_a_list_alone(tmp_path):
     """Four listings, one rank that reserved 20 GiB, and a second process with 20 more."""
     listing = "".join(f"{A}, {pid}, python, 20480 MiB\n" for pid in (7, 8))
     (tmp_path / "apps.csv").write_text("gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n" + 4 * listing)
-    told = read_all([tmp_path / "apps.csv"])["device_samples"]
-    assert told["processes"].tolist() == [2] * 4
+    frame = read_all([tmp_path / "apps.csv"])["device_samples"]
+    assert frame["processes"].tolist() == [2] * 4
     trained = draw(kernels="######  ", launched_us_before=50, repeat=8)
     run = side_files.joined(trained, [read_all([tmp_path / "apps.csv"])])
     found = diagnose(run, list(load_rules().values()))
@@ -143,8 +143,8 @@ def test_another_process_on_the_gpu_is_found_from_a_list_alone(tmp_path):
         "\n==============NVSMI LOG==============\n\nTimestamp   : Wed May  1 12:34:56 2024\n",
     ],
 )
-def test_a_page_for_people_is_refused_with_what_to_print_instead(tmp_path, text):
+def test_a_status_page_is_refused_with_what_to_print_instead(tmp_path, text):
     (tmp_path / "smi.txt").write_text(text)
-    with pytest.raises(PerfdoctorError, match="page that nvidia-smi prints for people") as caught:
+    with pytest.raises(PerfdoctorError, match="status page of nvidia-smi") as caught:
         read_all([tmp_path / "smi.txt"])
     assert "--query-gpu=" in caught.value.do

@@ -43,7 +43,7 @@ timestamp, index, name, utilization.gpu [%], memory.used [MiB], power.draw [W], 
 """
 
 
-def test_a_query_tells_its_units_in_header_and_rows(tmp_path):
+def test_a_query_has_its_units_in_header_and_rows(tmp_path):
     found = read(tmp_path, QUERY)
     frame = found["device_samples"]
     assert frame["device"].tolist() == [0, 1]
@@ -89,7 +89,7 @@ def test_without_a_header_only_what_cannot_be_anything_else_is_read(tmp_path):
     found = read(tmp_path, text)
     assert found["device_samples"]["reasons"].tolist() == [4, 0]
     assert all(column(found, name) == [None, None] for name in SAMPLE_NUMBERS)
-    assert any("without a header" in note for note in found.notes)
+    assert any("has no header" in note for note in found.notes)
 
 
 def test_the_mask_of_reasons_that_a_gpu_knows_is_not_taken_for_those_that_hold(tmp_path):
@@ -113,8 +113,8 @@ def test_a_second_header_begins_a_new_table_and_garbage_is_counted(tmp_path):
 # --- our own ---------------------------------------------------------------------------------------------------------
 
 
-def ours(**told: object) -> str:
-    return ",".join(str(told.get(name, "")) for name in COLUMNS)
+def ours(**values: object) -> str:
+    return ",".join(str(values.get(name, "")) for name in COLUMNS)
 
 
 def test_what_our_sampler_writes_is_read_whole(tmp_path):
@@ -180,7 +180,7 @@ def test_dmon_with_all_groups_and_repeated_headers(tmp_path):
     assert not any("left out" in note for note in found.notes)
 
 
-def test_dmon_as_csv_says_the_same(tmp_path):
+def test_dmon_as_csv_gives_the_same(tmp_path):
     rows = [", ".join(line.lstrip("# ").split()) for line in DMON.splitlines()]
     text = "\n".join(
         "#" + row if line.startswith("#") else row for row, line in zip(rows, DMON.splitlines(), strict=True)
@@ -225,7 +225,7 @@ def test_dcgmi_by_its_short_names(tmp_path):
     ):  # fmt: skip
         assert column(found, name) == [value, None], name
     assert frame["reasons"].tolist() == [4, -1]
-    assert any("1 line is no samples" in note for note in found.notes)
+    assert any("1 line is no sample:" in note for note in found.notes)
 
 
 SCRAPES = """\
@@ -252,7 +252,7 @@ def test_scrapes_of_the_exporter(tmp_path):
     assert column(found, "tensor_active_share") == [None, 0.25, None]
     assert set(frame.text("gpu")) == {"NVIDIA A100"}
     assert frame.start_ns.tolist() == [0, 0, 1_000_000_000]
-    assert any("1 line is no samples" in note for note in found.notes)
+    assert any("1 line is no sample:" in note for note in found.notes)
     assert not any("secret" in value for value in (*frame.text("gpu"), *frame.name, *found.notes))
 
 
@@ -289,7 +289,7 @@ def test_what_is_no_time(text):
     assert parsed(text) is None
 
 
-def test_a_header_alone_is_said(tmp_path):
+def test_a_header_alone_is_refused(tmp_path):
     file = tmp_path / "empty.csv"
     file.write_text("index, power.draw [W]\n")
     with pytest.raises(PerfdoctorError, match="only a header"):
@@ -367,12 +367,12 @@ def test_dmon_and_dcgmi_of_real_machines_as_split_words():
         own = device_samples.read(path)["device_samples"]
         assert sorted(own["device"].tolist()) == sorted(int(row[1]) for row in rows)
         sent = [float(row[2]) for row in rows if row[2] != "N/A"]
-        told = own.floats("nvlink_tx_bytes_per_second")
-        assert sorted(told[~np.isnan(told)].tolist()) == sorted(sent)
+        rates = own.floats("nvlink_tx_bytes_per_second")
+        assert sorted(rates[~np.isnan(rates)].tolist()) == sorted(sent)
 
 
 @marked
-def test_four_capped_gpus_without_a_header_tell_their_reason():
+def test_four_capped_gpus_without_a_header_have_their_reason():
     found = device_samples.read(FOLDER / "rtxpro6000_4gpu_query_throttle.csv")
     assert found["device_samples"]["reasons"].tolist() == [4] * 4
     assert len(device_samples.read(FOLDER / "rtxpro6000_4gpu_query_main.csv")["device_samples"]) == 4

@@ -71,7 +71,7 @@ def test_other_text_is_no_topology(text):
     assert not topology.looks_like(text.encode())
 
 
-def test_a_file_without_a_table_is_said(tmp_path):
+def test_a_file_without_a_table_is_refused(tmp_path):
     (tmp_path / "x.txt").write_text("nothing\n")
     with pytest.raises(PerfdoctorError, match="no topology"):
         topology.read(tmp_path / "x.txt")

@@ -64,10 +64,10 @@ def test_a_message_with_its_duration_is_a_measure_of_the_links(write):
 )
 def test_each_kind_has_its_size_and_factor(write, name, sizes, size, factor):
     types = ["Float"] * len(sizes[0])
-    told = entry(
+    message = entry(
         profiling_name=name, input_sizes=sizes[0], output_sizes=sizes[1], input_dtypes=types, output_dtypes=types
     )
-    frame = flight_recorder.read(write(dump(told)))["link_tests"]
+    frame = flight_recorder.read(write(dump(message)))["link_tests"]
     assert frame["bytes"][0] == size
     assert frame.floats("bus_bytes_per_second")[0] == pytest.approx(size / 0.0005 * factor)
 
@@ -80,13 +80,13 @@ def test_each_kind_has_its_size_and_factor(write, name, sizes, size, factor):
         {"process_group": None, "pg_id": 9},
     ],
 )  # fmt: skip
-def test_what_is_not_told_is_no_measure(write, unknown):
+def test_what_is_unknown_is_no_measure(write, unknown):
     found = flight_recorder.read(write(dump(entry(**unknown))))
     assert len(found["link_tests"]) == 0
     assert found.recorded == frozenset()
 
 
-def test_collectives_that_hang_are_told(write):
+def test_collectives_that_hang_are_noted(write):
     found = flight_recorder.read(write(dump(entry(), entry(7, state="started"), entry(8, state="scheduled"))))
     assert any("2 collectives had not ended (1 started), the first all_reduce, number 7" in n for n in found.notes)
 
@@ -103,7 +103,7 @@ def test_what_runs_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [[], {"entries": 5}, {"entries": [1], "pg_config": {}}])
-def test_other_content_is_said(write, content):
+def test_other_content_is_refused(write, content):
     with pytest.raises(PerfdoctorError, match="no dump of the flight recorder"):
         flight_recorder.read(write(content))
 

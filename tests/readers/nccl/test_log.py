@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from folders import RECORDINGS
+from tables import of_each
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
@@ -72,7 +73,7 @@ def test_channels_of_a_pair_are_counted_once(tmp_path):
     assert (len(frame), frame["channels"].tolist()) == (1, [3])
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("line", "name", "value", "amount"),
     [
         ("NCCL version 2.27.7+cuda13.0", "version", "2.27.7+cuda13.0", None),
@@ -99,11 +100,11 @@ def test_channels_of_a_pair_are_counted_once(tmp_path):
         ("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eno1:1.2.3.4<0>", "nic", "mlx5_1", 1),
     ],
 )  # fmt: skip
-def test_what_a_line_tells(tmp_path, line, name, value, amount):
+def test_the_fact_in_a_line(tmp_path, line, name, value, amount):
     found = facts(read(tmp_path, info(line)))
     assert (name, value) in found
-    (told,) = found[name, value]
-    assert told == amount or (amount is None and math.isnan(told))
+    (read_amount,) = found[name, value]
+    assert read_amount == amount or (amount is None and math.isnan(read_amount))
 
 
 def test_rings_belong_to_the_communicator_that_is_built(tmp_path):
@@ -154,7 +155,7 @@ def test_what_a_launcher_puts_in_front_does_not_hide_a_line(tmp_path):
     assert set(found["nccl_facts"]["host"].tolist()) == {0}
 
 
-def test_other_output_of_the_job_is_passed_over(tmp_path):
+def test_other_output_of_the_job_is_skipped(tmp_path):
     file = tmp_path / "job.log"
     file.write_text("x = 1\n" * 30_000 + info("Using network IB") + "\n")
     head = file.read_bytes()[:65_536]
@@ -163,7 +164,7 @@ def test_other_output_of_the_job_is_passed_over(tmp_path):
     assert len(nccl_log.read(file)["nccl_facts"]) == 1
 
 
-def test_a_file_without_nccl_is_said(tmp_path):
+def test_a_file_without_nccl_is_refused(tmp_path):
     (tmp_path / "x.log").write_text("nothing\n")
     with pytest.raises(PerfdoctorError, match="no line of NCCL"):
         nccl_log.read(tmp_path / "x.log")
@@ -195,7 +196,7 @@ def test_a_table_of_its_own(tmp_path):
     assert frame["bytes"].tolist() == [1048576, 1048576, 16777216, 16777216]
     assert frame["time_ns"].tolist() == [100_000, 110_000, 1_000_000, 1_000_000]
     assert (frame.floats("bus_bytes_per_second") / 1e9).tolist() == pytest.approx([15.73, 14.30, 25.17, 25.17])
-    # not told which collective: 25.17 / 16.78 = 1.5 = 2 * 3 / 4, an all-reduce of four
+    # without the collective's name: 25.17 / 16.78 = 1.5 = 2 * 3 / 4, an all-reduce of four
     assert set(frame.name) == {"all_reduce"}
     assert set(frame["ranks"].tolist()) == {4}
     assert set(frame.text("gpu")) == {"NVIDIA A100"}
@@ -207,7 +208,7 @@ def test_older_tables_have_no_root(tmp_path):
     assert nccl_tests.read(file)["link_tests"]["time_ns"].tolist() == [100_000, 110_000, 1_000_000, 1_000_000]
 
 
-def test_a_header_without_rows_is_said(tmp_path):
+def test_a_header_without_rows_is_refused(tmp_path):
     (tmp_path / "x.txt").write_text("\n".join(TABLE.splitlines()[:8]))
     with pytest.raises(PerfdoctorError, match="no row"):
         nccl_tests.read(tmp_path / "x.txt")
@@ -246,11 +247,11 @@ def test_ways_and_facts_as_regular_expressions_find_them(path):
     frame = found["transports"]
     columns = (map(str, frame[column].tolist()) for column in ("process", "member", "peer"))
     assert set(zip(*columns, frame.name, strict=True)) == ways
-    told = facts(found)
-    assert {value for name, value in told if name == "network"} == set(re.findall(r"Using network (\S+)", text))
-    assert {value for name, value in told if name == "version"} == set(re.findall(r"NCCL version (\S+)", text))
+    known = facts(found)
+    assert {value for name, value in known if name == "network"} == set(re.findall(r"Using network (\S+)", text))
+    assert {value for name, value in known if name == "version"} == set(re.findall(r"NCCL version (\S+)", text))
     speeds = {float(each) for each in re.findall(r"\+ NVL\[([\d.]+)\]", text)}
-    assert {amount for (name, _), amounts in told.items() if name == "nvlink" for amount in amounts} == speeds
+    assert {amount for (name, _), amounts in known.items() if name == "nvlink" for amount in amounts} == speeds
     hosts = set(re.findall(r"^([\w-]+):\d+:\d+ \[\d\]", text, re.MULTILINE))
     assert len({host for host in (*found["nccl_facts"]["host"].tolist(), *frame["host"].tolist()) if host >= 0}) <= len(
         hosts

@@ -1,4 +1,4 @@
-"""Is a number of Nsight Compute the same one in every locale and unit?"""
+"""A number of Nsight Compute is the same in every locale and unit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from math import isnan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number, unit_of
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("unit", "factor", "counts"),
     [
         ("ns", 1, "ns"), ("nsecond", 1, "ns"), ("usecond", 1e3, "ns"), ("us", 1e3, "ns"), ("msecond", 1e6, "ns"),
@@ -27,14 +28,14 @@ def test_every_unit_has_a_base(unit, factor, counts):
     assert unit_of(unit) == (pytest.approx(factor), counts)
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("cells", "comma"),
     [
         (["4,963,609,951.19", "61.84"], False),
         (["4.963.609.951,19", "61,84"], True),
         (["61,84", "100"], True),
         (["61.84"], False),
-        (["1,234", "7,000"], False),  # both can be: as ncu writes it where no locale is set
+        (["1,234", "7,000"], False),  # both are possible: as ncu writes it without a locale
         (["1.234", "0,5"], True),
         (["0.500"], False),
         (["0,500"], True),
@@ -42,10 +43,10 @@ def test_every_unit_has_a_base(unit, factor, counts):
         (["1.234.567"], True),
         (["4 963 609,19"], True),
         (["dram__bytes.sum,lts__t.sum", "PolicySpread", "", "n/a"], False),
-        (["1,5", "2,5", "3.25"], True),  # the most have it
+        (["1,5", "2,5", "3.25"], True),  # most cells have it
     ],
 )
-def test_the_table_tells_what_its_commas_are(cells, comma):
+def test_the_whole_table_decides_what_its_commas_are(cells, comma):
     assert has_decimal_comma(cells) is comma
 
 
@@ -64,7 +65,7 @@ def test_a_cell_is_a_number(cell, comma, value):
 @pytest.mark.parametrize(
     "cell", ["", "n/a", "nan", "inf", "-", "(1; 2)", "12 apples", "1.2.3,4x", "1,2,3.4.5", "..", "e5"]
 )
-def test_what_is_no_number_is_unknown_and_not_nothing(cell):
+def test_what_is_no_number_is_unknown_and_not_zero(cell):
     assert isnan(number(cell, decimal_comma=False))
 
 

@@ -1,4 +1,4 @@
-"""Does Nsight Compute's CSV become the same launches in each of its shapes, and what of a broken one?"""
+"""Nsight Compute's CSV becomes the same launches in each of its shapes; damaged ones are counted or refused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_without_its_row_of_units_only_what_is_never_scaled_is_known(tmp_path):
     assert any("row of units is missing" in note for note in read(tmp_path, wide(units=False)).notes)
 
 
-def test_the_details_page_says_the_same(tmp_path):
+def test_the_details_page_gives_the_same(tmp_path):
     metrics = [[*metric] for metric in DETAILS]
     found = first(tmp_path, table([LONG, *long(*metrics, RULE)]))
     same = ("gpu_time_ns", "sm_share", "memory_share", "dram_share", "l2_share", "occupancy_share", "waves_per_sm",
@@ -90,7 +90,7 @@ def test_the_details_page_says_the_same(tmp_path):
     assert (found["sm_clock_hz"], found["memory_clock_hz"], found["sm_count"]) == (pytest.approx(540.54e6), 4.64e9, 40)
 
 
-def test_what_nvidias_rules_say_comes_along(tmp_path):
+def test_results_of_nvidias_rules_are_read(tmp_path):
     other = [*RULE[:4], "SOLBottleneck", "OPT", "Look at the memory", "", ""]
     part = [*RULE[:4], "HighPipeUtilization", "OPT", "", "local", "98.86"]
     advice = read(tmp_path, table([LONG, *long([*DETAILS[0]], RULE, other, part)]))["kernel_advice"]
@@ -101,7 +101,7 @@ def test_what_nvidias_rules_say_comes_along(tmp_path):
     assert advice["is_global"].tolist() == [True, False, False]
 
 
-def test_launches_are_told_apart_and_stand_one_behind_the_other(tmp_path):
+def test_launches_are_kept_apart_and_follow_each_other(tmp_path):
     text = table([LONG, *long([*DETAILS[4]], number=0), *long([*DETAILS[4]], [*DETAILS[2]], number=1)])
     frame = read(tmp_path, text)["kernel_profiles"]
     assert frame["launch"].tolist() == [0, 1]
@@ -140,7 +140,7 @@ def test_a_size_that_is_none_is_unknown(tmp_path, size, product):
 
 
 @pytest.mark.parametrize("value", ["n/a", "", "nan", "-5", "CachePreferNone"])
-def test_what_was_not_measured_is_unknown_and_not_nothing(tmp_path, value):
+def test_what_was_not_measured_is_unknown_and_not_zero(tmp_path, value):
     metrics = [(name, unit, value if "sm__throughput" in name else given) for name, unit, given in RAW]
     assert math.isnan(first(tmp_path, wide(metrics))["sm_share"])
 
@@ -159,14 +159,14 @@ def test_a_metric_in_a_unit_that_cannot_be_is_unknown(tmp_path):
         (b"\x1f\x8b" + b"broken", "is damaged"),
     ],
 )  # fmt: skip
-def test_a_broken_file_says_what_and_what_to_do(tmp_path, text, says):
+def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, text, says):
     with pytest.raises(PerfdoctorError, match=says) as caught:
         read(tmp_path, text)
     assert caught.value.do
     assert "\n" not in caught.value.what
 
 
-def test_a_table_is_known_by_its_header():
+def test_a_table_is_recognised_by_its_header():
     assert ncu.is_table(wide().encode())
     assert ncu.is_table(b"epoch 1\n" + wide().encode())
     assert ncu.is_table(wide().encode("utf-16"))

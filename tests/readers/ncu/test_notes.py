@@ -1,4 +1,4 @@
-"""What is said of measured kernels where there is no timeline."""
+"""The notes on measured kernels without a timeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_longest_kernels_are_named_with_how_busy_they_are():
     ]
 
 
-def test_without_times_only_their_number_is_told():
+def test_without_times_only_their_number_is_noted():
     assert list(alone("k.csv", profiles({"name": "copy"}))) == ["k.csv: 1 launch of 1 kernel."]
     assert list(alone("k.csv", profiles())) == []
 

@@ -1,4 +1,4 @@
-"""Is a report of Nsight Compute read from its bytes as NVIDIA's own package reads it, and what of a broken one?"""
+"""Reports of Nsight Compute read from their bytes are as NVIDIA's own package reads them; damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE = report(
 
 @pytest.fixture(autouse=True)
 def by_ourselves(request, monkeypatch):
-    """Neither NVIDIA's package nor ncu has a part, except where a test asks for them."""
+    """Neither NVIDIA's package nor ncu is used, except where a test requests them."""
     if "theirs" not in request.fixturenames:
         monkeypatch.setattr(ncu_package, "package", lambda: None)
         monkeypatch.setattr(ncu_tool, "find_ncu", lambda: None)
@@ -51,7 +51,7 @@ def read(tmp_path: Path, data: bytes):
     return ncu.read(file)
 
 
-def test_a_report_says_what_its_table_says(tmp_path):
+def test_a_report_gives_what_its_table_gives(tmp_path):
     timeline = read(tmp_path, WHOLE)
     frame = timeline["kernel_profiles"]
     agrees({name: column[0] for name, column in frame.columns.items()} | {"process": 31440})
@@ -61,7 +61,7 @@ def test_a_report_says_what_its_table_says(tmp_path):
     assert (advice["is_global"].tolist(), list(advice.text("message"))) == ([True], ["Tail Effect"])
 
 
-def test_names_stand_in_the_block_that_is_the_first_to_use_them(tmp_path):
+def test_names_are_in_the_block_that_is_the_first_to_use_them(tmp_path):
     time, sm = "gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed"
     blocks = block([time], [launch({0: 5.0})]), block([sm], [launch({0: 7.0, 1: 40.0}), launch({1: 50.0}, name="k")])
     frame = read(tmp_path, report(*blocks))["kernel_profiles"]
@@ -70,13 +70,13 @@ def test_names_stand_in_the_block_that_is_the_first_to_use_them(tmp_path):
     assert list(frame.name) == ["void add<float>(int)"] * 2 + ["k"]
 
 
-def test_rules_that_only_compute_say_nothing_and_those_of_a_part_are_told_apart(tmp_path):
-    told = [
+def test_rules_that_only_compute_give_nothing_and_those_of_a_part_are_not_global(tmp_path):
+    results = [
         rule("Compute"),
         rule("Stall", {"percent": 12.5, "kind": 1}, {"text": "no estimate"}),
         rule("Much", {"percent": 400.0}),
     ]
-    advice = read(tmp_path, report(block(NAMES, [launch(VALUES, told)])))["kernel_advice"]
+    advice = read(tmp_path, report(block(NAMES, [launch(VALUES, results)])))["kernel_advice"]
     assert list(advice.name) == ["Stall", "Stall", "Much"]
     assert advice["is_global"].tolist() == [False, False, True]
     assert np.nan_to_num(advice.floats("speedup_share"), nan=-1).tolist() == [0.125, -1, 1.0]
@@ -100,7 +100,7 @@ def test_hostile_names_stay_names(tmp_path, name):
         (report(block(NAMES, [launch({99: 1.0})])), "is damaged"),  # a name that is in no table
     ],
 )
-def test_what_cannot_be_read_says_what_and_what_to_do(tmp_path, data, says):
+def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path, data, says):
     with pytest.raises(PerfdoctorError, match=says) as caught:
         read(tmp_path, data)
     assert "perfdoctor[ncu]" in caught.value.do
@@ -144,7 +144,7 @@ def theirs():
 @pytest.mark.recordings
 @real
 def test_a_real_report_is_read_as_nvidias_package_reads_it(file, theirs):
-    """Every launch with every metric that is asked for, and every word of its rules."""
+    """Every launch with every metric that is asked for, and every message of its rules."""
     for ours, other in zip(ncu_file.read_launches(file), ncu_package.read_launches(theirs, file), strict=True):
         assert {name: values[0][0] for name, values in ours.metrics.items()} == {
             name: values[0][0] for name, values in other.metrics.items()
@@ -160,14 +160,14 @@ def test_a_real_report_is_read_as_nvidias_package_reads_it(file, theirs):
 
 @pytest.mark.recordings
 @real
-def test_units_that_a_report_does_not_tell_are_those_of_nvidias_package(file, theirs):
+def test_units_that_a_report_lacks_are_those_of_nvidias_package(file, theirs):
     found = ncu._timeline(file, ncu_file.read_launches(file), ())["kernel_profiles"]
     expected = ncu._timeline(file, ncu_package.read_launches(theirs, file), ())["kernel_profiles"]
     for name, column in found.columns.items():
         assert list(map(str, column)) == list(map(str, expected.columns[name])), name
 
 
-#: What NVIDIA's package 2026.3.1 gives: ns, processors, memory, warps taken and possible, waves, blocks, rules heard.
+#: What NVIDIA's package 2026.3.1 gives: ns, processors, memory, warps taken and possible, waves, blocks, results of rules.
 NVIDIA = {
     "mlp-t4-v1": (52576, 0.2779842080817464, 0.8839294497639034, 0.7936736665076577, 1.0, 24.80625, 3969, 9),
     "mlp-t4-v7": (66432, 0.13648775034131347, 0.8508528411364546, 0.7949726803674164, 1.0, 6.10625, 977, 14),
@@ -187,7 +187,7 @@ COLUMNS = (
 
 @pytest.mark.recordings
 @real
-def test_a_real_report_gives_nvidias_numbers_where_its_package_is_not(file):
+def test_a_real_report_gives_nvidias_numbers_without_its_package(file):
     timeline = ncu.read(file)
     frame = timeline["kernel_profiles"]
     *numbers, rules = NVIDIA[file.stem]

@@ -1,4 +1,4 @@
-"""Are Nsight Compute's own reports read, by NVIDIA's package or by ncu, and joined with what else was recorded?"""
+"""Reports of Nsight Compute are read, by NVIDIA's package or by ncu, and joined with the other recordings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def neither(monkeypatch):
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch, neither):
-    """An ncu that prints what the test put beside it, and the environment that it saw."""
+    """An ncu that prints the files beside it, and writes down its environment."""
 
     def install(raw: str, details: str = "", code: int = 0) -> Path:
         (tmp_path / "raw.csv").write_text(raw)
@@ -71,7 +71,7 @@ def tool(tmp_path, monkeypatch, neither):
     return install
 
 
-def test_ncu_prints_the_metrics_and_what_the_rules_said(tool, report, tmp_path, monkeypatch):
+def test_ncu_prints_the_metrics_and_the_results_of_rules(tool, report, tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET", "x")
     tool("==PROF== hello\n" + wide(), table([LONG, *long([*DETAILS[0]], RULE)]))
     timeline = ncu.read(report)
@@ -82,7 +82,7 @@ def test_ncu_prints_the_metrics_and_what_the_rules_said(tool, report, tmp_path, 
     assert all("A_SECRET" not in environment for _, environment in asked)
 
 
-def test_an_ncu_that_prints_no_rules_costs_nothing_else(tool, report):
+def test_an_ncu_that_prints_no_rules_still_gives_the_metrics(tool, report):
     tool(wide(), "no such page")
     timeline = ncu.read(report)
     assert len(timeline["kernel_profiles"]) == 1
@@ -107,7 +107,7 @@ def test_ncu_is_found_by_the_variable_and_else_on_path(monkeypatch, tmp_path):
         ncu_tool.read_launches(str(tmp_path / "none"), tmp_path / "a.ncu-rep")
 
 
-def test_what_neither_can_read_says_what_and_what_to_do(neither, report):
+def test_what_neither_can_read_is_refused_with_what_to_do(neither, report):
     with pytest.raises(PerfdoctorError, match=r"`kernels.ncu-rep` cannot be read") as caught:
         read([report])
     assert "pip install 'perfdoctor[ncu]'" in caught.value.do
@@ -198,7 +198,7 @@ def test_the_package_gives_numbers_sizes_and_rules(report, monkeypatch):
     "broken",
     [package(), package(Action({})), package(fails=TypeError("'NoneType' object\nis not subscriptable")), package(fails=OSError("x"))],
 )  # fmt: skip
-def test_a_damaged_report_is_told_in_one_line(report, monkeypatch, neither, broken):
+def test_a_damaged_report_is_refused_in_one_line(report, monkeypatch, neither, broken):
     monkeypatch.setattr(ncu_package, "package", lambda: broken)
     with pytest.raises(PerfdoctorError, match=r"`kernels.ncu-rep` cannot be read: ") as caught:
         ncu.read(report)
@@ -292,27 +292,27 @@ def test_the_real_table_is_read():
              "dram_bytes": 196_456_177_859.63 * 0.021058944, "occupancy_limiter": "warps"}  # fmt: skip
     agrees(row, truth)
     advice = timeline["kernel_advice"]
-    told = {
+    advice = {
         name: (share, bool(whole))
         for name, share, whole in zip(advice.name, advice.floats("speedup_share"), advice["is_global"], strict=True)
     }
-    assert told["UncoalescedGlobalAccess"] == (pytest.approx(0.7414), True)
+    assert advice["UncoalescedGlobalAccess"] == (pytest.approx(0.7414), True)
 
 
 @pytest.mark.recordings
 @real
 @pytest.mark.parametrize("name", ["silu-pytorch.txt", "heat-eq.txt"])
-def test_what_ncu_printed_for_people_is_told_from_a_table(name):
-    with pytest.raises(PerfdoctorError, match="printed for people") as caught:
+def test_the_text_output_of_ncu_is_no_table(name):
+    with pytest.raises(PerfdoctorError, match="text output of Nsight Compute") as caught:
         read([NCU_REPORTS / name])
     assert "--csv" in caught.value.do
 
 
-def test_a_page_of_ncu_without_its_progress_is_told_from_a_table(tmp_path):
+def test_a_page_of_ncu_without_its_progress_is_no_table(tmp_path):
     file = tmp_path / "page.txt"
     file.write_text("[31440] python3@127.0.0.1\n  silu(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
                     "    Section: GPU Speed Of Light Throughput\n    ----------------- ----------- ------\n")  # fmt: skip
-    with pytest.raises(PerfdoctorError, match="printed for people"):
+    with pytest.raises(PerfdoctorError, match="text output of Nsight Compute"):
         read([file])
 
 
@@ -357,17 +357,15 @@ def test_a_trace_and_a_table_are_one_timeline(tmp_path):
     assert read([file, TRACE]).notes == timeline.notes
 
 
-def test_what_fits_nothing_is_said(tmp_path):
+def test_what_matches_nothing_is_noted(tmp_path):
     file = tmp_path / "kernels.csv"
     file.write_text(measured_table("void never::ran<float>(int)", 1, 32))
     notes = read([TRACE, file]).notes
-    assert any("standing for 0 of" in note for note in notes)
-    assert any(
-        "1 launch that it measured: no kernel of the timeline has that name and size: ran." in note for note in notes
-    )
+    assert any("which match 0 of" in note for note in notes)
+    assert any("1 launch matches no kernel of the timeline by name and size: ran." in note for note in notes)
 
 
-def test_what_was_measured_on_another_gpu_is_said_and_not_used(tmp_path):
+def test_what_was_measured_on_another_gpu_is_noted_and_not_used(tmp_path):
     (name, blocks, threads), _ = kernel_of(TRACE)
     gpu = read([TRACE]).devices[0].name
     text = measured_table(name, blocks, threads)
@@ -378,7 +376,7 @@ def test_what_was_measured_on_another_gpu_is_said_and_not_used(tmp_path):
         file.write_text(table(named))
         timeline = read([TRACE, file])
         assert any("another GPU (Tesla T4)" in note for note in timeline.notes) is not used
-        assert any("standing for" in note for note in timeline.notes) is used
+        assert any("which match" in note for note in timeline.notes) is used
         assert all(measured(place).known.any() == used for place in prepare(timeline).places)
 
 
@@ -390,7 +388,7 @@ def test_a_named_table_joins_what_a_run_folder_holds_already(tmp_path):
     assert both["kernel_profiles"]["launch"].tolist() == [0, 1, 2, 3]
 
 
-def test_several_tables_stand_one_behind_the_other(tmp_path):
+def test_several_tables_follow_each_other(tmp_path):
     for number in range(2):
         (tmp_path / f"{number}.csv").write_text(wide(launches=2))
     frame = read([tmp_path / "0.csv", tmp_path / "1.csv"])["kernel_profiles"]
@@ -404,14 +402,14 @@ def test_a_report_beside_its_own_table_is_read_once(tmp_path, report):
     assert len(read([tmp_path])["kernel_profiles"]) == 1
 
 
-def test_a_report_that_only_lies_in_the_folder_costs_nothing_else(tmp_path, report, neither):
+def test_an_unreadable_report_that_only_lies_in_the_folder_costs_a_note(tmp_path, report, neither):
     (tmp_path / "rank0.json.gz").write_bytes(TRACE.read_bytes())
     timeline = read([tmp_path])
     assert timeline.kernels
     assert any("cannot be read" in note for note in timeline.notes)
 
 
-def test_alone_it_is_diagnosed_and_every_report_says_that_there_is_no_step(tmp_path):
+def test_alone_it_is_diagnosed_and_every_report_notes_that_there_is_no_step(tmp_path):
     file = tmp_path / "kernels.csv"
     rows = [row for row in RAW if "sectors" not in row[0]]
     file.write_text(wide([(name, unit, "40" if "throughput" in name else value) for name, unit, value in rows]))
@@ -421,9 +419,9 @@ def test_alone_it_is_diagnosed_and_every_report_says_that_there_is_no_step(tmp_p
     assert [advice.rule for advice in diagnosis.findings] == ["kernels-far-from-roofline"]
     assert diagnosis.findings[0].saving_ns_per_step.high == 0
     assert not [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
-    told = json.loads(json_report.render(diagnosis))
-    assert [source["kind"] for source in told["run"]["sources"]] == ["ncu"]
+    document = json.loads(json_report.render(diagnosis))
+    assert [source["kind"] for source in document["run"]["sources"]] == ["ncu"]
     assert "their share of a step is not known" in html.render(diagnosis)
     console = Console(width=100, file=io.StringIO())
     terminal.render(diagnosis, console)
-    assert "far from the roofline; single kernels were measured" in " ".join(console.file.getvalue().split())
+    assert "far from the roofline. Single kernels were measured" in " ".join(console.file.getvalue().split())

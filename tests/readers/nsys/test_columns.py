@@ -1,4 +1,4 @@
-"""Are large tables, read through ADBC, what sqlite3 says they are? Every type that a column may hold, and every recording."""
+"""Large tables read through ADBC agree with sqlite3: every type that a column may hold, and every recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("nanoarrow", reason="this environment is older than the depe
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 BATCH = 7
-#: Each column is one thing for more than a batch, and another later.
+#: Columns of two kinds have one kind for more than a batch.
 COLUMNS: dict[str, list[object]] = {
     "extremes": [LOWEST, HIGHEST, -1, 0, 1, LOWEST + 1, HIGHEST - 1, (1 << 53) + 1] * 5,
     "nothing": [None] * 40,
@@ -46,7 +46,7 @@ def table_of(columns: dict[str, list[object]], path: Path, types: str = "") -> P
 
 
 def by_sqlite3(path: Path, column: str) -> list[int]:
-    """A column value by value, each cast for itself."""
+    """A column value by value, each with its own cast."""
     connection = sqlite3.connect(path)
     connection.text_factory = bytes
     values = [value for (value,) in connection.execute(f'SELECT "{column}" FROM t')]
@@ -64,7 +64,7 @@ def read(path: Path, table: str, monkeypatch: pytest.MonkeyPatch, worth: int) ->
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch):  # one batch's types are not the next one's
+def small_batches(monkeypatch):  # so that types differ between batches
     monkeypatch.setattr(nsys_columns, "_ROWS_A_BATCH", BATCH)
 
 
@@ -109,7 +109,7 @@ def test_columns_outlive_the_file_and_may_be_written_to(tmp_path):
     path = table_of({"a": list(range(1000))}, tmp_path / "t.sqlite")
     column = nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t")["a"]
     path.unlink()
-    again = [np.full(1000, -1) for _ in range(100)]  # what was freed is used for something else
+    again = [np.full(1000, -1) for _ in range(100)]  # so that freed memory is used again
     assert column.tolist() == list(range(1000))
     column += again[0]
     assert column.sum() == 499500 - 1000

@@ -1,4 +1,4 @@
-"""What CUDA handed out, as nsys records it with --cuda-memory-usage=true."""
+"""The device memory that CUDA allocated, as nsys records it with --cuda-memory-usage=true."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGEABLE, PINNED, DEVICE, ARRAY, MANAGED, STATIC = range(6)
 
 
 def exported(tmp_path, *events, pid: int = 7):
-    """Events: (start, bytes, given back?, kind, device, process); and two kernels of process 7, on devices 0 and 1."""
+    """Events: (start, bytes, freed?, kind, device, process); and two kernels of process 7, on devices 0 and 1."""
     file = tmp_path / "profile.sqlite"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
@@ -46,7 +46,7 @@ def totals(timeline, device: int = 0):
     return list(zip(frame.start_ns.tolist(), frame["bytes"].tolist(), strict=True))
 
 
-def test_what_is_handed_out_and_given_back_is_summed_in_its_order(tmp_path):
+def test_allocations_and_frees_are_summed_in_the_order_of_time(tmp_path):
     changes = [(10, 20 * MIB), (20, 30 * MIB), (30, -20 * MIB), (40, 5 * MIB)]
     events = [(at, abs(size), size < 0, DEVICE, 0, 7) for at, size in changes]
     found = exported(tmp_path, *reversed(events))  # a file need not be in order
@@ -67,7 +67,7 @@ def test_each_device_has_its_own_sum(tmp_path):
     assert (totals(found), totals(found, 1)) == ([(1, MIB)], [(2, 5 * MIB)])
 
 
-def test_what_is_given_back_had_been_there(tmp_path):
+def test_what_is_freed_first_was_allocated_before_the_recording(tmp_path):
     found = exported(tmp_path, (1, 8 * MIB, True, DEVICE, 0, 7), (2, 3 * MIB, False, DEVICE, 0, 7))
     assert totals(found) == [(1, 0), (2, 3 * MIB)]
 
@@ -76,8 +76,8 @@ def test_a_recording_without_it_has_no_such_signal(tmp_path):
     assert "device_memory" not in exported(tmp_path).recorded
 
 
-def test_it_is_reported_and_no_bound_of_what_is_free(tmp_path):
-    """What was handed out before the recording is not in it."""
+def test_it_is_reported_and_is_no_bound_of_free_memory(tmp_path):
+    """Allocations before the recording are not in it."""
     found = exported(tmp_path, (1, 20 * MIB, False, DEVICE, 0, 7), (2, 5 * MIB, True, DEVICE, 0, 7))
     (use,) = diagnose(found, list(load_rules().values())).memory
     assert (use.source, use.peak_bytes, use.reserved_bytes) == ("driver", 20 * MIB, 15 * MIB)

@@ -1,4 +1,4 @@
-"""Does a report become an export, whole and private, with the real nsys; and what is said where it cannot?"""
+"""A report becomes an export, whole and private, with the real nsys; where it cannot, the error has the next step."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_nothing_else_is_taken_for_a_report(head):
         (OLD_HEAD + b"\0\x102022.1.1.2-driver0\0\x132022.2.1.31-5fe97ab\0\x132022.2.1.31-5fe97ab", "2022.2.1"),
     ],
 )
-def test_the_version_of_the_writer_is_found_where_the_report_tells_it(tmp_path, content, version):
+def test_the_version_of_the_writer_is_found_where_the_report_has_it(tmp_path, content, version):
     path = tmp_path / "x.nsys-rep"
     path.write_bytes(content)
     assert writer_version(path) == version
@@ -109,7 +109,7 @@ def test_the_version_of_the_writer_is_found_where_the_report_tells_it(tmp_path, 
 
 
 @pytest.mark.usefixtures("no_nsys")
-def test_without_nsys_the_writer_is_named_and_the_command_to_run_elsewhere(report, tmp_path):
+def test_without_nsys_the_error_names_the_writer_and_the_command_to_run_elsewhere(report, tmp_path):
     error = refusal(report, tmp_path / "cache")
     assert error.what == "`run.nsys-rep` was written by Nsight Systems 2026.2.1 and no nsys is installed here"
     assert "nsys export --type sqlite run.nsys-rep, and analyse the .sqlite" in error.do
@@ -168,7 +168,7 @@ def test_nothing_of_the_users_environment_reaches_nsys(report, tmp_path, monkeyp
     assert "AKIA" not in made.read_text("utf-8")
 
 
-def test_an_nsys_that_can_is_asked_for_payloads_and_one_that_cannot_exports_without(report, tmp_path):
+def test_payloads_are_exported_with_an_nsys_that_can_and_left_out_with_an_older_one(report, tmp_path):
     newer = export(report, tmp_path / "newer", stand_in(tmp_path, 'echo "$*" > "$made"'))
     assert "--include-blobs=true" in newer.read_text("utf-8")
     refuses = 'case "$*" in *--include-blobs*) echo "unrecognised option \'--include-blobs=true\'"; exit 1;; esac'
@@ -185,7 +185,7 @@ def test_an_export_that_failed_halfway_is_not_kept(report, tmp_path):
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_an_nsys_that_dies_is_told_from_one_that_refuses(report, tmp_path):
+def test_an_nsys_that_was_killed_is_named_as_such(report, tmp_path):
     error = refusal(report, tmp_path, stand_in(tmp_path, "kill -9 $$"))
     assert error.what == "nsys could not export `run.nsys-rep`: it was ended by signal 9"
 
@@ -236,7 +236,7 @@ def test_an_nsys_given_by_a_relative_path_is_found(report, tmp_path, monkeypatch
     assert export(report, tmp_path / "cache", "./nsys").exists()
 
 
-def test_a_stream_without_an_importer_says_what_to_run(tmp_path):
+def test_a_stream_without_an_importer_is_refused_with_what_to_run(tmp_path):
     stream = tmp_path / "x.qdstrm"
     stream.write_bytes(STREAM_HEAD)
     error = refusal(stream, tmp_path / "cache", stand_in(tmp_path, "exit 0"))
@@ -265,7 +265,7 @@ def recorded(real_nsys: str, tmp_path: Path) -> Path:
         "/bin/sleep",
         "0.1",
     ]
-    for wait_s in (0, 1, 2, 4, 8):  # on a busy machine nsys now and then loses its own agent, in several words
+    for wait_s in (0, 1, 2, 4, 8):  # on a busy machine nsys sometimes loses its own agent, with various messages
         time.sleep(wait_s)
         done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
         if report.exists():
@@ -285,7 +285,7 @@ def test_a_report_recorded_here_is_recognised_exported_and_read(real_nsys, recor
 
 
 @pytest.mark.nsys
-def test_a_damaged_report_is_refused_with_nsyss_own_words(real_nsys, recorded, tmp_path):
+def test_a_damaged_report_is_refused_with_nsyss_own_message(real_nsys, recorded, tmp_path):
     cut = tmp_path / "cut.nsys-rep"
     cut.write_bytes(recorded.read_bytes()[:2_000])
     error = refusal(cut, tmp_path / "cache", real_nsys)
@@ -299,7 +299,7 @@ def test_a_raw_stream_is_imported_and_stays_as_it_is(real_nsys, tmp_path):
     folder = tmp_path / "session"
     folder.mkdir()
     stream = folder / "run.qdstrm"
-    # A nsys that finds no importer leaves the raw stream: its own copy of the programs without the folder beside it.
+    # An nsys that finds no importer leaves the raw stream, so it runs from a copy without the folder beside it.
     made = without_importer(importer, tmp_path)
     command = [
         str(made),
@@ -365,7 +365,7 @@ def test_real_reports_are_exported_whole(real_nsys, tmp_path, name):
         ("newer-2026.2.nsys-rep", "2026.2.1"),
     ],
 )
-def test_real_reports_tell_who_wrote_them(name, version):
+def test_real_reports_have_the_version_of_their_writer(name, version):
     path = recording(name)
     with path.open("rb") as stream:
         assert is_report(stream.read(64))

@@ -1,4 +1,4 @@
-"""Are bytes and group of a collective those that NCCL's own ranges tell, and unknown wherever they do not?"""
+"""Bytes and group of a collective are those of NCCL's own ranges, and unknown where these lack them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def peer(size: int, comm: int = COMM) -> bytes:
     return blob(PEER, "<QQixxxx", comm, size, 1)
 
 
-def said(size: int, comm: int = COMM) -> str:
+def as_json(size: int, comm: int = COMM) -> str:
     return json.dumps({"NCCL communicator ID": comm, "Message size [bytes]": size, "Reduction operation": "Sum"})
 
 
@@ -118,7 +118,7 @@ def at(tmp_path: Path) -> Path:
     return tmp_path / "run.sqlite"
 
 
-def told(timeline: Timeline) -> list[tuple[int, str, int]]:
+def sizes_and_groups(timeline: Timeline) -> list[tuple[int, str, int]]:
     frame = timeline.collectives
     return list(zip(frame["bytes"].tolist(), frame.text("group"), frame["group_size"].tolist(), strict=True))
 
@@ -128,25 +128,27 @@ SEND_RECV = "ncclDevKernel_SendRecv(A)"
 GROUP = f"{COMM:#x}"
 
 
-@pytest.mark.parametrize("payload", [reduced(100 * MIB), said(100 * MIB)], ids=["bytes", "JSON"])
+@pytest.mark.parametrize("payload", [reduced(100 * MIB), as_json(100 * MIB)], ids=["bytes", "JSON"])
 def test_a_collective_has_the_bytes_and_the_communicator_of_the_call_that_launched_it(at, payload):
     export = Export().call("ncclCommInitRankConfig", init()).call("ncclAllReduce", payload, kernel=ALL_REDUCE)
-    assert told(export.read(at)) == [(100 * MIB, GROUP, 8)]
+    assert sizes_and_groups(export.read(at)) == [(100 * MIB, GROUP, 8)]
 
 
-def test_a_blob_that_tells_where_its_payload_ends_is_read_too(at):
+def test_a_blob_with_the_offset_of_its_payloads_end_is_read_too(at):
     payload = reduced(MIB)
     other = payload[:24] + struct.pack("<Q", len(payload)) + payload[32:]
-    assert told(Export().call("ncclAllReduce", other, kernel=ALL_REDUCE).read(at)) == [(MIB, GROUP, -1)]
+    assert sizes_and_groups(Export().call("ncclAllReduce", other, kernel=ALL_REDUCE).read(at)) == [(MIB, GROUP, -1)]
 
 
 def test_a_gather_has_the_bytes_of_all_its_parts(at):
     export = Export().call("ncclCommInitRank", init(4)).call("ncclAllGather", gathered(MIB), kernel=ALL_GATHER)
-    assert told(export.read(at)) == [(4 * MIB, GROUP, 4)]
+    assert sizes_and_groups(export.read(at)) == [(4 * MIB, GROUP, 4)]
 
 
-def test_a_gather_among_untold_many_has_untold_bytes(at):
-    assert told(Export().call("ncclAllGather", gathered(MIB), kernel=ALL_GATHER).read(at)) == [(-1, GROUP, -1)]
+def test_a_gather_among_an_unknown_number_of_ranks_has_unknown_bytes(at):
+    assert sizes_and_groups(Export().call("ncclAllGather", gathered(MIB), kernel=ALL_GATHER).read(at)) == [
+        (-1, GROUP, -1)
+    ]
 
 
 def test_sends_and_receives_of_a_group_are_one_kernel_with_the_larger_sum(at):
@@ -154,39 +156,39 @@ def test_sends_and_receives_of_a_group_are_one_kernel_with_the_larger_sum(at):
     for size in (MIB, 3 * MIB):
         export.call("ncclSend", peer(size)).call("ncclRecv", peer(MIB))
     export.call("ncclGroupEnd", kernel=SEND_RECV).call("ncclAllReduce", reduced(5), kernel=ALL_REDUCE)
-    assert told(export.read(at)) == [(4 * MIB, GROUP, -1), (5, GROUP, -1)]
+    assert sizes_and_groups(export.read(at)) == [(4 * MIB, GROUP, -1), (5, GROUP, -1)]
 
 
 def test_nested_groups_are_one(at):
     export = Export().call("ncclGroupStart").call("ncclGroupStart").call("ncclSend", peer(7)).call("ncclGroupEnd")
     export.call("ncclRecv", peer(6)).call("ncclGroupEnd", kernel=SEND_RECV)
-    assert told(export.read(at)) == [(7, GROUP, -1)]
+    assert sizes_and_groups(export.read(at)) == [(7, GROUP, -1)]
 
 
 def test_collectives_of_a_group_that_become_one_kernel_add_up(at):
     export = Export().call("ncclGroupStart").call("ncclAllReduce", reduced(10)).call("ncclAllReduce", reduced(20))
-    assert told(export.call("ncclGroupEnd", kernel=ALL_REDUCE).read(at)) == [(30, GROUP, -1)]
+    assert sizes_and_groups(export.call("ncclGroupEnd", kernel=ALL_REDUCE).read(at)) == [(30, GROUP, -1)]
 
 
-def test_several_kernels_of_a_group_have_untold_bytes_unless_all_are_equal(at):
+def test_several_kernels_of_a_group_have_unknown_bytes_unless_all_are_equal(at):
     unequal = Export().call("ncclGroupStart").call("ncclAllReduce", reduced(10)).call("ncclAllReduce", reduced(20))
     unequal.call("ncclGroupEnd", kernel=ALL_REDUCE, kernels=2)
-    assert [row[0] for row in told(unequal.read(at))] == [-1, -1]
+    assert [row[0] for row in sizes_and_groups(unequal.read(at))] == [-1, -1]
     equal = Export().call("ncclGroupStart").call("ncclAllReduce", reduced(10)).call("ncclAllReduce", reduced(10))
     equal.call("ncclGroupEnd", kernel=ALL_REDUCE, kernels=2)
-    assert [row[0] for row in told(equal.read(at.with_name("equal.sqlite")))] == [10, 10]
+    assert [row[0] for row in sizes_and_groups(equal.read(at.with_name("equal.sqlite")))] == [10, 10]
 
 
 def test_two_communicators_are_two_groups(at):
     export = Export().call("ncclCommInitRank", init(8)).call("ncclCommSplit", init(2, comm=9))
     export.call("ncclAllReduce", reduced(10), kernel=ALL_REDUCE)
     export.call("ncclAllReduce", reduced(20, comm=9), kernel=ALL_REDUCE)
-    assert told(export.read(at)) == [(10, GROUP, 8), (20, "0x9", 2)]
+    assert sizes_and_groups(export.read(at)) == [(10, GROUP, 8), (20, "0x9", 2)]
 
 
-def test_a_group_that_only_some_rows_tell_is_not_used(at):
+def test_a_group_that_only_some_rows_have_is_not_used(at):
     export = Export().call("ncclAllReduce", reduced(10), kernel=ALL_REDUCE).call("ncclAllReduce", kernel=ALL_REDUCE)
-    assert told(export.read(at)) == [(10, "", -1), (-1, "", -1)]
+    assert sizes_and_groups(export.read(at)) == [(10, "", -1), (-1, "", -1)]
 
 
 @pytest.mark.parametrize(
@@ -208,9 +210,9 @@ def test_a_group_that_only_some_rows_tell_is_not_used(at):
     ],
     ids=lambda payload: repr(payload)[:24],
 )
-def test_what_cannot_be_read_is_unknown_without_a_word(at, payload):
+def test_what_cannot_be_read_is_unknown_without_a_note(at, payload):
     timeline = Export().call("ncclAllReduce", payload, kernel=ALL_REDUCE).read(at)
-    assert told(timeline) == [(-1, "", -1)]
+    assert sizes_and_groups(timeline) == [(-1, "", -1)]
     assert not timeline.notes
 
 
@@ -218,9 +220,9 @@ def test_what_cannot_be_read_is_unknown_without_a_word(at, payload):
 def test_an_entry_that_lies_outside_of_the_payload_is_not_read(at, monkeypatch, place):
     entries = [("NCCL communicator ID", 18, None), ("Message size [bytes]", 22, place)]
     monkeypatch.setitem(SCHEMAS, REDUCE, entries)
-    assert told(Export().call("ncclAllReduce", reduced(MIB), kernel=ALL_REDUCE).read(at)) == [(-1, "", -1)]
+    assert sizes_and_groups(Export().call("ncclAllReduce", reduced(MIB), kernel=ALL_REDUCE).read(at)) == [(-1, "", -1)]
 
 
 def test_payloads_without_kernels_change_nothing(at):
     export = Export().call("ncclAllReduce", reduced(10)).call("mine", kernel="gemm")
-    assert told(export.read(at)) == []
+    assert sizes_and_groups(export.read(at)) == []

@@ -1,4 +1,4 @@
-"""What does an export of Nsight Systems become? Every schema, damaged files, nothing private, and real recordings."""
+"""Exports of Nsight Systems as Timelines: every schema, damaged files, nothing private, and real recordings."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def rows(timeline: Timeline, signal: str, *columns: str) -> list[tuple]:
     return list(zip(*(list(frame.columns[column]) for column in columns), strict=True))
 
 
-def everything_said(timeline: Timeline) -> str:
+def all_texts(timeline: Timeline) -> str:
     """Every text that a report could show."""
     columns = [c for frame in timeline.frames.values() for c in frame.columns.values() if isinstance(c, Text)]
     values = [value for column in columns for value in column.values]
@@ -120,7 +120,7 @@ def at(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["adbc", "sqlite3"])
 def each_way(request, monkeypatch) -> None:
-    """Every table is read as a large one is, and every table as a small one is."""
+    """Every table is read in the way of large tables, then in that of small ones."""
     if request.param == "adbc":
         pytest.importorskip("nanoarrow", reason="this environment is older than the dependency: pip install .")
     monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1 if request.param == "adbc" else 10**9)
@@ -155,7 +155,7 @@ def test_rows_in_any_order_are_sorted_by_their_start(at):
     assert rows(timeline, "kernels", "start_ns", "name") == [(10, "a"), (20, "b"), (30, "c")]
 
 
-def test_the_short_name_stands_in_for_a_missing_demangled_one(at):
+def test_the_short_name_replaces_a_missing_demangled_one(at):
     timeline = nsys.read(export(at, KERNEL=[kernel(name=None), kernel(30, 40, name="long")]))
     assert list(timeline.kernels.name) == ["short", "long"]
 
@@ -200,11 +200,11 @@ def test_rows_that_never_ended_or_ended_before_they_started_are_dropped_and_coun
         (2, 2, 1, "d2h", "pinned"), (1, 4, 2, "h2d", "managed"), (2, 2, 6, "d2h", "managed"),
         (1, 7, 2, "h2d", "unknown"), (1, 2, 2, "h2d", "none"), (8, 2, 2, "d2d", "none"), (10, 0, 0, "p2p", "none"),
         (9, 0, 1, "h2h", "pageable"), (7, 2, 3, "unknown", "none"),
-        # pages of managed memory that move, whatever the row says of its memory
+        # moves of managed memory's pages, whatever memory kinds the row contains
         (11, 4, 2, "h2d", "managed"), (11, 7, 7, "h2d", "managed"), (12, 2, 4, "d2h", "managed"), (13, 2, 2, "d2d", "none"),
     ],
 )  # fmt: skip
-def test_a_copy_tells_its_direction_and_the_memory_of_its_host_side(at, kind, source, target, direction, memory):
+def test_a_copy_has_its_direction_and_the_memory_of_its_host_side(at, kind, source, target, direction, memory):
     timeline = nsys.read(export(at, MEMCPY=[copy(kind=kind, source=source, target=target)]))
     assert rows(timeline, "copies", "direction", "host_memory", "bytes") == [(direction, memory, 64)]
 
@@ -311,12 +311,12 @@ def test_calls_of_the_system_and_of_the_profiler_keep_their_names(at):
 
 
 def test_a_full_launch_queue_is_no_overhead_of_the_profiler(at):
-    told = [
+    overheads = [
         {"start": 1, "end": 2, "globalTid": in_process(), "nameId": "Command Buffer Full", "overheadType": 8},
         {"start": 3, "end": 4, "globalTid": in_process(), "nameId": "Buffer Flush", "overheadType": 3},
     ]
     timeline = nsys.read(
-        export(at, KERNEL=[kernel()], OVERHEAD=told, PROFILER_OVERHEAD=[told[1] | {"start": 9, "end": 9}])
+        export(at, KERNEL=[kernel()], OVERHEAD=overheads, PROFILER_OVERHEAD=[overheads[1] | {"start": 9, "end": 9}])
     )
     assert rows(timeline, "overheads", "name", "start_ns") == [("Buffer Flush", 3), ("Buffer Flush", 9)]
 
@@ -350,7 +350,7 @@ def test_without_gpu_work_the_process_with_most_ranges_is_the_only_rank(at):
     assert "No GPU activity was recorded in run.sqlite." in timeline.notes
 
 
-def test_kernels_that_do_not_tell_their_process_belong_to_the_one_that_launches(at):
+def test_kernels_without_a_process_belong_to_the_one_that_launches(at):
     lean = [{key: value for key, value in kernel().items() if key != "globalPid"}]
     timeline = nsys.read(export(at, KERNEL=lean, RUNTIME=[call()]))
     assert rows(timeline, "kernels", "process", "correlation") == rows(timeline, "calls", "process", "correlation")
@@ -390,7 +390,7 @@ def test_threads_of_ranks_have_their_names(at):
 # --- what was recorded ---
 
 
-def test_a_profile_of_the_system_alone_did_not_look_at_the_gpu(at):
+def test_a_profile_of_the_system_alone_did_not_record_the_gpu(at):
     system = [{"start": 1, "end": 2, "globalTid": in_process(), "nameId": "read"}]
     timeline = nsys.read(export(at, OSRT_API=system))
     assert timeline.recorded == {"os_calls"}
@@ -441,7 +441,7 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 def test_the_environment_the_host_and_the_user_never_reach_a_report(at):
     private = f"AWS_SECRET_ACCESS_KEY={SECRET}\0HOME=/home/jane"
-    said = [
+    messages = [
         f"CUPTI was not collected: TOKEN={SECRET}", "CUPTI library /home/jane/libcupti.so is not supported.",
         "CUDA events were not collected on host node17.", "CUPTI is not supported here. See /tmp/x.log of jane@node17.",
     ]  # fmt: skip
@@ -449,28 +449,28 @@ def test_the_environment_the_host_and_the_user_never_reach_a_report(at):
         at, KERNEL=[kernel()], NVTX_EVENTS=[nvtx("step")],
         META_DATA_CAPTURE=[{"name": "ENVIRONMENT_VARIABLE", "value": private}, {"name": "HOST_NAME", "value": "node17"}],
         TARGET_INFO_SYSTEM_ENV=[{"name": "Hostname", "nameEnum": "x", "value": "node17"}, {"name": "User", "value": "jane"}],
-        DIAGNOSTIC_EVENT=[{"severity": 3, "text": text} for text in said], UNUSED=[{"nameId": private}],
+        DIAGNOSTIC_EVENT=[{"severity": 3, "text": text} for text in messages], UNUSED=[{"nameId": private}],
     )  # fmt: skip
-    told = everything_said(nsys.read(path))
-    assert SECRET not in told
-    assert "jane" not in told
-    assert "node17" not in told
-    assert "Nsight Systems says: CUPTI is not supported here." in told
+    shown = all_texts(nsys.read(path))
+    assert SECRET not in shown
+    assert "jane" not in shown
+    assert "node17" not in shown
+    assert "Nsight Systems reports: CUPTI is not supported here." in shown
 
 
 def test_complaints_of_nsys_that_concern_something_else_are_not_repeated(at):
-    said = [
+    messages = [
         {"severity": 3, "text": "OpenGL failed."},
         {"severity": 1, "text": "Loaded CUPTI."},
         {"severity": 4, "text": "CUPTI 7"},
     ]
-    assert nsys.read(export(at, KERNEL=[kernel()], DIAGNOSTIC_EVENT=said)).notes == ()
+    assert nsys.read(export(at, KERNEL=[kernel()], DIAGNOSTIC_EVENT=messages)).notes == ()
 
 
 def test_warnings_are_repeated_where_no_gpu_activity_arrived(at):
-    said = [{"severity": 2, "text": "No CUDA events collected. Does the process use CUDA?"}]
-    notes = nsys.read(export(at, NVTX_EVENTS=[nvtx("step")], DIAGNOSTIC_EVENT=said)).notes
-    assert notes[-1] == "Nsight Systems says: No CUDA events collected."
+    messages = [{"severity": 2, "text": "No CUDA events collected. Does the process use CUDA?"}]
+    notes = nsys.read(export(at, NVTX_EVENTS=[nvtx("step")], DIAGNOSTIC_EVENT=messages)).notes
+    assert notes[-1] == "Nsight Systems reports: No CUDA events collected."
 
 
 def test_text_that_is_not_utf8_is_read_with_replacements(at):
@@ -574,7 +574,7 @@ def test_an_export_is_recognised(at):
     assert nsys.is_nsys_sqlite(export(at, KERNEL=[kernel()]))
 
 
-def test_a_missing_file_is_the_users_to_mend(at):
+def test_a_missing_file_is_an_error_for_the_user(at):
     with pytest.raises(PerfdoctorError, match="cannot be opened: No such file"):
         nsys.read(at)
 
@@ -596,7 +596,7 @@ def read_or_refuse(path: Path) -> Timeline | None:
 
 
 @pytest.mark.usefixtures("each_way")
-def test_a_cut_file_gives_whole_tables_or_an_error_and_never_a_part_without_a_word(at):
+def test_a_cut_file_gives_whole_tables_or_an_error_and_never_a_part_without_a_note(at):
     data = export(at, **many_rows()).read_bytes()
     whole = {signal: len(frame) for signal, frame in nsys.read(at).frames.items()}
     partly, page = 0, 4096

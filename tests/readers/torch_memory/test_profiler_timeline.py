@@ -35,7 +35,7 @@ def written(tmp_path: Path, rows: object, name: str = "memory.raw.json") -> Path
 
 
 @pytest.mark.parametrize("name", ["memory.raw.json", "memory.raw.json.gz", "other"])
-def test_the_peak_is_told_by_purpose(tmp_path, name):
+def test_the_peak_is_split_by_purpose(tmp_path, name):
     (use,) = memory_uses(read([written(tmp_path, ROWS, name)]))
     assert (use.peak_bytes, use.allocated_bytes, use.peak_reserved_bytes, use.source) == (170, 130, -1, "timeline")
     assert use.by_category == {"parameters": 100, "activations": 40, "gradients": 30}
@@ -60,12 +60,12 @@ def test_beside_a_snapshot_of_the_same_rank_the_snapshot_counts(tmp_path):
     "rows",
     [[*ROWS, [1, 2]], [*ROWS, [1, 9, 5, 0]], [*ROWS, [1, 2, 5, 8]], [*ROWS, [1, 2, 2**60, 0]], [*ROWS, ["x", 1, 2, 3]]],
 )
-def test_rows_of_another_kind_are_refused_in_words(tmp_path, rows):
+def test_rows_of_another_kind_are_refused_with_their_reason(tmp_path, rows):
     with pytest.raises(PerfdoctorError, match="holds rows of another kind"):
         read([written(tmp_path, rows)])
 
 
-def test_a_file_that_breaks_off_is_refused_in_words(tmp_path):
+def test_a_file_that_breaks_off_is_refused_with_its_reason(tmp_path):
     path = written(tmp_path, ROWS * 100, "memory.raw.json.gz")
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(PerfdoctorError, match="breaks off"):

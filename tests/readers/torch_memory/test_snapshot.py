@@ -1,4 +1,4 @@
-"""Memory snapshots of torch: what is read of the new form, the old one, and of what is none."""
+"""Memory snapshots of torch: the new form, the old ones, and files that are no snapshot."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_segments_are_as_torch_counts_them(tmp_path):
     assert rows(timeline, "memory_segments", *columns) == [(20 * MIB, 7 * MIB, 7 * MIB, 7 * MIB, False, "large")]
 
 
-def test_memory_that_waits_for_another_stream_is_in_use_but_not_handed_out(tmp_path):
+def test_memory_that_waits_for_another_stream_is_in_use_but_not_allocated(tmp_path):
     made = small()
     made.free(made.alloc(MIB, TRAIN), completed=False)
     timeline = memory_snapshot.read(made.write(tmp_path / "run.pickle"))
@@ -88,12 +88,12 @@ def test_a_free_without_an_allocation_is_of_memory_from_before(tmp_path):
     ]
 
 
-def test_what_ended_outside_of_the_recording_is_said_and_not_alive(tmp_path):
+def test_what_ended_without_a_recorded_free_is_noted_and_not_in_use(tmp_path):
     made = small()
     lost = made.alloc(MIB, TRAIN)
     del made.blocks[lost]
     timeline = memory_snapshot.read(made.write(tmp_path / "run.pickle"))
-    assert timeline.notes == ("1 allocation of `run.pickle` ended outside of its recording",)
+    assert timeline.notes == ("1 allocation of `run.pickle` ended without a recorded free",)
     assert (timeline["allocations"]["freed_at"] == UNKNOWN).sum() == 2
 
 
@@ -110,7 +110,7 @@ def test_events_of_the_driver_and_marks_are_kept_and_nothing_else(tmp_path):
     ]
 
 
-def test_several_devices_are_told_apart(tmp_path):
+def test_several_devices_are_kept_apart(tmp_path):
     first, second = small(), Recording(device=1)
     second.alloc(5 * MIB, TRAIN)
     whole = first.snapshot()
@@ -124,7 +124,7 @@ def test_several_devices_are_told_apart(tmp_path):
 # ---- older forms
 
 
-def test_the_bare_list_of_segments_tells_what_is_alive(tmp_path):
+def test_the_bare_list_of_segments_holds_what_is_in_use(tmp_path):
     timeline = memory_snapshot.read(written(tmp_path, small().written_segments()))
     assert "memory_events" not in timeline.recorded
     assert sorted(rows(timeline, "allocations", "made_at", "bytes", "name")) == [
@@ -161,16 +161,16 @@ def test_without_times_the_order_stays(tmp_path):
     for event in whole["device_traces"][0]:
         del event["time_us"]
     timeline = memory_snapshot.read(written(tmp_path, whole))
-    assert timeline.notes == ("`run.pickle` tells no times: only the order of its events is known",)
+    assert timeline.notes == ("`run.pickle` has no times: only the order of its events is known",)
     assert rows(timeline, "allocations", "made_at", "freed_at", "start_ns", "end_ns")[-1] == (1, UNKNOWN, 1, 3)
 
 
-# ---- what it is told by, and whose it is
+# ---- how it is recognised, and its rank
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["run.pickle", "run.bin", "snapshot"])
-def test_a_snapshot_is_known_by_what_it_holds(tmp_path, protocol, name):
+def test_a_snapshot_is_recognised_by_its_content(tmp_path, protocol, name):
     assert read([small().write(tmp_path / name, protocol)]).sources[0].kind == "memory"
 
 
@@ -191,7 +191,7 @@ def test_a_rank_is_that_of_the_files_name_or_the_next_free_one(tmp_path, names, 
     assert timeline.ranks == tuple(sorted(ranks))
 
 
-def test_two_snapshots_of_one_rank_are_kept_apart_and_said(tmp_path):
+def test_two_snapshots_of_one_rank_are_kept_apart_and_noted(tmp_path):
     (tmp_path / "early").mkdir()
     paths = [small().write(tmp_path / "early" / "rank0.pickle"), small().write(tmp_path / "rank0.pickle")]
     timeline = read(paths)
@@ -224,17 +224,17 @@ def test_a_snapshot_is_put_on_the_clock_of_the_recording_it_joins(tmp_path):
 # ---- what is no snapshot
 
 
-def test_a_snapshot_of_an_unused_gpu_is_refused_in_words(tmp_path):
+def test_a_snapshot_of_an_unused_gpu_is_refused_with_its_reason(tmp_path):
     with pytest.raises(PerfdoctorError, match="holds no memory"):
         read([written(tmp_path, {"segments": [], "device_traces": [[]]})])
 
 
-def test_another_pickle_is_refused_in_words(tmp_path):
+def test_another_pickle_is_refused_with_its_reason(tmp_path):
     with pytest.raises(PerfdoctorError, match="is a pickle, but no memory snapshot"):
         read([written(tmp_path, {"weights": [1, 2, 3]})])
 
 
-def test_every_damage_to_a_value_is_an_error_in_words_or_read(tmp_path):
+def test_every_damage_to_a_value_is_a_clear_error_or_is_read(tmp_path):
     for part, key in [("segments", None), ("device_traces", None), ("external_annotations", None), *[("segments", k) for k in (
         "device", "address", "total_size", "allocated_size", "stream", "blocks")], *[("event", k) for k in (
         "addr", "size", "time_us", "frames", "action", "stream")], *[("block", k) for k in ("size", "state", "frames", "address")]]:  # fmt: skip
@@ -256,7 +256,7 @@ def test_every_damage_to_a_value_is_an_error_in_words_or_read(tmp_path):
                 assert error.do
 
 
-def test_a_list_that_repeats_itself_is_no_work_for_hours(tmp_path):
+def test_a_list_that_repeats_itself_takes_no_hours(tmp_path):
     segment = small().written_segments()[0]
     segment["blocks"] = [segment["blocks"][0]] * 3000
     with pytest.raises(PerfdoctorError, match="no memory snapshot that perfdoctor understands"):

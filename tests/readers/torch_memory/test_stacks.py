@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from snapshots import frame
+from tables import of_each
 
 from perfdoctor.readers.torch_memory.stacks import frame_of_row, stack_of
 
@@ -42,7 +43,7 @@ def of(*texts):
     return stack_of([frame_of_row(frame(text)) for text in texts])
 
 
-@pytest.mark.parametrize(("frames", "category"), CASES.values(), ids=CASES)
+@of_each(("frames", "category"), CASES.values())
 def test_a_category_is_what_the_frames_prove(frames, category):
     assert of(*frames).category == category
 
@@ -58,13 +59,13 @@ def test_on_windows_too():
     assert (stack.line, stack.category) == ("lm/model.py:39 forward", "activations")
 
 
-def test_where_all_is_a_librarys_its_innermost_line_stands_there():
+def test_without_own_code_a_librarys_innermost_line_is_shown():
     assert of(LINEAR, CALL, SITE + "torchtitan/models/model.py:340 forward").line == "models/model.py:340 forward"
     assert of(LINEAR).line == "modules/linear.py:134 forward"
     assert of("torch::unwind::unwind()", "cublasCreate").line == "cublasCreate"
 
 
-def test_lines_repeated_by_recursion_stand_there_once_and_a_stack_is_short():
+def test_lines_repeated_by_recursion_are_shown_once_and_a_stack_is_short():
     stack = of(*[MODEL] * 30, *[f"/home/ann/work/a.py:{n} f" for n in range(30)])
     assert stack.stack.startswith("work/model.py:4 forward < work/a.py:0 f < ")
     assert stack.stack.count(" < ") == 3

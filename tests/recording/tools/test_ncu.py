@@ -11,6 +11,7 @@ import pytest
 from builders import timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.tools import ncu
@@ -119,7 +120,7 @@ def test_an_ncu_that_cannot_be_started_is_an_error_that_names_the_variable():
     assert "PERFDOCTOR_NCU" in error.value.do
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("kernel", "name"),
     [
         (

@@ -20,7 +20,8 @@ from perfdoctor.replay.edits import actions
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
+from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
 MS = 1_000_000
@@ -45,7 +46,7 @@ def pulled(rule: Rule, finding: Finding, run: Run, case: int = 1) -> tuple[float
         case
     ]
     edit = actions.edit_of(rule.action, finding, run)
-    return play(graphs).step_ns, play([edit(graph, part) for graph in graphs]).step_ns
+    return simulate(graphs).step_ns, simulate([edit(graph, part) for graph in graphs]).step_ns
 
 
 def a_finding(**changes) -> Finding:
@@ -53,7 +54,7 @@ def a_finding(**changes) -> Finding:
 
 
 def test_every_rule_names_a_lever_that_exists():
-    assert {rule.action for rule in RULES.values()} <= {"", *actions.ACTIONS}
+    assert {rule.action for rule in RULES.values()} <= {"", *SHRINKS}
 
 
 def test_a_fix_goes_no_further_than_all_the_way():
@@ -72,7 +73,7 @@ def test_a_finding_says_of_what_its_saving_is_a_share():
     rows = place.kernel_ns <= 10 * MS
     assert actions.affected_ns("kernels", a_finding(), run) == 40 * MS
     assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}), run) == 10 * MS
-    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}, counted_ns=8 * MS), run) == 8 * MS
+    assert actions.affected_ns("kernels", a_finding(work={(0, 0): rows}, affected_ns=8 * MS), run) == 8 * MS
     assert actions.affected_ns("kernels", a_finding(work={(1, 0): rows}), run) == 0
 
 
@@ -88,7 +89,7 @@ def test_only_the_chosen_kernels_get_shorter():
 def test_shorter_work_wins_no_more_than_it_is_shorter_and_what_is_not_asked_for_the_hosts_part_too():
     run = prepare(draw(host="l l l l   ", kernels=" # # # #  ", repeat=6))
     graphs = graphs_of(run)
-    finding = a_finding(work={(0, 0): np.ones(len(run.places[0].kernels), dtype=bool)}, counted_ns=4 * MS)
+    finding = a_finding(work={(0, 0): np.ones(len(run.places[0].kernels), dtype=bool)}, affected_ns=4 * MS)
     assert actions.most_ns("kernels", finding, run, graphs) == (1 * MS, 2 * MS, 4 * MS)
     assert actions.most_ns("host_pace", finding, run, graphs) == (4 * MS, 4 * MS, 4 * MS)
     # four launches of 100 µs with three gaps of 100, and of the pause of 400 no more than 100
@@ -123,7 +124,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
         assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
         assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
-    assert 0 < saving.likely <= saving.high <= 1.01 * finding.counted_ns
+    assert 0 < saving.likely <= saving.high <= 1.01 * finding.affected_ns
     before, after = pulled(rule, finding, run)
     # The queue is full: what the kernels take less the step does, or, of what is fused, the gaps between them as well.
     assert 0.8 * saving.likely < before - after < 1.35 * saving.likely
@@ -158,7 +159,7 @@ def test_a_host_that_is_the_limit_leaves_nothing_for_faster_kernels():
     finding = a_finding(work={(0, 0): np.ones(len(place.kernels), dtype=bool)})
 
     def step(one: Graph) -> float:
-        return play([one]).step_ns
+        return simulate([one]).step_ns
 
     assert step(actions.edit_of("kernels", finding)(graph, 0.5)) == pytest.approx(step(graph), rel=0.001)
     assert step(actions.edit_of("fused", finding)(graph, 0.5)) < 0.95 * step(graph)

@@ -11,13 +11,13 @@ from builders import FOREACH_ADAM, draw, only_place
 from graphs import FEW, graph, random_graphs
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.replay.edits.batch_size import with_batch, work_factors
 from perfdoctor.replay.edits.batch_work import loader_nodes
 from perfdoctor.replay.graph.graph import HOST, WORK
-from perfdoctor.replay.graph.ranks import device_rows
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 UNIT = 100_000
 
@@ -33,12 +33,12 @@ def with_grids(drawn: Timeline, blocks, threads=256, *, sms=100, capability=(8, 
 
 def step_units(drawn: Timeline, factor: float, case: int = 1, **settings) -> float:
     found = graph(drawn, **settings)
-    return play([with_batch(found, factor, case)]).step_ns / UNIT
+    return simulate([with_batch(found, factor, case)]).step_ns / UNIT
 
 
 def of_kernels(drawn: Timeline, factor: float, case: int = 1) -> list[float]:
     place = only_place(drawn)
-    return work_factors(place, factor, case)[device_rows(place)["kernels"]].tolist()
+    return work_factors(place, factor, case)[place.work.rows["kernels"]].tolist()
 
 
 def plain(blocks: int, at_once: int, factor: float) -> float:
@@ -50,8 +50,8 @@ def plain(blocks: int, at_once: int, factor: float) -> float:
 # Kernels
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.75, 1.1, 2, 3, 64])
-@pytest.mark.parametrize("blocks", [1, 60, 100, 101, 799, 800, 801, 100_000])
+@of_each("factor", [0.5, 0.75, 1.1, 2, 3, 64])
+@of_each("blocks", [1, 60, 100, 101, 799, 800, 801, 100_000])
 def test_a_kernel_takes_as_long_as_its_waves(blocks, factor):
     elementwise = with_grids(draw(kernels="e ", repeat=4), blocks)
     assert set(of_kernels(elementwise, factor)) == {plain(blocks, 100 * (2048 // 256), factor)}
@@ -92,7 +92,7 @@ def test_copies_and_collectives():
     drawn = draw(kernels="e       ", copies="hh d x m", nccl="  ==  s ", repeat=4)
     place = only_place(drawn)
     factors = work_factors(place, 2.0, 1)
-    rows = device_rows(place)
+    rows = place.work.rows
     assert factors[rows["copies"]][:4].tolist() == [2, 1, 2, 2]  # the batch; the loss; activations; zeros for them
     assert factors[rows["collectives"]][:2].tolist() == [1, 2]  # gradients; activations
 
@@ -134,7 +134,7 @@ def test_a_batch_of_the_same_size_changes_nothing(found, case):
     assert same.duration_ns.tolist() == found.duration_ns.tolist()
     assert [lag.tolist() for lag in same.lag_ns] == [lag.tolist() for lag in found.lag_ns]
     assert same.extra_ns.tolist() == found.extra_ns.tolist()
-    assert play([same]).step_ns == play([found]).step_ns
+    assert simulate([same]).step_ns == simulate([found]).step_ns
 
 
 @FEW
@@ -146,6 +146,6 @@ def test_no_call_changes_and_no_work_gets_shorter_with_a_larger_batch(found, fac
         assert each.duration_ns[host].tolist() == found.duration_ns[host].tolist()
         assert (each.duration_ns >= found.duration_ns).all()
         assert (each.duration_ns[found.kind == WORK] <= np.ceil(factor * found.duration_ns[found.kind == WORK])).all()
-    steps = [play([each]).step_ns for each in larger]
+    steps = [simulate([each]).step_ns for each in larger]
     assert steps == sorted(steps, reverse=True)
-    assert steps[2] >= play([found]).step_ns * (1 - 1e-9)
+    assert steps[2] >= simulate([found]).step_ns * (1 - 1e-9)

@@ -8,6 +8,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import of_each
 
 from perfdoctor.replay.what_if.scaling import (
     MODELLED,
@@ -39,9 +40,9 @@ def plain_ns(kind: str, size: int, ranks: int, latency_ns: float, bytes_per_ns: 
     return steps * latency_ns + carried / bytes_per_ns
 
 
-@pytest.mark.parametrize("tree", [False, True])
-@pytest.mark.parametrize("kind", MODELLED)
-@pytest.mark.parametrize("ranks", [2, 3, 8, 64])
+@of_each("tree", [False, True])
+@of_each("kind", MODELLED)
+@of_each("ranks", [2, 3, 8, 64])
 def test_a_transfer_is_latency_of_all_hops_and_what_a_link_carries(kind, ranks, tree):
     expected = plain_ns(kind, 25 * MB, ranks, 3_000, 40, tree)
     assert Links(3_000, 40e9, tree).transfer_ns(kind, 25 * MB, ranks) == pytest.approx(expected)

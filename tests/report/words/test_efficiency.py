@@ -1,4 +1,4 @@
-"""One line on how much of the peak was used: right words for what is known, and what to do about the rest."""
+"""Does the line on the use of the peak say what is known, and what to do about the rest?"""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(efficiency: Efficiency | None, **more) -> str:
 def test_it_says_use_work_and_pace():
     assert said(KNOWN) == (
         "MFU 41 %, HFU 51 % of 989 TFLOP/s (bf16, dense; NVIDIA H100 SXM). 5.00 TFLOP a step, from the shapes of 100 % "
-        "of the matmul time; 20 % of it is forward work done again. 12,346 tokens a second and GPU."
+        "of the matmul time; 20 % of it is recomputed forward work. 12,346 tokens a second per GPU."
     )
     assert "TFLOP in the window" in said(KNOWN, per_step=False)
 
@@ -44,13 +44,13 @@ def test_it_says_use_work_and_pace():
 def test_equal_shares_are_said_once():
     same = replace(KNOWN, hfu=0.41, recomputed_flop_per_step=0.0)
     assert said(same).startswith("MFU 41 % of 989 TFLOP/s")
-    assert "done again" not in said(same)
+    assert "recomputed" not in said(same)
 
 
 def test_what_was_not_counted_makes_it_at_least():
     assert said(replace(KNOWN, known_share=0.7)).startswith("MFU at least 41 %, HFU at least 51 % of")
-    told = replace(KNOWN, known_share=0.0, model_from="parameters", hfu=None, flop_per_step=None)
-    assert said(told).startswith("MFU 41 % of 989 TFLOP/s")
+    from_parameters = replace(KNOWN, known_share=0.0, model_from="parameters", hfu=None, flop_per_step=None)
+    assert said(from_parameters).startswith("MFU 41 % of 989 TFLOP/s")
 
 
 def test_more_than_the_peak_is_called_impossible():
@@ -63,26 +63,26 @@ def test_more_than_the_peak_is_called_impossible():
     ("lacks", "more", "words"),
     [
         (("shapes",), {"flop_per_step": None}, "record shapes with `perfdoctor run`"),
-        (("steps",), {"flop_per_step": None}, "no steps were found to hold --tokens-per-step against"),
-        (("shapes",), {"known_share": 0.1}, "shapes tell too little of the work; record shapes with"),
+        (("steps",), {"flop_per_step": None}, "--tokens-per-step needs steps, and none were found"),
+        (("shapes",), {"known_share": 0.1}, "too few shapes were recorded; record shapes with"),
         (("shapes", "peaks"), {"flop_per_step": None}, "--parameters and --tokens-per-step"),
         (
             ("peaks",),
             {},
-            "the peaks of 'NVIDIA H100 SXM' are not known here; tell it with --gpu NAME or --peak bf16=…T",
+            "the peaks of 'NVIDIA H100 SXM' are not known; give --gpu NAME or --peak bf16=…T",
         ),
-        (("peaks",), {"gpu": ""}, "the recording does not tell the GPU"),
-        (("type_peak",), {"data_type": "fp8"}, "NVIDIA H100 SXM has no fp8 peak here; tell it: --peak fp8=…T"),
-        (("data_type",), {"data_type": ""}, "neither ops nor kernels tell the data type"),
+        (("peaks",), {"gpu": ""}, "the recording does not name the GPU"),
+        (("type_peak",), {"data_type": "fp8"}, "no fp8 peak of NVIDIA H100 SXM is known; give it with --peak fp8=…T"),
+        (("data_type",), {"data_type": ""}, "the data type of most matmuls was not recorded"),
     ],
 )
 def test_what_is_missing_says_what_to_do(lacks, more, words):
     text = said(replace(UNKNOWN, lacks=lacks, **more))
-    assert text.startswith("MFU is not known: ")
+    assert text.startswith("MFU is unknown: ")
     assert words in text
 
 
-def test_without_a_gpu_there_is_no_word_of_mfu():
+def test_without_a_gpu_mfu_is_not_mentioned():
     text = said(replace(UNKNOWN, on_gpu=False, lacks=("peaks",), recomputed_flop_per_step=0.0))
     assert text == "5.00 TFLOP a step."
     assert said(None) == ""

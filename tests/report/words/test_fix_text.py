@@ -1,4 +1,4 @@
-"""Is code told from prose?"""
+"""Is code separated from prose?"""
 
 from __future__ import annotations
 

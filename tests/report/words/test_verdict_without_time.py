@@ -1,4 +1,4 @@
-"""The one sentence about files that tell of a machine, or of single kernels, and of no time."""
+"""Does the verdict fit files without a timeline: descriptions of a machine, or single kernels?"""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ def diagnosed(tmp_path, **files):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "note"),
     [
         (TOPOLOGY, "2 GPUs: 1 pair over NV4"),
         (SAMPLES, "2 samples of 2 GPUs, power 300-310 W"),
         (APPS, "1 list of the processes on 1 GPU, at most 1 on one"),
     ],
 )
-def test_what_a_machine_tells_is_said(tmp_path, text, told):
+def test_the_verdict_is_the_note_on_the_machine(tmp_path, text, note):
     diagnosis = diagnosed(tmp_path, file=text)
-    assert wording.verdict(diagnosis) == f"{told}; nothing was found wrong, and of time nothing was recorded."
-    assert wording.recorded(diagnosis)[0] == "no time recorded"  # not "no GPU": the file is about some
-    assert diagnosis.notes[-1].startswith("Only what the machine tells was recorded")
+    assert wording.verdict(diagnosis) == f"{note}. No problem found; no timeline was recorded."
+    assert wording.recorded(diagnosis)[0] == "no timeline recorded"  # not "no GPU": the file is about some
+    assert diagnosis.notes[-1].startswith("Only the machine was recorded")
     assert not any("can be accounted for" in note for note in diagnosis.notes)
 
 
-def test_of_several_files_the_first_is_told(tmp_path):
+def test_of_several_files_the_verdict_has_the_first(tmp_path):
     diagnosis = diagnosed(tmp_path, topology=TOPOLOGY, samples=SAMPLES)
-    assert "2 GPUs: 1 pair over NV4 (1 more file beside); nothing" in wording.verdict(diagnosis)
+    assert "2 GPUs: 1 pair over NV4 (1 more file). No problem" in wording.verdict(diagnosis)
 
 
-def test_a_finding_comes_before_what_is_well(tmp_path):
+def test_a_finding_comes_first(tmp_path):
     log = "host:10:15 [0] NCCL INFO init.cc:310 -> 2\nhost:10:15 [0] init.cc:30 NCCL WARN no memory\n"
     verdict = wording.verdict(diagnosed(tmp_path, log=log))
-    assert verdict == "NCCL reported errors; of time nothing was recorded."
+    assert verdict == "NCCL reported errors. No timeline was recorded."
 
 
-def test_single_kernels_are_said_to_be_of_no_known_step(tmp_path):
+def test_the_share_of_single_kernels_in_a_step_is_unknown(tmp_path):
     rows = [row for row in RAW if "sectors" not in row[0]]
     busy = wide([(name, unit, "90" if "throughput" in name else value) for name, unit, value in rows])
     diagnosis = diagnosed(tmp_path, kernels=busy)
     assert not diagnosis.findings
     verdict = wording.verdict(diagnosis)
     assert verdict.startswith("1 launch of 1 kernel")
-    assert verdict.endswith("; single kernels were measured, and what they are of a step is not known.")
+    assert verdict.endswith(". Single kernels were measured: their share of a step is unknown.")
     assert len(diagnosis.notes) == 3  # the launches, the longest of them, and that there is no timeline

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 from report.samples import COMMUNICATION, GROWING, HEALTHY, INPUT_BOUND, NO_STEPS, NOTHING, POISON, POISONED
+from tables import of_each
 
-from perfdoctor.records.findings import IDLE_CAUSES, Outcome
+from perfdoctor.records.findings import Outcome
 from perfdoctor.records.savings import Saving
 from perfdoctor.report.words import skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
 from perfdoctor.report.words.parts import all_parts, cells
-from perfdoctor.vocabulary.parts import PART_LABELS
 from perfdoctor.vocabulary.signals import NEEDS
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("ns", "words"),
     [
         (0, "0"),
@@ -70,28 +70,24 @@ def test_speedups_keep_the_digits_that_matter(number, words):
     assert wording.factor(number) == words
 
 
-def test_every_idle_cause_has_a_label():
-    assert set(IDLE_CAUSES) < set(PART_LABELS)
-
-
-def test_the_verdict_names_the_finding_and_what_is_left():
+def test_the_verdict_names_the_finding_and_the_step_after_the_fix():
     assert wording.verdict(INPUT_BOUND) == (
-        "The GPU waits for the next batch: fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."
+        "Training waits for data (input-bound). Fixing it takes 61 % off each 701 ms step, to about 270 ms (2.6×)."
     )
 
 
-def test_the_verdict_of_an_unsure_finding_promises_nothing():
+def test_the_verdict_of_a_finding_with_low_confidence_is_an_upper_limit():
     assert wording.verdict(NO_STEPS) == (
-        "The training stands still while a checkpoint is written: "
-        "fixing it may take up to 23 % off the 8.40 s looked at (low confidence)."
+        "Training blocked by file I/O (checkpoint saving or file reads). "
+        "Fixing it may take up to 23 % off the 8.40 s window (low confidence)."
     )
 
 
-def test_what_is_only_good_to_know_is_not_worth_fixing():
-    remark = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
-    diagnosis = replace(INPUT_BOUND, findings=(remark,))
+def test_a_note_is_not_worth_fixing():
+    note = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 0))
+    diagnosis = replace(INPUT_BOUND, findings=(note,))
     assert wording.verdict(diagnosis).startswith("No cause was proven: idle time takes 66 %")
-    assert wording.saving(diagnosis, remark) == "good to know, saves nothing by itself"
+    assert wording.saving(diagnosis, note) == "note: saves nothing by itself"
 
 
 def test_confidence_is_explained_in_one_sentence():
@@ -102,19 +98,21 @@ def test_confidence_is_explained_in_one_sentence():
     assert wording.certainty(replace(advice, confidence_because="")) == ""
 
 
-def test_skipped_rules_say_what_wakes_them():
-    assert skipped_rules.waking(("calls|ops", "ranks")) == f"{NEEDS['calls'].hint}; {NEEDS['ranks'].hint}"
-    assert skipped_rules.waking(("what nobody knows",)) == ""
+def test_skipped_rules_say_what_to_record():
+    assert skipped_rules.to_record(("calls|ops", "ranks")) == f"{NEEDS['calls'].hint}; {NEEDS['ranks'].hint}"
+    assert skipped_rules.to_record(("unknown-signal",)) == ""
+    assert skipped_rules.how_to_check(("a",), "record kernels") == ". To check it, record kernels"
+    assert skipped_rules.how_to_check(("a", "b"), "record kernels") == ". To check them, record kernels"
 
 
 def test_the_verdict_of_a_finding_without_a_saving_says_so():
     unknown = replace(INPUT_BOUND.findings[0], saving_ns_per_step=Saving(0, 0, 400_000_000))
     assert wording.verdict(replace(INPUT_BOUND, findings=(unknown,))) == (
-        "The GPU waits for the next batch; how much time a fix brings is not known."
+        "Training waits for data (input-bound). How much time a fix saves is unknown."
     )
 
 
-def test_the_verdict_of_a_finding_that_costs_no_time_is_what_it_found():
+def test_the_verdict_of_a_finding_that_costs_no_time_is_its_summary():
     assert wording.verdict(GROWING) == (
         "Memory on the GPU rises by 4.2 MiB a step, to 61,200 MiB held after the recorded ones."
     )
@@ -125,11 +123,11 @@ def test_healthy_names_the_limit():
     assert wording.verdict(HEALTHY) == "Nothing worth fixing: compute fills 96 % of each 212 ms step."
 
 
-def test_not_looking_never_reads_like_health():
-    half_blind = replace(HEALTHY, outcomes=(Outcome("a", "clear"), Outcome("b", "skipped", ("ranges",))))
-    blind = replace(HEALTHY, outcomes=(Outcome("a", "failed", (), "KeyError"), Outcome("b", "skipped", ("ranges",))))
-    assert wording.verdict(half_blind).endswith("; 1 of 2 rules could not look.")
-    assert wording.verdict(blind) == "Nothing was diagnosed: none of 2 rules could look at this recording."
+def test_a_skipped_rule_never_reads_like_a_clear_one():
+    half = replace(HEALTHY, outcomes=(Outcome("a", "clear"), Outcome("b", "skipped", ("ranges",))))
+    nothing = replace(HEALTHY, outcomes=(Outcome("a", "failed", (), "KeyError"), Outcome("b", "skipped", ("ranges",))))
+    assert wording.verdict(half).endswith("; 1 of 2 rules could not be checked.")
+    assert wording.verdict(nothing) == "Nothing was diagnosed: none of 2 rules could be checked on this recording."
     assert wording.verdict(NOTHING).startswith("Nothing to diagnose:")
 
 
@@ -150,8 +148,8 @@ def test_long_names_keep_both_ends():
     assert len(clean("word " + "y" * 5_000)) < 120
 
 
-@pytest.mark.parametrize("width", [1, 7, 40, 80, 200])
-@pytest.mark.parametrize("diagnosis", [INPUT_BOUND, COMMUNICATION, HEALTHY, POISONED])
+@of_each("width", [1, 7, 40, 80, 200])
+@of_each("diagnosis", [INPUT_BOUND, COMMUNICATION, HEALTHY, POISONED])
 def test_a_bar_is_exactly_as_wide_as_asked(diagnosis, width):
     shown = all_parts(diagnosis)
     assert sum(cells(shown, width)) == width

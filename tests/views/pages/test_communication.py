@@ -1,4 +1,4 @@
-"""The page of collectives: the numbers that plain loops find, waiting for a late rank, and the bound of the links."""
+"""Does the page of collectives agree with plain loops, on waiting for a late rank and on the bandwidth of links too?"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_kind_costs_what_plain_loops_find(path):
     shown = {(row["collective"], row.get("message"), row.get("group", "")): row for row in rows(run)}
     assert shown.keys() == found.keys()
     for key, row in shown.items():
-        assert row["runs in all"] == len(found[key])
+        assert row["total count"] == len(found[key])
         assert row["time a step"] == pytest.approx(ns[key])
         assert row["hidden a step"] == pytest.approx(hidden[key])
         assert row["exposed a step"] == pytest.approx(ns[key] - hidden[key])
@@ -54,7 +54,7 @@ def test_each_kind_costs_what_plain_loops_find(path):
         assert row["median"] == statistics.median(found[key])
 
 
-def test_waiting_is_the_time_until_the_last_rank_came():
+def test_waiting_is_the_time_until_the_last_rank_arrives():
     run = recording(ROOT / "fixtures" / "straggler" / "torch").run
     matched = skew(run)
     expected = sum(
@@ -81,12 +81,12 @@ def test_bandwidth_is_of_the_transfer_alone():
     assert row["algorithm bandwidth"] == row["bus bandwidth"] == pytest.approx(10e9)
     assert row["bus bandwidth"] == pytest.approx(bandwidths(run, 0)[0].bus_bytes_per_second)
     assert row["waiting a step"] == pytest.approx(2.5 * MS)  # 5 ms on one of two ranks
-    assert row["links give"] == link_of(SXM).peak_bytes_per_second
-    assert row["of that"] == pytest.approx(10e9 / link_of(SXM).peak_bytes_per_second)
+    assert row["link bandwidth"] == link_of(SXM).peak_bytes_per_second
+    assert row["of the link"] == pytest.approx(10e9 / link_of(SXM).peak_bytes_per_second)
     assert (row["message"], row["ranks"], row["data type"]) == (50_000_000, 2, "Float")
 
 
-def test_what_was_measured_or_is_plugged_in_counts_more_than_the_boards_table():
+def test_measured_bandwidth_and_topology_have_priority_over_the_data_sheet():
     job = merge([rank(0, 50_000_000), rank(1, 50_000_000)])
     test = {
         "name": "all_reduce",
@@ -96,35 +96,35 @@ def test_what_was_measured_or_is_plugged_in_counts_more_than_the_boards_table():
         "bus_bytes_per_second": 180e9,
     }
     (row,) = rows(prepare(beside(job, link_tests=[{"start_ns": 0, "end_ns": 0, "time_ns": 0, **test}])))
-    assert (row["links give"], row["going by"]) == (180e9, "nccl-tests")
+    assert (row["link bandwidth"], row["source"]) == (180e9, "nccl-tests")
     (row,) = rows(prepare(beside(job, links=links((0, 1, "NV4")))))
-    assert (row["links give"], row["going by"]) == (4 * nvlink_bytes_per_second(SXM), "topology")
+    assert (row["link bandwidth"], row["source"]) == (4 * nvlink_bytes_per_second(SXM), "topology")
     (row,) = rows(prepare(beside(job, links=links((0, 1, "SYS")))))
-    assert "links give" not in row
+    assert "link bandwidth" not in row
 
 
-def test_with_a_part_of_the_ranks_only_the_quickest_run_tells():
+def test_without_all_ranks_only_the_fastest_execution_has_a_bandwidth():
     run = prepare(merge([rank(0, 50_000_000, ranks=4), rank(1, 50_000_000, ranks=4)]))
     (row,) = rows(run)
     assert "bus bandwidth" not in row
-    assert "links give" not in row
+    assert "link bandwidth" not in row
     assert row["fastest bus bandwidth"] == pytest.approx(50e6 / 10e-3 * 2 * 3 / 4)
 
 
 def test_without_sizes_there_is_no_bandwidth():
     run = prepare(merge([rank(number, -1, ranks=-1) for number in (0, 1)]))
     (row,) = rows(run)
-    assert not {"bus bandwidth", "fastest bus bandwidth", "links give", "message"} & row.keys()
-    assert row["runs a step"] == 1
+    assert not {"bus bandwidth", "fastest bus bandwidth", "link bandwidth", "message"} & row.keys()
+    assert row["count a step"] == 1
 
 
 def test_devices_that_may_be_in_two_machines_have_no_bound():
     run = prepare(merge([rank(0, 50_000_000), rank(1, 50_000_000, device=0)]))
     (row,) = rows(run)
-    assert "links give" not in row
+    assert "link bandwidth" not in row
 
 
-def test_sizes_are_told_apart():
+def test_sizes_have_rows_of_their_own():
     drawn = told(
         draw(kernels="## ##", nccl="  =  =", launched_us_before=50, repeat=4), bytes=[1000, 2_000_000] * 4, group_size=8
     )

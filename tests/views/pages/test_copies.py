@@ -21,7 +21,7 @@ from perfdoctor.model.timeline import Text, merge
 from perfdoctor.views.pages import copies
 
 US = 100_000
-WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "filled"}
+WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "memset"}
 KIB, MIB = 1 << 10, 1 << 20
 CLASSES = (
     (4 * KIB, "below 4 KiB"), (64 * KIB, "4 KiB to 64 KiB"), (MIB, "64 KiB to 1 MiB"), (16 * MIB, "1 MiB to 16 MiB"),
@@ -66,7 +66,7 @@ def test_each_class_costs_what_plain_loops_find(path):
     assert shown.keys() == rows.keys()
     for key, row in shown.items():
         own = rows[key]
-        assert row["copies in all"] == len(own)
+        assert row["total count"] == len(own)
         assert row["bytes a step"] == pytest.approx(size[key])
         assert row["time a step"] == pytest.approx(ns[key])
         assert row["exposed a step"] == pytest.approx(exposed[key])
@@ -86,34 +86,37 @@ def test_the_bound_is_the_gpus_link_or_its_memory():
         gigabytes_per_second=12,
     )
     gpu = peaks_of("NVIDIA A100-SXM4-80GB")
-    most = {row["direction"]: row["at most"] for row in tables(prepare(drawn))["copies"]}
+    most = {row["direction"]: row["peak bandwidth"] for row in tables(prepare(drawn))["copies"]}
     assert most == {
         "host to GPU": gpu.host_link_bytes_per_second,
         "GPU to host": gpu.host_link_bytes_per_second,
         "within the GPU": gpu.memory_bytes_per_second / 2,  # read and written
-        "filled": gpu.memory_bytes_per_second,
+        "memset": gpu.memory_bytes_per_second,
     }
-    of_that = {row["direction"]: row["of that"] for row in tables(prepare(drawn))["copies"]}
-    assert of_that["host to GPU"] == pytest.approx(12e9 / gpu.host_link_bytes_per_second)
+    of_the_peak = {row["direction"]: row["of the peak"] for row in tables(prepare(drawn))["copies"]}
+    assert of_the_peak["host to GPU"] == pytest.approx(12e9 / gpu.host_link_bytes_per_second)
 
 
 def test_a_link_that_was_sampled_narrower_counts():
     drawn = draw(kernels="##", copies="  h", launched_us_before=50, repeat=4, gpu="NVIDIA A100-SXM4-80GB")
     sampled = beside(drawn, device_samples=samples(4, pcie_generation=4.0, pcie_width=[4.0, 8.0, 8.0, 4.0]))
     (row,) = tables(prepare(sampled))["copies"]
-    assert row["at most"] == pytest.approx(8 * 16e9 * 128 / 130 / 8)
+    assert row["peak bandwidth"] == pytest.approx(8 * 16e9 * 128 / 130 / 8)
 
 
 def test_between_gpus_the_bound_is_that_of_their_links():
     drawn = draw(kernels="##", copies="  x", launched_us_before=50, repeat=4, gpu="NVIDIA A100-SXM4-80GB")
     frame = drawn.copies.with_columns(direction=Text.constant("p2p", len(drawn.copies)))
     (row,) = tables(prepare(replace(drawn, frames={**drawn.frames, "copies": frame})))["copies"]
-    assert (row["direction"], row["at most"]) == ("GPU to GPU", link_of("NVIDIA A100-SXM4-80GB").peak_bytes_per_second)
+    assert (row["direction"], row["peak bandwidth"]) == (
+        "GPU to GPU",
+        link_of("NVIDIA A100-SXM4-80GB").peak_bytes_per_second,
+    )
 
 
-def test_of_an_unknown_gpu_no_bound_is_told():
+def test_an_unknown_gpu_has_no_peak_bandwidth():
     for row in tables(prepare(draw(kernels="##", copies="  hx", launched_us_before=50, repeat=4)))["copies"]:
-        assert "at most" not in row
+        assert "peak bandwidth" not in row
 
 
 def test_a_rank_without_copies_counts_in_the_mean():
@@ -122,10 +125,10 @@ def test_a_rank_without_copies_counts_in_the_mean():
         draw(kernels="###", launched_us_before=50, repeat=4, rank=1),
     ]))  # fmt: skip
     (row,) = tables(run)["copies"]
-    assert (row["copies a step"], row["time a step"], row["copies in all"]) == (0.5, US / 2, run.places[0].units)
+    assert (row["copies a step"], row["time a step"], row["total count"]) == (0.5, US / 2, run.places[0].units)
 
 
-def test_who_asks_is_the_outermost_op_on_the_host():
+def test_a_copy_counts_for_the_outermost_op_that_launched_it():
     run = recording(FIXTURES / "sync-drains-queue" / "torch").run
     ops, calls = plain_rows(run.timeline.ops), plain_rows(run.timeline.calls)
     launch = {call.correlation: call for call in reversed(calls) if call.correlation >= 0}
@@ -140,7 +143,7 @@ def test_who_asks_is_the_outermost_op_on_the_host():
             expected[outer, WORDS[copy.direction]] += 1
     shown = defaultdict(int)
     for row in tables(run)["copies-by-op"]:
-        shown[row["asked by"], row["direction"]] += row["copies in all"]
+        shown[row["launched by"], row["direction"]] += row["total count"]
     assert shown == expected
 
 

@@ -48,15 +48,15 @@ def test_each_kernel_costs_what_plain_loops_find(path):
     assert shown.keys() == {name.removeprefix("void ") for name in took}
     for name, each in took.items():
         row = shown[name.removeprefix("void ")]
-        assert row["runs in all"] == len(each)
-        assert row["time in all"] == inside[name]
+        assert row["total count"] == len(each)
+        assert row["total time"] == inside[name]
         step, whole = (" a step", "of the step") if run.per_step else ("", "of the window")
         assert row[f"time{step}"] == pytest.approx(a_step[name])
         assert row[whole] == pytest.approx(a_step[name] / run.step_ns)
         assert row["mean"] == pytest.approx(statistics.fmean(each))
         assert row["median"] == pytest.approx(statistics.median(each))
         assert (row["shortest"], row["longest"]) == (min(each), max(each))
-    assert [row["time in all"] for row in tables(run)["kernels"]] == sorted(inside.values(), reverse=True)
+    assert [row["total time"] for row in tables(run)["kernels"]] == sorted(inside.values(), reverse=True)
 
 
 @of_recordings(GPU_RECORDINGS)
@@ -70,7 +70,7 @@ def test_the_op_is_the_one_around_most_of_the_launches(path):
             call = by_correlation.get((row.process, row.correlation))
             around = [
                 op for op in ops
-                if call and (op.rank, op.thread) == (row.rank, call.thread) and op.start_ns <= call.start_ns <= op.end_ns
+                if call and (op.rank, op.thread) == (row.rank, call.thread) and op.start_ns <= call.start_ns < op.end_ns
             ]  # fmt: skip
             if around:
                 innermost = min(around, key=lambda op: op.end_ns - op.start_ns)
@@ -93,13 +93,13 @@ def test_families_are_sums_of_their_kernels():
     assert by_family["elementwise"]["on tensor cores"] is None
     assert sum(row["of all kernels"] for row in by_family.values()) == pytest.approx(1)
     shown = {row["kernel"]: row for row in found["kernels"]}
-    assert (shown[GEMM]["computes on"], shown[GEMM]["data type"]) == ("tensor cores", "bf16")
-    assert (shown[SGEMM]["computes on"], shown[SGEMM]["data type"]) == ("no tensor cores", "fp32")
+    assert (shown[GEMM]["math path"], shown[GEMM]["data type"]) == ("tensor cores", "bf16")
+    assert (shown[SGEMM]["math path"], shown[SGEMM]["data type"]) == ("no tensor cores", "fp32")
     assert shown[ELEMENTWISE.removeprefix("void ")]["family"] == "elementwise"
-    assert shown[FOREACH_ADAM.removeprefix("void ")]["runs a step"] == 1
+    assert shown[FOREACH_ADAM.removeprefix("void ")]["count a step"] == 1
 
 
-def test_the_slowest_rank_is_told_of_kernels_that_several_run():
+def test_the_slowest_rank_is_named_for_kernels_of_several_ranks():
     run = prepare(merge([
         draw(kernels="####  ++", launched_us_before=50, repeat=4, rank=rank, kernel_names={"#": "same", "+": f"only {rank}"})
         for rank in (0, 1)
@@ -142,12 +142,12 @@ def test_only_the_costliest_are_shown_and_all_are_counted():
         ("", "", ""),
     ],
 )
-def test_types_are_said_as_everybody_says_them(types, first, short):
+def test_types_have_their_usual_names(types, first, short):
     assert (first_type(types), short_types(types)) == (first, short)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "data_type"),
     [
         ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s", "fp8"),
         ("cutlass3x_sm100_tensorop_gemm_e2m1_e2m1_f32", "fp4"),
@@ -155,9 +155,9 @@ def test_types_are_said_as_everybody_says_them(types, first, short):
         ("ampere_fp16_s16816gemm_fp16_128x128_tn", "fp16"),
     ],
 )
-def test_narrow_types_are_not_called_fp16(name, told):
+def test_narrow_types_are_not_called_fp16(name, data_type):
     costs = kernel_costs(prepare(draw(kernels="#", kernel_names={"#": name})))
-    assert costs.data_types == (told,)
+    assert costs.data_types == (data_type,)
 
 
 RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS", ROOT.parent / "shared" / "data"))
@@ -188,4 +188,4 @@ def test_sql_finds_the_same_of_a_real_recording(name):
                 row = expected[kernel.removeprefix("void ")]
                 row[:] = row[0] + count, row[1] + ns, max(row[2], longest)
     shown = {row["kernel"]: row for row in tables(run)["kernels"]}
-    assert {name: [row["runs in all"], row["time in all"], row["longest"]] for name, row in shown.items()} == expected
+    assert {name: [row["total count"], row["total time"], row["longest"]] for name, row in shown.items()} == expected

@@ -12,7 +12,7 @@ from view_tables import GPU_RECORDINGS, inside_ns, on_device, plain_rows, tables
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.costs import range_costs
-from perfdoctor.metrics.host.launching import host_window
+from perfdoctor.metrics.host.launch_window import host_window
 from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.timeline import merge
 from perfdoctor.views.pages import ops
@@ -68,7 +68,7 @@ def costs_of_rank(run, place, rows):
         by_thread[op.thread].append(op)
     for work in on_device(run, place, "kernels", "collectives", "copies") if place.device is not None else ():
         call = launch.get(work.correlation)
-        open_ = [op for op in by_thread[call.thread] if op.start_ns <= call.start_ns <= op.end_ns] if call else []
+        open_ = [op for op in by_thread[call.thread] if op.start_ns <= call.start_ns < op.end_ns] if call else []
         if open_:
             device[key_of(max(open_, key=lambda op: (op.start_ns, -op.end_ns)))] += inside_ns(work, window_of(place))
     return count, host, own, device
@@ -90,10 +90,10 @@ def test_each_op_costs_what_plain_loops_find(path):
     has_device = any(each[3] for _, each in found)
     for key, row in shown.items():
         host, own, device = (sum(each[n][key] / units for units, each in found) / len(found) for n in (1, 2, 3))
-        assert row["calls in all"] == sum(each[0][key] for _, each in found)
+        assert row["total calls"] == sum(each[0][key] for _, each in found)
         assert row[f"host time{step}"] == pytest.approx(host)
-        assert row[f"own host time{step}"] == pytest.approx(own)
-        assert row.get(f"own GPU time{step}", 0) == pytest.approx(device)
+        assert row[f"self host time{step}"] == pytest.approx(own)
+        assert row.get(f"self GPU time{step}", 0) == pytest.approx(device)
         assert row[whole] == pytest.approx((device if has_device else own) / run.step_ns)
 
 
@@ -139,14 +139,14 @@ def test_libraries_count_for_the_line_that_called_them_and_backward_for_the_one_
     run = prepare(stacks())
     rows = {row["function"]: row for row in tables(run)["lines"]}
     assert set(rows) == {"model.py(9): forward", "train.py(3): train"}
-    assert rows["model.py(9): forward"]["own GPU time"] == 600_000
-    assert rows["train.py(3): train"]["own GPU time"] == 200_000
+    assert rows["model.py(9): forward"]["self GPU time"] == 600_000
+    assert rows["train.py(3): train"]["self GPU time"] == 200_000
     assert rows["train.py(3): train"]["GPU time"] == 800_000
     ((begin, end),) = host_window(run.places[0])
     assert rows["train.py(3): train"]["host time"] == end - begin
     forward = sum(max(min(end, at + 500_000) - max(begin, at + 100_000), 0) for at in (0, 1_000_000))
-    assert rows["model.py(9): forward"]["own host time"] == forward
-    assert rows["train.py(3): train"]["own host time"] == end - begin - forward
+    assert rows["model.py(9): forward"]["self host time"] == forward
+    assert rows["train.py(3): train"]["self host time"] == end - begin - forward
     assert tables(run)["lines"][0]["function"] == "model.py(9): forward"
 
 
@@ -156,12 +156,12 @@ def test_gpu_idle_counts_for_the_line_whose_call_blocked():
     ((row),) = tables(run)["lines"]
     (place,) = run.places
     assert place.idle_ns("host_sync") > 0
-    assert row["GPU idle behind it a step"] == pytest.approx(place.idle_ns("host_sync") / place.units)
+    assert row["GPU idle after it a step"] == pytest.approx(place.idle_ns("host_sync") / place.units)
 
 
 def test_without_blocking_calls_there_is_no_column_for_them():
     (row,) = tables(prepare(draw(kernels="####", host=["l", "ffff"])))["lines"]
-    assert "GPU idle behind it" not in row
+    assert "GPU idle after it" not in row
 
 
 def test_recursion_is_counted_once():
@@ -173,7 +173,7 @@ def test_recursion_is_counted_once():
         timeline(functions=functions, ops=[{"start_ns": BASE_NS, "end_ns": BASE_NS + 1000, "name": "aten::mm"}])
     )
     (row,) = tables(run)["lines"]
-    assert (row["calls"], row["host time"], row["own host time"]) == (4, 1000, 1000)
+    assert (row["calls"], row["host time"], row["self host time"]) == (4, 1000, 1000)
 
 
 def test_numbers_that_count_up_make_one_range_and_layers_stay_apart():
@@ -207,8 +207,8 @@ def test_calls_have_the_work_they_launched():
     )
     rows = {row["call"]: row for row in tables(run)["calls"]}
     assert (rows["cudaLaunchKernel"]["calls a step"], rows["cudaLaunchKernel"]["GPU time a step"]) == (2, 4 * US)
-    assert rows["cudaMemcpyAsync"]["own GPU time a step"] == US
-    assert rows["cudaLaunchKernel"]["calls in all"] == 2 * 2 * run.places[0].units
+    assert rows["cudaMemcpyAsync"]["self GPU time a step"] == US
+    assert rows["cudaLaunchKernel"]["total calls"] == 2 * 2 * run.places[0].units
 
 
 def test_no_table_of_what_was_not_recorded():

@@ -1,4 +1,4 @@
-"""Does the page of the roofline show the rows that were worked out, under the roof that holds for them?"""
+"""Does the roofline page show the computed rows under the roof that applies to them?"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def column(table, name):
 def test_rows_with_flop_and_bytes_are_dots_as_large_as_their_time():
     chart = page()["roofline"]
     dots = [each for each in chart.series if each.kind == "dots"]
-    assert [each.name for each in dots] == ["all of a family", "single ops"]
+    assert [each.name for each in dots] == ["kernel families", "single ops"]
     family, ops = dots
     assert list(zip(ops.x, ops.y, ops.labels, strict=True)) == [
         (2000.0, 8e14, "aten::mm bf16, 8 × 8, 8 × 8"), (2.0, 1e12, "aten::bmm bf16, 8 × 8, 8 × 8")
@@ -69,18 +69,18 @@ def test_the_roof_is_the_memory_s_slope_and_the_types_that_occur():
     assert level.y.tolist() == [989e12, 989e12]
 
 
-def test_a_device_that_nobody_knows_has_no_roof():
+def test_an_unknown_device_has_no_roof():
     chart = page(ceilings=())["roofline"]
     assert all(each.kind == "dots" for each in chart.series)
-    assert "no roof is drawn" in chart.told
+    assert "no roof is drawn" in chart.description
 
 
 def test_the_sentence_names_the_work_of_most_time():
     chart = page()["roofline"]
-    told = {name: value for name, (value, _) in chart.numbers.items()}
-    assert told == {"name": "aten::mm bf16", "time": 5e6, "rate": 8e14, "share": 0.81, "limit": "the arithmetic"}
-    assert chart.told.startswith(
-        "Of single ops most time goes to {name}, {time} a step: it reaches {rate}, {share} of "
+    numbers = {name: value for name, (value, _) in chart.numbers.items()}
+    assert numbers == {"name": "aten::mm bf16", "time": 5e6, "rate": 8e14, "share": 0.81, "limit": "peak FLOP/s"}
+    assert chart.description.startswith(
+        "Of single ops, most time is spent in {name}, {time} a step, at {rate}, {share} of the roof ({limit})."
     )
 
 
@@ -89,7 +89,7 @@ def test_the_table_has_every_row_those_of_most_time_first():
     assert column(table, "name") == ["gemm", "aten::mm", "a_copy", "aten::bmm"]
     assert column(table, "FLOP") == [4e12, 4e12, None, 1e9]
     assert column(table, "share of roof") == [0.81, 0.81, 0.4, 0.15]
-    assert column(table, "nothing known of") == [3e5, None, None, None]
+    assert column(table, "unknown time") == [3e5, None, None, None]
     assert table.rows_in_all == 4
 
 
@@ -97,10 +97,10 @@ def test_rows_without_flop_make_no_picture_but_a_table():
     assert set(page(rows=[COPY])) == {"table roofline"}
 
 
-def test_only_known_numbers_of_use_are_told():
+def test_only_known_numbers_are_in_the_table():
     table = page(mfu=0.41, flop_per_step=4e12, model_flop_per_step=4e12, known_share=0.98)["table efficiency"]
-    told = {each.name: each.values[0] for each in table.columns}
-    assert told == {"MFU": 0.41, "FLOP a step": 4e12, "of the model": 4e12, "known share": 0.98}
+    shown = {each.name: each.values[0] for each in table.columns}
+    assert shown == {"MFU": 0.41, "FLOP a step": 4e12, "of the model": 4e12, "known share": 0.98}
     assert "table efficiency" not in page()
     on_host = page(flop_per_step=4e12, on_gpu=False)["table efficiency"]
     assert "GPU" not in on_host.title

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tables import of_each
 
-from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.vocabulary.names.kernels import family, input_type, math_path
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
@@ -126,7 +127,7 @@ def ids(rows: list[tuple]) -> list[str]:
     return [row[0][:40] for row in rows]
 
 
-@pytest.mark.parametrize(("name", "expected", "path", "reads"), MATMULS, ids=ids(MATMULS))
+@of_each(("name", "expected", "path", "reads"), MATMULS)
 def test_a_matmul_is_known_by_family_math_path_and_input_type(name, expected, path, reads):
     assert (family(name), math_path(name), input_type(name)) == (expected, path, reads)
 
@@ -138,7 +139,7 @@ def test_a_matmul_by_triton_is_never_said_to_miss_the_tensor_cores(name):
     assert input_type(name) != "fp32"
 
 
-@pytest.mark.parametrize(("name", "expected"), OTHERS, ids=ids(OTHERS))
+@of_each(("name", "expected"), OTHERS)
 def test_other_kernels_are_known_by_family(name, expected):
     assert family(name) == expected
 
@@ -148,12 +149,12 @@ def test_kernels_of_the_library_fbgemm_are_no_matmuls(name):
     assert family(name) != "gemm"
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS] + TRITON_MATMULS + NO_COLLECTIVES)
+@of_each("name", [name for name, *_ in MATMULS + OTHERS] + TRITON_MATMULS + NO_COLLECTIVES)
 def test_no_compute_kernel_is_taken_for_a_collective(name):
     assert not COLLECTIVE.search(name)
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in MATMULS + OTHERS])
+@of_each("name", [name for name, *_ in MATMULS + OTHERS])
 def test_answers_are_words_that_reports_know(name):
     assert family(name) in KERNEL_FAMILIES
     assert math_path(name) in MATH_PATHS

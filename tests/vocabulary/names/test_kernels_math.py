@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tables import of_each
 
 from perfdoctor.vocabulary.names.kernels import (
     alignment,
@@ -95,7 +96,7 @@ void dgrad2d_grouped_direct_kernel<__half, __half, int, float, 3, 3>(cudnnTensor
 ROWS = [tuple(part.strip() for part in line.rsplit("|", 2)) for line in NAMES.splitlines() if line.count(" | ") == 2]
 
 
-@pytest.mark.parametrize(("name", "path", "reads"), ROWS, ids=[row[0][:48] for row in ROWS])
+@of_each(("name", "path", "reads"), ROWS)
 def test_units_and_inputs_are_told_by_the_name(name, path, reads):
     assert (math_path(name), input_type(name)) == (path, reads)
     assert family(name) in ("gemm", "convolution", "attention")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tables import of_each
 
-from perfdoctor.records.findings import KERNEL_FAMILIES
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES
 from perfdoctor.vocabulary.names import nccl
 from perfdoctor.vocabulary.names.kernels import family, family_or_communication
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind
@@ -54,7 +55,7 @@ COLLECTIVES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind"), COLLECTIVES, ids=[name[:40] for name, _ in COLLECTIVES])
+@of_each(("name", "kind"), COLLECTIVES)
 def test_a_collective_is_known_with_its_kind(name, kind):
     assert COLLECTIVE.search(name)
     assert collective_kind(name) == kind
@@ -90,7 +91,7 @@ def test_a_kernel_may_name_its_data_type(kernel, data_type):
     assert nccl.data_type(kernel) == data_type
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("pattern", "names", "others"),
     [
         (nccl.FULL_PRECISION_KERNEL, ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"], ["ncclDevKernel_AllReduce_Sum_f16_RING"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from tables import of_each
 
 from perfdoctor.vocabulary.names import torch
 
 
-@pytest.mark.parametrize(
+@of_each(
     ("pattern", "names", "others"),
     [
         (torch.PROFILER_STEP, ["ProfilerStep#12"], ["ProfilerStep", "my ProfilerStep#1"]),

@@ -75,7 +75,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *_bandwidth(run, at["large_message_bytes"]),
         ),
         situation="one-rank" if len(run.timeline.ranks) == 1 else "",
-        counted_ns=most_ns if host_places(run) else 0,
+        affected_ns=most_ns if host_places(run) else 0,
     )
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.vocabulary.kinds import ON_RINGS
 
-#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
-_ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
 _EXPECTED = {
     "": "what two linked GPUs have between them",
     "measured": "what the same links were measured to give",
@@ -45,7 +44,7 @@ class _Reference:
 
 
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
-    """What the same links gave when they were measured; else what NCCL plans, the machine tells, or any board has.
+    """What the same links gave when they were measured; else what NCCL plans, the topology says, or any board has.
 
     None where nothing of it is known, or the machine has no NVLinks between these GPUs.
     """
@@ -87,12 +86,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     yield Finding(
         rule="slow-links",
-        saving_ns_per_step=saving(
-            exposed_ns,
-            1 - reached / against.least_share,
-            1 - reached,
-            1 - worst.bus_bytes_per_second / against.most,
-        ),
+        saving_ns_per_step=Shares(
+            1 - reached / against.least_share, 1 - reached, 1 - worst.bus_bytes_per_second / against.most
+        ).of(exposed_ns),
         confidence="high" if against.situation in ("", "measured") else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
@@ -105,7 +101,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=_evidence(measured),
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
-        counted_ns=exposed_ns,
+        affected_ns=exposed_ns,
     )
 
 
@@ -114,7 +110,7 @@ def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Refer
     return [
         (each, reference)
         for each in bandwidths(run, at["large_message_bytes"])
-        if each.kind in _ON_RINGS and (reference := _reference(run, each, at)) is not None
+        if each.kind in ON_RINGS and (reference := _reference(run, each, at)) is not None
     ]
 
 

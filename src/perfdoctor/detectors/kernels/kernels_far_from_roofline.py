@@ -27,5 +27,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=evidence(found, {"how busy their busiest unit is": found.kernels.busiest_share}),
         situation="alone" if found.alone else "",
         work=found.work(),
-        counted_ns=found.counted_ns,
+        affected_ns=found.affected_ns,
     )

@@ -59,5 +59,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="alone" if found.alone else "",
         work=found.work(),
-        counted_ns=found.counted_ns,
+        affected_ns=found.affected_ns,
     )

@@ -1,4 +1,4 @@
-"""Where did the time go on a run without a GPU? The training thread plays the device.
+"""Where did the time go on a run without a GPU? The training thread stands in for the device.
 
 Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
 the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's. Collectives run on
@@ -13,15 +13,16 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.model.steps import Marks, Steps, host_steps
+from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -36,7 +37,7 @@ class HostPlace(Place):
 
     @cached_property
     def _threads(self) -> tuple[int, ...]:
-        return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
+        return driving_threads(self.timeline, self.rank)
 
     def rows(self, signal: str) -> Frame:
         """What the training thread did, in the whole recording."""
@@ -50,9 +51,11 @@ class HostPlace(Place):
             return Intervals.of(ops.start_ns, ops.end_ns) & self.window
         return self.host.visible & self.window
 
-    @cached_property
-    def recorded_collectives(self) -> Frame:
-        """The library's own ranges, on whatever thread, as rows of collectives; the thread stands for the stream."""
+    @once_per_place
+    def recorded(self, signal: str) -> Frame:
+        """No rows, but collectives: the library's own ranges, on whatever thread, which stands for the stream."""
+        if signal != "collectives":
+            return Frame.empty(signal)
         rows = _transport(self.timeline, self.rank)
         unknown, no_text = np.full(len(rows), UNKNOWN, np.int64), Text.constant("", len(rows))
         taken = {name: rows.columns[name] for name in ("rank", "process", "start_ns", "end_ns", "name")}
@@ -62,15 +65,11 @@ class HostPlace(Place):
             "group_size": unknown, "data_type": no_text,
         })  # fmt: skip
 
-    @property
-    def collective_rows(self) -> Ints:
-        """The row in `work` of each row of `recorded_collectives`."""
-        return np.flatnonzero(self.work.stream != UNKNOWN)
-
-    @cached_property
-    def collectives(self) -> Frame:
-        rows = self.recorded_collectives
-        return rows.take(self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+    @once_per_place
+    def in_window(self, signal: str) -> Mask:
+        rows = self.recorded(signal)
+        touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
+        return touches
 
     @cached_property
     def communication(self) -> Intervals:
@@ -91,14 +90,14 @@ class HostPlace(Place):
     def handed_over(self) -> Intervals:
         """On the way to the library's thread, from the end of such a call, and back, until the next op.
 
-        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause nobody
-        knows how much is the way.
+        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause it is
+        unknown how much is the way.
         """
         asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
         if not len(asks):
             return Intervals.empty()
         following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
-        back = (following > sent.end_ns) & (following - sent.end_ns < ISSUING_GAP_NS)
+        back = (following > sent.end_ns) & (following - sent.end_ns < LAUNCHING_GAP_NS)
         there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
         return there - Intervals.of(sent.start_ns, sent.end_ns)
 
@@ -120,24 +119,16 @@ class HostPlace(Place):
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:
-        causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
-        rest = self.idle
-        for cause, proven in self.host.explicit.items():
-            causes[cause] = rest & proven
-            rest = rest - proven
-        for cause, proven in (("profiler", self.host.profiler), ("storage", self.host.files)):
-            causes[cause] = causes[cause] | (rest & proven)
-            rest = rest - proven
-        if not self.host.ops_recorded:
-            causes["unknown"] = rest
-            return causes
-        # The thread is in view: what it did outside of any op is Python, or whatever Python called.
-        causes["unknown"] = self._unseen_in_backward(rest)
-        causes["host_work"] = rest - causes["unknown"]
-        return causes
+        none = Intervals.empty()
+
+        def working(rest: Intervals) -> Intervals:
+            """Where ops were recorded the thread is in view: outside of them it ran Python, or what Python called."""
+            return rest - self._unseen_in_backward(rest) if self.host.ops_recorded else none
+
+        return shared_out(self.idle, Evidence(self.host, none, none, none, none, working))
 
     def _unseen_in_backward(self, idle: Intervals) -> Intervals:
-        """The part of `idle` in backward passes of which nobody knows what it was.
+        """The part of `idle` in backward passes whose cause is unknown.
 
         A thread that ran no node itself waited for autograd's, which was not recorded. From one node to the next the
         engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
@@ -147,7 +138,7 @@ class HostPlace(Place):
         passes = ranges.take(ranges.name.matches(torch_names.BACKWARD))
         own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
         pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
-        long = pauses.durations_ns >= ISSUING_GAP_NS
+        long = pauses.durations_ns >= LAUNCHING_GAP_NS
         return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
             pauses.starts[long], pauses.ends[long]
         )
@@ -158,22 +149,11 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
     return tuple(place for place in run.places if isinstance(place, HostPlace))
 
 
-def outermost(rows: Frame) -> Frame:
-    """The rows that no other row of the same thread contains."""
-    order = np.lexsort((-rows.end_ns, rows.start_ns, rows["thread"]))
-    thread, start, end = rows["thread"][order], rows.start_ns[order], rows.end_ns[order]
-    keep = np.ones(len(rows), dtype=bool)
-    for each in np.unique(thread):
-        of_thread = np.flatnonzero(thread == each)
-        keep[of_thread[1:]] = start[of_thread[1:]] >= np.maximum.accumulate(end[of_thread])[:-1]
-    return rows.take(np.sort(order[keep]))
-
-
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:
     """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
     if not len(timeline.ops.of(rank=rank)) and marks is None:
         return None
-    host: HostActivity = host_activity(timeline, rank, marks)
+    host: HostActivity = host_activity(timeline, rank)
     steps = host_steps(marks)
     if steps.used:
         window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))
@@ -201,6 +181,11 @@ def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:
     start = np.concatenate((rows.start_ns, edges))
     order = np.argsort(start, kind="stable")
     unknown, no = np.full(order.size, UNKNOWN, np.int64), np.zeros(order.size, dtype=bool)
-    stream = np.concatenate((rows["thread"], np.full(edges.size, UNKNOWN, np.int64)))
-    end = np.concatenate((rows.end_ns, edges))
-    return DeviceWork(start[order], end[order], stream[order], unknown, no, no)
+    stream = np.concatenate((rows["thread"], np.full(edges.size, UNKNOWN, np.int64)))[order]
+    end = np.concatenate((rows.end_ns, edges))[order]
+    none = np.empty(0, np.int64)
+    collectives = np.flatnonzero(stream != UNKNOWN)
+    return DeviceWork(
+        start[order], end, stream, unknown, no, no,
+        {"kernels": none, "collectives": collectives, "copies": none},
+    )  # fmt: skip

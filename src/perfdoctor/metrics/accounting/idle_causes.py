@@ -1,10 +1,11 @@
-"""Why was the device idle? Each idle stretch is explained by what the host did that issues its work.
+"""Why was the device idle? Each idle stretch is explained by what the host did that launches its work.
 
 The work that ended the stretch was launched by some call. If that call came long before, the work was queued already
 and the host is not to blame (`queue_latency`). Otherwise the host was late, and what its launching threads did from the
-start of the stretch until that call is the cause: waiting for a batch, for the device, for memory, for a file, issuing
-other work (`launch_bound`), or running code that issues nothing (`host_work`). What the recording cannot prove is
-`unknown`. The parts are cut with interval algebra, so they sum to the idle time exactly.
+start of the stretch until that call is the cause: waiting for a batch, for the device, for memory, for a file,
+launching other work (`launch_bound`), or running code that launches nothing (`host_work`). `PROOFS` says how each is
+proven; what the recording cannot prove is `unknown`. The parts are cut with interval algebra, so they sum to the idle
+time exactly.
 
 ```
 device   ██████░░░░░░░░░░░░░░░░██████        idle [a, b)
@@ -16,131 +17,104 @@ host        ▓▓ sync ▓▓│ next batch │launch   launched at s
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.queued import before_first_call, graphs_in_flight, launch_latency_ns
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
-from perfdoctor.model.launches import DeviceWork
-from perfdoctor.model.steps import Marks
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Timeline
-from perfdoctor.records.findings import IDLE_CAUSES
+from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
-#: A thread that issues eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
-#: every few hundred. A stretch of a millisecond without any call issues nothing: it is other code.
-ISSUING_GAP_NS = 1_000_000
 #: Between two queued kernels lie microseconds; across streams and devices, tens. What is queued and still does not
 #: start for a millisecond waits for something that was not recorded.
 _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 #: Timestamps of host and device are aligned by the tools to a few microseconds.
 _CLOCK_SLACK_NS = 20_000
-#: Makes one number of a thread and a moment.
-_PRIME = 1_000_003
-#: A thread that issued less than this share of the launches does not drive the device (a loader that copies a batch).
-_DRIVING_SHARE = 0.01
+#: Signals in which the driving threads are seen.
+ON_HOST = ("calls", "ops", "ranges", "functions", "os_calls")
+_RANGES = ("ranges", "ops")
+_FUNCTIONS = ("functions",)
+_CALLS = ("calls",)
 
 
-def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostActivity:
-    """Read one rank's host rows once, for all its devices."""
-    threads = driving_threads(timeline, rank, marks)
-    calls, ops, ranges, functions, os_calls = (
-        _of_threads(timeline[signal].of(rank=rank), threads)
-        for signal in ("calls", "ops", "ranges", "functions", "os_calls")
-    )
-    overheads = timeline["overheads"].of(rank=rank)
-    own = np.isin(overheads["thread"], [UNKNOWN, *threads])
-    return HostActivity(
-        explicit={
-            "input_wait": _named(loader_names.INPUT_WAIT, ranges, ops)
-            | _named(loader_names.INPUT_WAIT_FUNCTION, functions),
-            "garbage_collection": _named(system_names.GARBAGE_COLLECTION, ranges, ops)
-            | _named(system_names.GARBAGE_COLLECTION_FUNCTION, functions),
-            "storage": _named(torch_names.STORAGE, ranges, ops, functions),
-            "compilation": _named(torch_names.COMPILATION, ranges, ops, functions)
-            | _named(cuda_names.MODULE_LOADING_CALL, calls),
-            "peer_wait": _named(torch_names.PEER_WAIT, ranges, ops)
-            | _named(torch_names.PEER_WAIT_FUNCTION, functions)
-            | _named(system_names.MPI_WAIT, ranges, ops),
-            "allocator": _named(cuda_names.ALLOCATOR_CALL, calls),
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for one cause or another, beside names; empty where nothing does.
+
+    `blocked`: the host waits in a call for the device; `refill`: idle that began so. `launching`: it launches work, and
+    enough of it is in view to know. `before_batch`: idle that a batch's copy ended, between two steps. `working`: in
+    which part of what nothing else explains it is seen to run something.
+    """
+
+    host: HostActivity
+    blocked: Intervals
+    refill: Intervals
+    launching: Intervals
+    before_batch: Intervals
+    working: Callable[[Intervals], Intervals]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A cause, and what proves it: rows of these signals with such a name, or else what `seen` finds in the evidence.
+
+    `seen` also gets the idle time that no stronger proof has claimed.
+    """
+
+    cause: str
+    names: Mapping[re.Pattern[str], tuple[str, ...]] = field(default_factory=dict)
+    seen: Callable[[Evidence, Intervals], Intervals] | None = None
+
+    def stretches(self, evidence: Evidence, rest: Intervals) -> Intervals:
+        return self.seen(evidence, rest) if self.seen else evidence.host.explicit[self.cause]
+
+
+#: The strongest first: what one claims, no later one does. GPUs and training threads without one are judged alike.
+PROOFS: tuple[Proof, ...] = (
+    Proof("input_wait", {loader_names.INPUT_WAIT: _RANGES, loader_names.INPUT_WAIT_FUNCTION: _FUNCTIONS}),
+    Proof(
+        "garbage_collection",
+        {system_names.GARBAGE_COLLECTION: _RANGES, system_names.GARBAGE_COLLECTION_FUNCTION: _FUNCTIONS},
+    ),
+    Proof("storage", {torch_names.STORAGE: (*_RANGES, *_FUNCTIONS)}),
+    Proof("compilation", {torch_names.COMPILATION: (*_RANGES, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS}),
+    Proof(
+        "peer_wait",
+        {
+            torch_names.PEER_WAIT: _RANGES,
+            torch_names.PEER_WAIT_FUNCTION: _FUNCTIONS,
+            system_names.MPI_WAIT: _RANGES,
         },
-        profiler=_covered(overheads.take(own)),
-        issuing=_issuing(calls, threads),
-        files=_named(system_names.FILE_CALL, os_calls),
-        visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
-        between_steps=_between(marks),
-        blocking=calls.take(calls.name.matches(cuda_names.BLOCKING_CALL)),
-        ops_recorded="ops" in timeline.recorded and len(ops) > 0,
-        graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
-        in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
-    )  # fmt: skip
+    ),
+    Proof("allocator", {cuda_names.ALLOCATOR_CALL: _CALLS}),
+    Proof("profiler", seen=lambda seen, _: seen.host.profiler),
+    Proof("host_sync", seen=lambda seen, _: seen.blocked),
+    # A sync drained the queue: until it is refilled, launching is a cost of that sync.
+    Proof("host_sync", seen=lambda seen, _: seen.refill & seen.host.launching),
+    Proof("launch_bound", seen=lambda seen, _: seen.launching),
+    Proof("storage", seen=lambda seen, _: seen.host.files),
+    Proof("input_wait", seen=lambda seen, _: seen.before_batch - seen.host.visible),
+    Proof("host_work", seen=lambda seen, rest: seen.working(rest)),
+)
+#: Causes that names prove, the strongest first.
+NAMED_CAUSES = tuple(proof.cause for proof in PROOFS if proof.names)
 
 
-def driving_threads(timeline: Timeline, rank: int, marks: Marks | None) -> tuple[int, ...]:
-    """The threads of a rank that issue its work, and the one that carries the step marks."""
-    calls = timeline.calls.of(rank=rank)
-    threads, counts = np.unique(calls["thread"], return_counts=True)
-    driving = set(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
-    if marks is not None:
-        driving.add(marks.thread)
-    for signal in ("ops", "ranges"):  # without calls or marks: the thread that says most
-        if not driving:
-            threads, counts = np.unique(timeline[signal].of(rank=rank)["thread"], return_counts=True)
-            driving = set(threads[counts == counts.max(initial=0)].tolist())
-    return tuple(sorted(driving))
-
-
-def _of_threads(frame: Frame, threads: tuple[int, ...]) -> Frame:
-    return frame.take(np.isin(frame["thread"], threads)) if len(frame) else frame
-
-
-def _covered(frame: Frame) -> Intervals:
-    return Intervals.of(frame.start_ns, frame.end_ns)
-
-
-def _named(pattern: re.Pattern[str], *frames: Frame) -> Intervals:
-    found = Intervals.empty()
-    for frame in frames:
-        found = found | _covered(frame.take(frame.name.matches(pattern)))
-    return found
-
-
-def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
-    """Per thread, calls and the pauses between them that are too short for anything but issuing the next."""
-    pieces = Intervals.empty()
-    for thread in threads:
-        rows = calls.of(thread=thread)
-        if not len(rows):
-            continue
-        reach = np.maximum.accumulate(rows.end_ns)
-        pause = rows.start_ns[1:] - reach[:-1]
-        bridged = np.where(pause < ISSUING_GAP_NS, rows.start_ns[1:], reach[:-1])
-        pieces = pieces | Intervals.of(rows.start_ns, np.append(np.maximum(reach[:-1], bridged), reach[-1]))
-    return pieces
-
-
-def below_step(frame: Frame, marks: Marks | None) -> Frame:
-    """Rows that say more than "a step is running": not the marks themselves and nothing that spans a whole step."""
-    keep = ~frame.name.matches(torch_names.PROFILER_STEP)
-    if marks is not None and marks.starts.size:
-        first = np.searchsorted(marks.starts, frame.start_ns, side="left")
-        spans = np.searchsorted(marks.starts, frame.end_ns, side="left") - first
-        keep &= spans <= 1
-        is_mark = np.isin(frame.start_ns, marks.starts) & np.isin(frame.end_ns, marks.ends)
-        keep &= ~is_mark
-    return frame.take(keep)
-
-
-def _between(marks: Marks | None) -> Intervals:
-    """Between the end of one marked step and the start of the next, where ranges leave room."""
-    if marks is None or marks.starts.size < 2 or marks.found_by != "user-range":
-        return Intervals.empty()
-    return Intervals.of(marks.ends[:-1], marks.starts[1:])
+def shared_out(idle: Intervals, evidence: Evidence) -> dict[str, Intervals]:
+    """Each instant's cause: that of the first proof which holds for it, else `unknown`. Keys are IDLE_CAUSES."""
+    causes, rest = dict.fromkeys(IDLE_CAUSES, Intervals.empty()), idle
+    for proof in PROOFS:
+        rest = _claim(causes, proof.cause, rest & proof.stretches(evidence, rest), rest)
+    return {**causes, "unknown": rest}
 
 
 @dataclass(frozen=True)
@@ -180,7 +154,7 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
 
 
 def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity) -> dict[str, Intervals]:
-    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are findings.IDLE_CAUSES."""
+    """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES."""
     causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
     if not idle or not len(work):
         return {**causes, "unknown": idle}
@@ -198,18 +172,18 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
     if host.graph_nodes_recorded:
         causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
-    # At the recording's edge, what ran before is not in it, nor what the queue waited for: that tells nothing.
+    # At the recording's edge, what ran before is not in it, nor what the queue waited for: that shows nothing.
     causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
-    host = replace(host, blocking=blocking_calls(host, work, calls))
-    after_sync = _begun_under_sync(stretches, host.blocking) & late
+    blocking = calls.take(blocking_rows(host, work))
     blocking_copy = prompt & _launched_by_blocking(stretches, work)
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
     at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
-    _blame_host(causes, host_late, stretches, host, refill=_pieces(stretches.start, stretches.end, after_sync))
-    # A loader's wait and the profiler's own flushes also show where no call tells who launched the work.
+    for cause, pieces in shared_out(host_late, _evidence(stretches, host, blocking, late)).items():
+        causes[cause] |= pieces
+    # A loader's wait and the profiler's own flushes also show where no call says what launched the work.
     causes["unknown"] = _claim(causes, "input_wait", causes["unknown"] & host.explicit["input_wait"], causes["unknown"])
     causes["unknown"] = _claim(causes, "profiler", causes["unknown"] & host.profiler, causes["unknown"])
     return causes
@@ -234,39 +208,18 @@ def _claim(causes: dict[str, Intervals], cause: str, part: Intervals, rest: Inte
     return rest - part
 
 
-def _blame_host(
-    causes: dict[str, Intervals], rest: Intervals, stretches: _Stretches, host: HostActivity, refill: Intervals
-) -> None:
-    """Share out the time in which the host was late, strongest evidence first."""
-    for cause, proven in host.explicit.items():
-        rest = _claim(causes, cause, rest & proven, rest)
-    rest = _claim(causes, "profiler", rest & host.profiler, rest)
-    blocked = Intervals.of(host.blocking.start_ns, host.blocking.end_ns)
-    rest = _claim(causes, "host_sync", rest & blocked, rest)
-    # A sync drained the queue: until it is refilled, issuing is the price of that sync.
-    rest = _claim(causes, "host_sync", rest & refill & host.issuing, rest)
-    if host.in_view:  # calls alone do not tell issuing from other code between two calls
-        rest = _claim(causes, "launch_bound", rest & host.issuing, rest)
-    rest = _claim(causes, "storage", rest & host.files, rest)
-    before_batch = _pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps
-    rest = _claim(causes, "input_wait", rest & before_batch - host.visible, rest)
-    rest = _claim(causes, "host_work", rest & host.visible, rest)
-    if host.ops_recorded:  # the thread is in view and ran no op: Python code, or whatever it called
-        rest = _claim(causes, "host_work", rest, rest)
-    causes["unknown"] = causes["unknown"] | rest
-
-
-def blocking_calls(host: HostActivity, work: DeviceWork, calls: Frame) -> Frame:
-    """Calls in which the host waits for the device: by name, and copies to pageable memory."""
-    rows = work.launch[work.is_blocking_copy & (work.launch != UNKNOWN)]
-    return Frame.join([host.blocking, calls.take(rows)]) if rows.size else host.blocking
-
-
-def is_among(calls: Frame, some: Frame) -> Mask:
-    """One bool a row of `calls`: is it one of `some`? A thread begins one call at a moment, or one inside another."""
-    ours, theirs = (frame["thread"] * _PRIME + frame.start_ns for frame in (calls, some))
-    found: Mask = np.isin(ours, theirs)
-    return found
+def _evidence(stretches: _Stretches, host: HostActivity, blocking: Frame, late: Mask) -> Evidence:
+    """What speaks for the causes of the time in which the device waited for a `late` launch."""
+    return Evidence(
+        host=host,
+        blocked=Intervals.of(blocking.start_ns, blocking.end_ns),
+        refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
+        # Calls alone do not distinguish launching from other code between two calls.
+        launching=host.launching if host.in_view else Intervals.empty(),
+        before_batch=_pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps,
+        # Where ops were recorded the thread is in view: outside of them it ran Python, or whatever that called.
+        working=lambda rest: rest if host.ops_recorded else host.visible,
+    )
 
 
 def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:

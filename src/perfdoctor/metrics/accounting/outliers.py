@@ -13,27 +13,16 @@ import numpy as np
 
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
+from perfdoctor.vocabulary.parts import PARTS
 
 #: The median absolute deviation of a normal distribution times this is its standard deviation.
 _MAD_TO_SIGMA = 1.4826
-#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are looked at.
+#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are used.
 _MOST_STEPS = 400
 
-#: Which rules own a part of the step: where one of them speaks, a long step is its symptom.
-OWNERS: Mapping[str, tuple[str, ...]] = {
-    "compute": (),
-    "exposed_communication": ("rank-skew", "exposed-communication"),
-    "exposed_copies": ("exposed-copies", "pageable-copies"),
-    "input_wait": ("input-wait",),
-    "host_sync": ("host-syncs",),
-    "launch_bound": ("launch-bound",),
-    "host_work": ("host-work",),
-    "allocator": ("allocator-churn",),
-    "storage": ("blocking-checkpoint",),
-    "garbage_collection": ("garbage-collection",),
-    "compilation": ("recompilation",),
-    "unknown": ("idle-unknown",),
-}
+#: Which rules own a part of the step: where one of them speaks, a long step is its symptom. The profiler's own time is
+#: no part of a step's length.
+OWNERS: Mapping[str, tuple[str, ...]] = {name: part.rules for name, part in PARTS.items() if name != "profiler"}
 
 
 def edges(place: Place) -> Ints:
@@ -49,18 +38,12 @@ def edges(place: Place) -> Ints:
 def step_parts(place: Place) -> dict[str, Ints]:
     """How long each part of the accounting took in each step, in ns; they sum to the steps' durations."""
     bounds = edges(place)
-    pieces = {
-        "compute": place.compute,
-        "exposed_communication": place.exposed_communication,
-        "exposed_copies": place.exposed_copies,
-        **place.idle_causes,
-    }
-    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in pieces.items()}
+    return {part: instants.overlap_ns(bounds[:-1], bounds[1:]) for part, instants in place.parts.items()}
 
 
 def own_durations(parts: Mapping[str, Ints]) -> Ints:
     """Each step without what the profiler itself took, in ns."""
-    total: Ints = np.sum([ns for part, ns in parts.items() if part != "profiler"], axis=0, dtype=np.int64)
+    total: Ints = np.sum([ns for part, ns in parts.items() if part in OWNERS], axis=0, dtype=np.int64)
     return total
 
 
@@ -91,7 +74,7 @@ def outliers(place: Place, deviations: float, least_share: float) -> Outliers:
     rows = np.flatnonzero(long).astype(np.int64)
     if not rows.size:
         return Outliers(rows, durations, round(median), rows, "", 0, 0)
-    grown = {part: float((ns[long] - np.median(ns[~long])).sum()) for part, ns in parts.items() if part != "profiler"}
+    grown = {part: float((ns[long] - np.median(ns[~long])).sum()) for part, ns in parts.items() if part in OWNERS}
     part = max(grown, key=lambda name: grown[name])
     excess = (durations[long] - median).astype(np.int64)
     return Outliers(rows, durations, round(median), excess, part, round(max(grown[part], 0.0)), _period(rows))
@@ -106,7 +89,7 @@ def _period(rows: Ints) -> int:
 def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
     """Did the long steps launch no more kernels and blocks than the others? Then the device was slower, not busier.
 
-    False where the recording tells no grid sizes.
+    False where the recording has no grid sizes.
     """
     kernels = place.kernels
     if not len(kernels) or (kernels["blocks"] <= 0).any():

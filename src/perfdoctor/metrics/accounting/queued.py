@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
 from perfdoctor.vocabulary.names import cuda as cuda_names
 

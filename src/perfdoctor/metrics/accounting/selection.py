@@ -1,4 +1,4 @@
-"""Which part of a recording is looked at: some of its steps, or the executions of one user range?
+"""Which part of a recording is analysed: some of its steps, or the executions of one user range?
 
 The device's time of an execution runs from the first to the last work that was launched in it (found by correlation, as
 steps are), and over the idle at either edge while the host was still in the range:
@@ -19,12 +19,14 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.errors import AskedWronglyError
-from perfdoctor.metrics.accounting.host_place import HostPlace, outermost, with_steps
-from perfdoctor.metrics.accounting.idle_causes import driving_threads
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
+from perfdoctor.model.host_rows import by_thread, outermost
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import Selection
-from perfdoctor.model.steps import Steps, host_marks, warm_up
+from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
@@ -47,7 +49,7 @@ def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) 
     found = [_of_range(place, names) for place in places]
     if not any(found):
         raise AskedWronglyError(
-            f"--range {_shown(selection.range_name)}: it took no time of a device in what was looked at",
+            f"--range {_shown(selection.range_name)}: it took no time of a device in what was analysed",
             do="Name another range"
             + (", or leave --steps out." if selection.steps else ": the device was busy meanwhile."),
         )
@@ -79,10 +81,10 @@ def _chosen(place: Place, first: int, last: int) -> Place:
     begin, end = steps.first + first - 1, steps.first + last
     chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
     window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
-    return _looked_at(place, window, chosen)
+    return _narrowed_to(place, window, chosen)
 
 
-def _looked_at(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
     if isinstance(place, HostPlace):
         return with_steps(place, window, steps, asked)
     return replace(place, window=window, steps=steps, asked=asked)
@@ -169,7 +171,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
     )  # fmt: skip
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
-    return _looked_at(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+    return _narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
 
 
 def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:
@@ -220,23 +222,19 @@ def _first_in(pieces: Intervals, rows: Frame) -> Ints:
 def _launching(place: Place, rows: Frame) -> Ints:
     """For each row of work the execution that launched it, UNKNOWN for none.
 
-    A backward pass issues from autograd's own threads: where the range's thread drives the device, others that do count
-    as well. But a batch that one of them copies meanwhile is the loader's.
+    A backward pass launches from autograd's own threads: where the range's thread drives the device, others that do
+    count as well. But a batch that one of them copies meanwhile is the loader's.
     """
-    work, calls = place.work, place.timeline.calls
-    execution = np.full(len(work), UNKNOWN, np.int64)
-    known = np.flatnonzero(work.launch != UNKNOWN)
-    if not known.size:
-        return execution
-    at, thread = calls.start_ns[work.launch[known]], calls["thread"][work.launch[known]]
-    drivers = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
-    helps = np.isin(thread, drivers) & ~work.is_h2d[known]
-    for each in np.unique(rows["thread"]).tolist():
-        own = np.flatnonzero(rows["thread"] == each)
-        row = own[np.maximum(np.searchsorted(rows.start_ns[own], at, side="right") - 1, 0)]
-        inside = (at >= rows.start_ns[row]) & (at < rows.end_ns[row])
-        inside &= (thread == each) | (helps & (each in drivers))
-        execution[known[inside]] = row[inside]
+    launched = launches(place)
+    execution = np.full(len(place.work), UNKNOWN, np.int64)
+    drivers = driving_threads(place.timeline, place.rank)
+    helps = np.isin(launched.thread, drivers) & ~place.work.is_h2d
+    for (process, thread), own in by_thread(rows):
+        row = own[np.maximum(np.searchsorted(rows.start_ns[own], launched.at_ns, side="right") - 1, 0)]
+        inside = launched.known & (launched.at_ns >= rows.start_ns[row]) & (launched.at_ns < rows.end_ns[row])
+        on_thread = (launched.process == process) & (launched.thread == thread)
+        inside &= on_thread | (helps & (thread in drivers))
+        execution[inside] = row[inside]
     return execution
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.place import Place
 from perfdoctor.model.steps import NO_STEPS
-from perfdoctor.records.findings import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.outliers import edges, outliers, own_durations, step_parts
+from perfdoctor.metrics.accounting.outliers import OWNERS, edges, outliers, own_durations, step_parts
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
 
@@ -39,9 +39,9 @@ def step_rows(place: Place, deviations: float, least_share: float) -> StepRows |
 
 
 def _grown(parts: Mapping[str, Ints], long: Ints) -> list[str]:
-    """For each long step the part that grew most; the profiler's own time is no part of its length."""
+    """For each long step the part that grew most."""
     others = np.ones(own_durations(parts).size, dtype=bool)
     others[long] = False
-    counted = [part for part in parts if part != "profiler"]
+    counted = [part for part in parts if part in OWNERS]
     growth = np.stack([parts[part][long] - np.median(parts[part][others]) for part in counted])
     return [counted[row] for row in growth.argmax(axis=0).tolist()] if long.size else []

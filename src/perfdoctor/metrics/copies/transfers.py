@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import outermost
 from perfdoctor.model.intervals import Intervals, Nanoseconds
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 from perfdoctor.records.findings import Rows
@@ -74,18 +73,10 @@ def steps_with(place: Place, rows: Mask) -> int:
 
 def asked_by(place: Place) -> Text:
     """For each row of `place.copies` the outermost op on the host that asked for it; "" where none was recorded."""
-    calls, ops = place.timeline.calls, outermost(place.timeline.ops.of(rank=place.rank))
-    call = launch_rows(place.copies, calls)
-    codes = np.zeros(len(place.copies), dtype=np.int32)
-    linked = np.flatnonzero(call != UNKNOWN)
-    if linked.size and len(ops):
-        at, thread = calls.start_ns[call[linked]], calls["thread"][call[linked]]
-        for each in np.unique(ops["thread"]).tolist():
-            mine, asked = np.flatnonzero(ops["thread"] == each), np.flatnonzero(thread == each)
-            op = np.searchsorted(ops.start_ns[mine], at[asked], side="right") - 1
-            inside = (op >= 0) & (at[asked] < ops.end_ns[mine[np.maximum(op, 0)]])
-            codes[linked[asked[inside]]] = ops.name.codes[mine[op[inside]]] + 1
-    return Text(codes, ["", *ops.name.values])
+    names = place.timeline.ops.name
+    op = launches_of(place, "copies").outermost("ops")
+    codes = np.where(op != UNKNOWN, names.codes[op] + 1, 0) if len(names) else np.zeros(op.size)
+    return Text(codes.astype(np.int32), ["", *names.values])
 
 
 def by_op(place: Place, rows: Mask, label: str) -> Rows:

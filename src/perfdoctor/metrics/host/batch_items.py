@@ -1,7 +1,7 @@
 """On how many items did a step train: the targets of its loss?
 
-A classification's loss takes one target an item: a token of a language model, a sample of a classifier. It tells the
-batch where each step computes it exactly once; several (micro-batches, or several heads) cannot be told apart.
+A classification's loss takes one target an item: a token of a language model, a sample of a classifier. It shows the
+batch where each step computes it exactly once; several (micro-batches, or several heads) cannot be separated.
 """
 
 from __future__ import annotations
@@ -11,43 +11,41 @@ from functools import lru_cache
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import outermost
-from perfdoctor.metrics.kernels.sets import launching_rows
+from perfdoctor.model.host_rows import named, outermost
+from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.model.timeline import Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def targets_per_step(place: Place) -> float | None:
-    """The mean over the steps; None where it is not told, or not unambiguous."""
+    """The mean over the steps; None where it is not recorded, or ambiguous."""
     if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
-    of_rank = place.timeline.ops.of(rank=place.rank)
-    at, losses = _when(place, of_rank.take(of_rank.name.matches(torch_names.CLASSIFICATION_LOSS)))
+    at, losses = _when(place)
     bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
     inside = (at >= bounds[0]) & (at < bounds[-1])
     of_step = np.bincount(np.searchsorted(bounds, at[inside], side="right") - 1, minlength=place.steps.used)
     if not (of_step == 1).all():
         return None
     shapes = losses.text("input_shapes")
-    told = [targets(shapes[row]) for row in np.flatnonzero(inside).tolist()]
-    return float(np.mean(told)) if all(told) else None
+    counts = [targets(shapes[row]) for row in np.flatnonzero(inside).tolist()]
+    return float(np.mean(counts)) if all(counts) else None
 
 
-def _when(place: Place, losses: Frame) -> tuple[Ints, Frame]:
-    """When each began on the device (on a run without a GPU: on its thread), and the ops; the far future for never."""
+def _when(place: Place) -> tuple[Ints, Frame]:
+    """When each loss began on the device (on a run without a GPU: on its thread), and the ops."""
     if place.device is None:
-        outer = outermost(losses)
-        return outer.start_ns, outer
-    kernel_op, outer = launching_rows(place, losses)
-    first = np.full(len(outer) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, np.where(kernel_op == UNKNOWN, len(outer), kernel_op), place.kernels.start_ns)
-    return first[:-1], outer
+        ops = place.timeline.ops.of(rank=place.rank)
+        losses = outermost(ops.take(ops.name.matches(torch_names.CLASSIFICATION_LOSS)))
+        return losses.start_ns, losses
+    _, losses, first = first_kernels(place, named(place.timeline, "ops", torch_names.CLASSIFICATION_LOSS))
+    return first, losses
 
 
 @lru_cache(maxsize=65536)
 def targets(shapes: str) -> int:
-    """Of the loss's inputs ((items, classes), (items), …); 0 where they are not told."""
+    """Of the loss's inputs ((items, classes), (items), …); 0 where they are not recorded."""
     try:
         first, second = json.loads(shapes)[:2]
         return int(second[0]) if len(first) == 2 and len(second) == 1 and first[0] == second[0] else 0

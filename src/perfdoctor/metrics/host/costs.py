@@ -1,6 +1,6 @@
 """What did ops, ranges, own functions and calls cost the host, and how long did the device work on what they asked for?
 
-Ops and calls count where they begin while the host asks for the window's work (`launching.host_window`), with all their
+Ops and calls count where they begin while the host asks for the window's work (`host_window`), with all their
 time, ranges and functions with the time that lies there; what the device did for them is what lay inside its window. Of
 a process with several devices all of them count.
 """
@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics import grouping
-from perfdoctor.metrics.accounting.idle_causes import below_step
-from perfdoctor.metrics.host.enclosing import Nested, lines_of, nested, ops_of
-from perfdoctor.metrics.host.launching import Asked, asked, host_window, in_line
+from perfdoctor.metrics.accounting.driving_threads import below_step
+from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.host.own_code import own_function, own_functions
 from perfdoctor.metrics.host.sync_sources import syncs
+from perfdoctor.model.host_rows import Nested, nested, nested_rows
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import Launches, launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
@@ -58,8 +60,7 @@ class _Rank:
 
     places: tuple[Place, ...]
     window: Intervals
-    launch: Ints
-    when: Asked
+    launched: tuple[Launches, ...]
     device_ns: Ints
 
     @property
@@ -69,12 +70,14 @@ class _Rank:
 
 def op_costs(run: Run) -> HostCosts | None:
     """By name, input shapes and types. None where no op was recorded."""
-    return _costs(run, "ops", ("name", "input_shapes", "input_types"), lambda rank: ops_of(run, rank))
+    return _costs(
+        run, "ops", ("name", "input_shapes", "input_types"), lambda rank: nested_rows(run.timeline, rank, "ops")
+    )
 
 
 def line_costs(run: Run) -> HostCosts | None:
     """By function of the user's own code, with the line on which it begins. None where stacks were not recorded."""
-    return _costs(run, "functions", ("name",), lambda rank: lines_of(run, rank))
+    return _costs(run, "functions", ("name",), lambda rank: own_functions(run.timeline, rank))
 
 
 def range_costs(run: Run) -> HostCosts | None:
@@ -103,7 +106,7 @@ def _without_running_numbers(run: Run) -> Callable[[str], str]:
 
 def call_costs(run: Run) -> HostCosts | None:
     """By name, of the CUDA or HIP runtime and driver. None where no call was recorded."""
-    return _costs(run, "calls", ("name",), lambda rank: nested(run.timeline.calls.of(rank=rank)))
+    return _costs(run, "calls", ("name",), lambda rank: nested_rows(run.timeline, rank, "calls"))
 
 
 def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int], Nested]) -> HostCosts | None:
@@ -117,7 +120,7 @@ def _costs(run: Run, signal: str, keys: tuple[str, ...], rows_of: Callable[[int]
     group, first = grouping.combined(*codes)
     edges = np.cumsum([0, *(len(rows.rows) for _, rows in parts)])
     measured = [
-        _measured(run, rank, rows, group[begin:end], first.size, signal)
+        _measured(rank, rows, group[begin:end], first.size, signal)
         for (rank, rows), begin, end in zip(parts, edges[:-1], edges[1:], strict=True)
     ]
     count = np.sum([each[0] for each in measured], axis=0)
@@ -142,18 +145,16 @@ def _column(rows: Frame, key: str) -> Ints:
 
 
 def _ranks(run: Run) -> Iterator[_Rank]:
-    calls = run.timeline.calls
     for number in dict.fromkeys(place.rank for place in run.places):
         places = tuple(place for place in run.places if place.rank == number)
         on_device = [place for place in places if place.device is not None]
-        launch = np.concatenate([np.empty(0, np.int64), *(place.work.launch for place in on_device)])
         inside = [place.window.overlap_ns(place.work.start_ns, place.work.end_ns) for place in on_device]
-        when = asked(calls, launch)
-        yield _Rank(places, host_window(places[0]), launch, when, np.concatenate([np.empty(0, np.int64), *inside]))
+        launched = tuple(launches(place) for place in on_device)
+        yield _Rank(places, host_window(places[0]), launched, np.concatenate([np.empty(0, np.int64), *inside]))
 
 
 def _measured(
-    run: Run, rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str
+    rank: _Rank, rows: Nested, group: Ints, groups: int, signal: str
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
     """Count, host_ns, own_host_ns, device_ns, own_device_ns and idle_ns of all steps, by group."""
     frame = rows.rows
@@ -167,7 +168,7 @@ def _measured(
     missing = np.full(groups, np.nan)
     device, own_device, idle = missing, missing, missing
     if any(place.device is not None for place in rank.places):
-        row = _rows_of_work(run, rank, rows, signal)
+        row = np.concatenate([_around(each, rows, signal) for each in rank.launched])
         known = row != UNKNOWN
         own = grouping.sums(row[known], rank.device_ns[known], len(frame))
         own_device = grouping.sums(group, own, groups)
@@ -185,15 +186,13 @@ def _measured(
     )
 
 
-def _rows_of_work(run: Run, rank: _Rank, rows: Nested, signal: str) -> Ints:
-    """Inside which of these rows each work of the device was asked for."""
+def _around(launched: Launches, rows: Nested, signal: str) -> Ints:
+    """Inside which of these rows each work of a device was asked for."""
     if signal == "functions":
-        return in_line(run, rank.places[0].rank, rank.when)
+        return own_function(launched)
     if signal == "calls":
-        of_rank = np.flatnonzero(run.timeline.calls["rank"] == rank.places[0].rank)
-        return np.where(rank.launch == UNKNOWN, UNKNOWN, np.searchsorted(of_rank, rank.launch))
-    found = rows.innermost(rank.when.at_ns, rank.when.thread)
-    return np.where(rank.when.thread == UNKNOWN, UNKNOWN, found)
+        return np.where(launched.known, np.searchsorted(rows.numbers, launched.call), UNKNOWN)
+    return launched.inside(rows)
 
 
 def _with_inner(rows: Nested, own: Floats) -> Floats:
@@ -213,7 +212,7 @@ def _idle(rank: _Rank, rows: Nested, group: Ints, groups: int) -> Floats:
     idle: Floats = np.zeros(groups)
     for place in rank.places:
         found = syncs(place)
-        line = rows.innermost(found.calls.start_ns, found.calls["thread"])
+        line = rows.innermost(found.calls.start_ns, found.calls["process"], found.calls["thread"])
         known = line != UNKNOWN
         idle = idle + grouping.sums(group[line[known]], found.idle_ns[known], groups)
     return idle

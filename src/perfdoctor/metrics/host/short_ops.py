@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.host_place import HostPlace, outermost
+from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.kernels.optimizer import host_updates
+from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -37,7 +38,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
     pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
     between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
     node = rows.name.matches(torch_names.AUTOGRAD_NODE)
-    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, of which nobody knows more
+    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, whose cause is unknown
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())
     return ShortOps(
@@ -65,5 +66,5 @@ def _medians(key: Ints, values: Ints) -> Floats:
     size = np.diff(np.append(first, order.size))
     low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
     found = np.empty(order.size)
-    found[order] = np.repeat((low + high) / 2, size)
+    found[order] = np.repeat(np.mean((low, high), axis=0), size)
     return found

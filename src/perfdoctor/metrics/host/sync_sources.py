@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.behind_idle import host_rows
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.longest import Moment
-from perfdoctor.metrics.host.nesting import innermost_at
+from perfdoctor.metrics.host.own_code import own_functions
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import nested
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import Frame, Ints, Mask, Timeline
+from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.vocabulary.names import torch as torch_names
-from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
 @dataclass(frozen=True)
@@ -56,26 +57,19 @@ def _name(rows: Frame, index: int) -> str:
     return rows.name[int(index)] if index >= 0 else ""
 
 
+@once_per_place
 def syncs(place: Place) -> Syncs:
     """Each stretch of idle after a blocking call belongs to the last such call made before it."""
-    calls = blocking_calls(place.host, place.work, place.timeline.calls)
+    calls = place.timeline.calls.take(blocking_rows(place.host, place.work))
     idle = place.idle_causes["host_sync"]
     last = np.searchsorted(calls.start_ns, idle.starts, side="right") - 1
     last = np.where(last < 0, np.searchsorted(calls.start_ns, idle.ends, side="right") - 1, last)
     idle_ns = np.zeros(len(calls), dtype=np.int64)
     np.add.at(idle_ns, last[last >= 0], idle.durations_ns[last >= 0])
     calls, idle_ns = calls.take(idle_ns > 0), idle_ns[idle_ns > 0]
-    ops, lines = host_rows(place, ("ops",)), _user_functions(place.timeline, place.rank)
-    return Syncs(
-        calls, idle_ns,
-        ops, innermost_at(ops, calls.start_ns, calls["thread"]),
-        lines, innermost_at(lines, calls.start_ns, calls["thread"]),
-    )  # fmt: skip
-
-
-def _user_functions(timeline: Timeline, rank: int) -> Frame:
-    rows = timeline["functions"].of(rank=rank)
-    return rows.take(rows.name.where(is_user_function))
+    op, line = nested(host_rows(place, ("ops",))), own_functions(place.timeline, place.rank)
+    at = calls.start_ns, calls["process"], calls["thread"]
+    return Syncs(calls, idle_ns, op.rows, op.innermost(*at), line.rows, line.innermost(*at))
 
 
 def around_update(place: Place) -> Intervals:

@@ -1,20 +1,25 @@
 """Where is attention computed step by step: a product, a softmax in kernels of its own, a product?
 
-Told by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax (one
-kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router sorts.
+Recognised by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax
+(one kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router
+sorts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.kernels.sets import launching_rows, stream_order
+from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import named
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     """Which of `place.kernels` lie between the two products of an attention, and how many attentions these are.
 
@@ -58,11 +63,8 @@ def _only_adds_up(name: str) -> bool:
 
 
 def _batched(place: Place) -> Mask:
-    """May this kernel be a batched product? All may where no op tells."""
-    ops = place.timeline.ops.of(rank=place.rank)
-    if not len(ops):
-        return np.ones(len(place.kernels), dtype=bool)
-    by_any, _ = launching_rows(place, ops)
-    by_batched, _ = launching_rows(place, ops.take(ops.name.matches(torch_names.BATCHED_MATMUL)))
-    may: Mask = (by_batched >= 0) | (by_any < 0)
+    """May this kernel be a batched product? All may where no op is known."""
+    kernels = launches_of(place, "kernels")
+    by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
+    may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)
     return may

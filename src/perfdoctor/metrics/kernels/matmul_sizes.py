@@ -15,14 +15,18 @@ from math import prod
 import numpy as np
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
-from perfdoctor.metrics.kernels.sets import launching_rows
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import named
+from perfdoctor.model.launches import launches_of
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Floats, Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
 WHOLE_PIECE = {"half": 8, "tf32": 4}
+#: What tensor cores read at once, of each row of a factor.
 _WHOLE_PIECE_OF_BYTES = 16
 #: The compute capability of the first GPU that has them.
 _TENSOR_CORES_SINCE = (7, 0)
@@ -55,6 +59,7 @@ class Misaligned:
     sizes: tuple[Sizes, ...]
 
 
+@once_per_place
 def misaligned_matmuls(place: Place) -> Misaligned:
     """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
     kernels = place.kernels
@@ -64,15 +69,15 @@ def misaligned_matmuls(place: Place) -> Misaligned:
     off = off & ~on_tensor_cores(place)  # what was measured counts more than a name
     padding, found = np.ones(len(kernels)), []
     if (rows | off).any():
-        ops = place.timeline.ops.of(rank=place.rank)
-        op, outer = launching_rows(place, ops.take(ops.name.matches(torch_names.MATMUL)))
+        ops = place.timeline.ops
+        op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", torch_names.MATMUL))
         known = np.flatnonzero((rows | off) & (op >= 0))
-        shapes = outer.text("input_shapes")
+        shapes = ops.text("input_shapes")
         pieces = kernels.name.numbers(_piece)
-        keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
+        keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
         for key in np.unique(keys, axis=0):
             same = known[(keys == key).all(axis=1)]
-            name, piece = outer.name.values[key[0]], int(key[2])
+            name, piece = ops.name.values[key[0]], int(key[2])
             dimensions = sizes(name, shapes.values[key[1]])
             if key[3] and not any(size % piece for size in dimensions):
                 continue  # the sizes are not why it uses none

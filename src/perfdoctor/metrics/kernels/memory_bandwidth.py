@@ -1,8 +1,8 @@
 """How near to the peak of its memory does the device run kernels that only pass over their numbers?
 
 A kernel reads each input and writes its result at least once. Where shapes and types of its op were recorded, that
-many bytes over its time is a rate that it reached at the least. Of ops whose result is not told by their inputs, and
-of those that took more than one kernel, nothing is said.
+many bytes over its time is a rate that it reached at the least. Of ops whose result size does not follow from their
+inputs, and of those that took more than one kernel, nothing is said.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from math import prod
 
 import numpy as np
 
-from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
 
@@ -61,6 +62,7 @@ class Rates:
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 
 
+@once_per_place
 def rates(place: Place) -> Rates:
     """Of kernels that are the only one of their op."""
     limits = peaks(place)
@@ -78,23 +80,23 @@ def moved_by_kernel(place: Place) -> Floats:
     moved = np.zeros(len(kernels))
     if not len(kernels):
         return moved
-    ops = place.timeline.ops.of(rank=place.rank)
-    op, outer = launching_rows(place, ops.take(ops.name.where(_is_told)))
-    of_op = np.bincount(op[op != UNKNOWN], minlength=len(outer))
+    ops = place.timeline.ops
+    op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_known))
+    of_op = np.bincount(op[op != UNKNOWN], minlength=len(ops))
     known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
     known = known[of_op[op[known]] == 1]
-    shapes, types = outer.text("input_shapes"), outer.text("input_types")
-    keys = np.stack((outer.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
+    shapes, types = ops.text("input_shapes"), ops.text("input_types")
+    keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
     different, which = np.unique(keys, axis=0, return_inverse=True)
     sizes = [
-        moved_bytes(outer.name.values[name], shapes.values[shape], types.values[kind])
+        moved_bytes(ops.name.values[name], shapes.values[shape], types.values[kind])
         for name, shape, kind in different.tolist()
     ]
     moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]
     return moved
 
 
-def _is_told(name: str) -> bool:
+def _is_known(name: str) -> bool:
     plain = name.removeprefix("aten::")
     return plain != name and (plain in (_COPY, *_FILLS) or plain.removesuffix("_") in _READS)
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from perfdoctor.metrics.accounting.host_place import HostPlace, outermost
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Mask
+from perfdoctor.model.timeline import Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def in_optimizer(place: Place) -> Mask:
     """One bool a row of `place.kernels`: was it launched inside an optimizer's step?"""
-    updating = Intervals.empty()
-    for signal in ("ranges", "ops"):
-        rows = place.timeline[signal].of(rank=place.rank)
-        rows = rows.take(rows.name.matches(torch_names.OPTIMIZER_RANGE))
-        updating = updating | Intervals.of(rows.start_ns, rows.end_ns)
-    calls = place.timeline.calls
-    call = launch_rows(place.kernels, calls)
-    if not updating or not len(calls):
-        return np.zeros(len(place.kernels), dtype=bool)
-    at = calls.start_ns[np.maximum(call, 0)]
-    inside: Mask = (call != UNKNOWN) & (updating.overlap_ns(at, at + 1) > 0)
-    return inside
+    return launches_of(place, "kernels").while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
 
 
 def is_fused(place: Place) -> Mask:

@@ -9,42 +9,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.metrics.kernels.sets import launching_rows
+from perfdoctor.model.cache import once_per_place, once_per_timeline
+from perfdoctor.model.host_rows import Nested, named, nested, nested_rows
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
+from perfdoctor.model.timeline import UNKNOWN, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def recomputed(place: Place) -> Mask:
     """One bool a row of `place.kernels`: was it launched by forward work inside the backward pass?"""
-    again = forward_again(place)
-    if not len(again):
-        return np.zeros(len(place.kernels), dtype=bool)
-    return launching_rows(place, again)[0] >= 0
+    rows: Mask = launches_of(place, "kernels").inside(forward_again(place.timeline, place.rank)) != UNKNOWN
+    return rows
 
 
-def forward_again(place: Place) -> Frame:
+@once_per_timeline
+def forward_again(timeline: Timeline, rank: int) -> Nested:
     """When the forward pass ran inside the backward pass: one row a node in which it did, on its thread.
 
-    The node that started last counts: a checkpoint inside another one has a node of its own.
+    The innermost node counts: a checkpoint inside another one has a node of its own.
     """
-    ops = place.timeline.ops.of(rank=place.rank)
-    nodes, forward = (
-        ops.take(ops.name.matches(torch_names.EVALUATED_NODE)),
-        # In a node that also runs a function of the forward pass alone, `linear` is forward work, too.
-        ops.take(ops.name.matches(torch_names.FORWARD_ONLY) | ops.name.matches(torch_names.LINEAR)),
+    ops = nested_rows(timeline, rank, "ops")
+    is_node, is_forward, is_linear = (
+        named(timeline, "ops", names)[ops.numbers]
+        for names in (torch_names.EVALUATED_NODE, torch_names.FORWARD_ONLY, torch_names.LINEAR)
     )
-    node = np.full(len(forward), UNKNOWN, dtype=np.int64)
-    for process, thread in sorted(set(zip(nodes["process"].tolist(), nodes["thread"].tolist(), strict=True))):
-        of_thread = np.flatnonzero((nodes["process"] == process) & (nodes["thread"] == thread))
-        work = np.flatnonzero((forward["process"] == process) & (forward["thread"] == thread))
-        at = np.searchsorted(nodes.start_ns[of_thread], forward.start_ns[work], side="right") - 1
-        candidate = of_thread[np.maximum(at, 0)]
-        inside = (at >= 0) & (forward.end_ns[work] <= nodes.end_ns[candidate])
-        node[work] = np.where(inside, candidate, UNKNOWN)
-    node[~np.isin(node, node[forward.name.matches(torch_names.FORWARD_ONLY)])] = UNKNOWN
-    which, position = np.unique(node[node != UNKNOWN], return_inverse=True)
-    start, end = nodes.end_ns[which].copy(), nodes.start_ns[which].copy()
-    np.minimum.at(start, position, forward.start_ns[node != UNKNOWN])
-    np.maximum.at(end, position, forward.end_ns[node != UNKNOWN])
-    return nodes.take(which).with_columns(start_ns=start, end_ns=end).sorted()
+    # In a node that also runs a function of the forward pass alone, `linear` is forward work, too.
+    forward = np.flatnonzero(is_forward | is_linear)
+    node = ops.innermost_of(is_node)[forward]
+    inside = np.isin(node, node[is_forward[forward]]) & (node != UNKNOWN)
+    forward, node = forward[inside], node[inside]
+    which, position = np.unique(node, return_inverse=True)
+    start, end = ops.rows.end_ns[which], ops.rows.start_ns[which]
+    np.minimum.at(start, position, ops.rows.start_ns[forward])
+    np.maximum.at(end, position, ops.rows.end_ns[forward])
+    return nested(ops.rows.take(which).with_columns(start_ns=start, end_ns=end).sorted())

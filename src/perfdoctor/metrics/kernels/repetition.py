@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.launches import launches, recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
 
@@ -17,7 +17,7 @@ _LINKED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Repetition:
-    """`same` of `steps` steps launch the sequence seen most often, of `kernels` kernels. Grids count as far as told."""
+    """`same` of `steps` steps launch the most frequent sequence, of `kernels` kernels. Known grids count."""
 
     steps: int
     same: int
@@ -26,10 +26,14 @@ class Repetition:
 
 def repetition(place: Place) -> Repetition:
     """Steps held against each other: name, grid and block of each kernel and collective, stream by stream."""
-    work = [frame.of(rank=place.rank, device=place.device or 0) for frame in _recorded(place)]
-    if place.asked is not None:  # of a range only what lies in its executions
-        work = [frame.take(place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0) for frame in work]
-    numbers = [_launching_step(place, frame) for frame in work]
+    work, numbers = [], []
+    for signal in ("kernels", "collectives"):  # of the whole recording: a step's work may run when the next has begun
+        frame, step = place.recorded(signal), _launching_step(place, signal)
+        if place.asked is not None:  # of a range only what lies in its executions
+            inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0
+            frame, step = frame.take(inside), step[inside]
+        work.append(frame)
+        numbers.append(step)
     signatures = Counter(
         _signature([np.flatnonzero(step == index) for step in numbers], work)
         for index in range(place.steps.first, place.steps.last)
@@ -40,22 +44,16 @@ def repetition(place: Place) -> Repetition:
     return Repetition(signatures.total(), same, kernels)
 
 
-def _recorded(place: Place) -> tuple[Frame, Frame]:
-    """Of the whole recording: what a step launches may run when the next one has begun on another stream."""
-    return place.timeline.kernels, place.timeline.collectives
-
-
-def _launching_step(place: Place, work: Frame) -> Ints:
+def _launching_step(place: Place, signal: str) -> Ints:
     """Which step launched each row, UNKNOWN before the recording; without calls, in which one it ran."""
-    bounds, calls = place.steps.bounds, place.timeline.calls
-    ran_in = (np.searchsorted(bounds, work.start_ns, side="right") - 1).astype(np.int64)
-    first = place.work.launch[np.minimum(np.searchsorted(place.work.start_ns, bounds), len(place.work) - 1)]
-    call = launch_rows(work, calls)
-    if not len(work) or (first == UNKNOWN).any() or np.mean(call != UNKNOWN) < _LINKED_SHARE:
+    bounds, every, launched = place.steps.bounds, launches(place), recorded_launches(place, signal)
+    ran_in = (np.searchsorted(bounds, place.recorded(signal).start_ns, side="right") - 1).astype(np.int64)
+    first = np.minimum(np.searchsorted(place.work.start_ns, bounds), len(place.work) - 1)
+    if not ran_in.size or not every.known[first].all() or np.mean(launched.known) < _LINKED_SHARE:
         return ran_in
-    begun = calls.start_ns[first]
-    step = np.searchsorted(begun, calls.start_ns[np.maximum(call, 0)], side="right") - 1
-    return np.where(call != UNKNOWN, step, UNKNOWN) if (np.diff(begun) > 0).all() else ran_in
+    begun = every.at_ns[first]
+    step = np.searchsorted(begun, launched.at_ns, side="right") - 1
+    return np.where(launched.known, step, UNKNOWN) if (np.diff(begun) > 0).all() else ran_in
 
 
 def _signature(rows_of_step: list[Ints], work: list[Frame]) -> tuple[bytes, int]:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.metrics.accounting.host_place import outermost
-from perfdoctor.metrics.host.nesting import innermost_at
 from perfdoctor.metrics.kernels.recompute import forward_again
-from perfdoctor.metrics.kernels.sets import launching_rows
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
-from perfdoctor.model.place import MATMUL_FAMILIES, Place
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import outermost
+from perfdoctor.model.launches import first_kernels
+from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -49,6 +50,7 @@ class OpWork:
         return known
 
 
+@once_per_place
 def op_work(place: Place) -> OpWork:
     """Looked up once for each different op, shapes, types and values."""
     kernel_op, ops, started = _launched(place) if place.device is not None else _on_host(place)
@@ -58,8 +60,8 @@ def op_work(place: Place) -> OpWork:
     main = _longest(place, kernel_op, len(ops))
 
     def column(name: str) -> Floats:
-        told = [getattr(work, name) if work else None for work in works]
-        return np.array([np.nan if value is None else value for value in told] or [np.nan], dtype=float)[row]
+        values = [getattr(work, name) if work else None for work in works]
+        return np.array([np.nan if value is None else value for value in values] or [np.nan], dtype=float)[row]
 
     types = np.array([work.data_type if work else "" for work in works] or [""])[row]
     flop = column("flop")
@@ -91,13 +93,8 @@ def known_share(place: Place, work: OpWork) -> float:
 
 def _launched(place: Place) -> tuple[Ints, Frame, Mask]:
     """For each kernel its op, the ops, and which of them began on the device inside the window."""
-    of_rank = place.timeline.ops.of(rank=place.rank)
-    kernel_op, ops = launching_rows(place, of_rank.take(of_rank.name.where(is_counted)))
-    never = np.iinfo(np.int64).max
-    first = np.full(len(ops) + 1, never)
-    np.minimum.at(first, np.where(kernel_op == UNKNOWN, len(ops), kernel_op), place.kernels.start_ns)
-    begins = int(place.window.starts[0]) if place.window else never
-    started: Mask = (first[:-1] >= begins) & (first[:-1] != never)
+    kernel_op, ops, first = first_kernels(place, place.timeline.ops.name.where(is_counted))
+    started: Mask = first >= (place.window.starts[0] if place.window else np.iinfo(np.int64).max)
     return kernel_op, ops, started
 
 
@@ -120,7 +117,7 @@ def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
 
 
 def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
-    """The longest kernel of each op: one that multiplies and tells its type, where it has any; no sum of pieces."""
+    """The longest kernel of each op: one that multiplies and names its type, where it has any; no sum of pieces."""
     found = np.full(count, UNKNOWN, dtype=np.int64)
     linked = np.flatnonzero(kernel_op != UNKNOWN)
     matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
@@ -131,10 +128,10 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
-    """By the kernel where the op does not tell: its type if none was recorded, and whether fp32 ran as TF32."""
-    told = place.kernels.name.mapped(kernel_names.data_type)
-    of_kernel = np.array(told.values or [""])[told.codes]
-    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(told) else "")
+    """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
+    types_of_kernels = place.kernels.name.mapped(kernel_names.data_type)
+    of_kernel = np.array(types_of_kernels.values or [""])[types_of_kernels.codes]
+    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if of_kernel.size else "")
     refined = np.where(types == "", of_op, types)
     is_fp32 = types == "fp32"
     if place.device is not None:
@@ -144,8 +141,6 @@ def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArr
 
 
 def _again(place: Place, ops: Frame) -> Mask:
-    spans = forward_again(place)
-    if not len(spans) or not len(ops):
-        return np.zeros(len(ops), dtype=bool)
-    inside: Mask = innermost_at(spans, ops.start_ns, ops["thread"]) != UNKNOWN
+    spans = forward_again(place.timeline, place.rank)
+    inside: Mask = spans.innermost(ops.start_ns, ops["process"], ops["thread"]) != UNKNOWN
     return inside

@@ -1,8 +1,8 @@
 """How do the values of many events become exact columns?
 
-Times leave here as integer nanoseconds. Kineto writes microseconds with up to three decimals; a float holds these as
-long as they stay below 2^43, where its spacing is 2^-10. Beyond, in traces that write the time since 1970 with
-decimals, the digits have to be read as decimals: `InexactError` asks for that.
+Times become integer nanoseconds. Kineto writes microseconds with up to three decimals; a float holds these exactly
+below 2^43, where its spacing is 2^-10. Larger times, which count from 1970, must be decoded as decimals:
+`InexactError` asks for that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: In a time column: this event tells no time that can be read.
+#: In a time column: the event has no readable time.
 NO_TIME = np.iinfo(np.int64).min
 _EXACT_BELOW = 2.0**43
 _LAST_NS = 2**61  # leaves room for a start and a duration to be added
@@ -34,7 +34,7 @@ class InexactError(Exception):
 
 
 class _Numbered(dict[str | bytes, int]):
-    """Each different text once, numbered as they come."""
+    """Numbers each distinct text in the order of first appearance."""
 
     def __missing__(self, text: str | bytes) -> int:
         number = self[text] = len(self)
@@ -42,7 +42,7 @@ class _Numbered(dict[str | bytes, int]):
 
 
 def nanoseconds(microseconds: list[Any]) -> Ints:
-    """Exactly; NO_TIME where there is none. InexactError if a float cannot tell."""
+    """The same times in ns, exactly; NO_TIME where there is none. Raises InexactError where a float lost digits."""
     column = _array(microseconds)
     if column.dtype.kind == "i" and (np.abs(column) < _LAST_NS // 1000).all():
         whole: Ints = column.astype(np.int64)
@@ -50,7 +50,7 @@ def nanoseconds(microseconds: list[Any]) -> Ints:
     if column.dtype.kind == "f":
         if not (np.abs(column) < _EXACT_BELOW).all():
             raise InexactError
-        floor = np.floor(column)  # apart, because 1000 times a float close to the limit is rounded itself
+        floor = np.floor(column)  # separately, because 1000 times a float close to the limit is itself rounded
         whole = floor.astype(np.int64)
         part: Ints = np.rint((column - floor) * 1000).astype(np.int64)
         return whole * 1000 + part
@@ -76,7 +76,7 @@ def _nanoseconds(microseconds: object) -> int:
 
 
 def integers(values: list[Any]) -> Ints:
-    """UNKNOWN where a value is none; "25738" and "stream 7" tell their number."""
+    """The values as integers; UNKNOWN where one is none. Texts count by the number at their end: "stream 7" is 7."""
     column = _array(values) if type(values[0]) is int else None
     if column is not None and column.dtype.kind == "i":
         return column.astype(np.int64)
@@ -84,7 +84,7 @@ def integers(values: list[Any]) -> Ints:
 
 
 def integer(value: object) -> int:
-    """The same for one value."""
+    """As `integers`, for one value."""
     if isinstance(value, str):
         return _number_at_end(value)
     if isinstance(value, float) and value.is_integer():
@@ -99,7 +99,7 @@ def _number_at_end(text: str) -> int:
 
 
 def product(numbers: str) -> int:
-    """Of a list of three numbers as JSON, such as a grid; UNKNOWN if it is none."""
+    """The product of three sizes in a JSON list, such as a grid; UNKNOWN for any other text."""
     try:
         factors = msgspec.json.decode(numbers, type=tuple[_Size, _Size, _Size])
     except ValueError:
@@ -124,7 +124,7 @@ class Table:
         numbers = {name: values[rows] for name, values in self.numbers.items()}
         return Table(numbers, {name: text.take(rows) for name, text in self.texts.items()})
 
-    def everything(self) -> list[Ints]:
+    def all_columns(self) -> list[Ints]:
         """All columns as numbers."""
         return [*self.numbers.values(), *(text.codes.astype(np.int64) for text in self.texts.values())]
 

@@ -1,6 +1,6 @@
-"""What of a Kineto trace's events is used, and which group does each belong to?
+"""Which fields of a Kineto trace's events are used, and to which group does each event belong?
 
-Only the fields that perfdoctor uses are decoded, batch by batch, straight into the columns of seven groups.
+Only these fields are decoded, batch by batch, straight into the columns of eight groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
-    """What of an event's arguments is used. `Any`: writers differ, and one odd value must not cost a batch."""
+    """The arguments that are used. Typed `Any`: writers differ, and one odd value must not lose a batch."""
 
     correlation: Any = None
     device: Any = None
@@ -52,12 +52,12 @@ class Args(msgspec.Struct, gc=False, frozen=True):
 
 
 _NO_ARGS = Args()
-#: c10::DeviceType::CUDA, which is that of ROCm's builds too.
+#: c10::DeviceType::CUDA, which ROCm's builds use too.
 _GPU = 1
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event. Complete events (`ph` X) are known by their `dur`, metadata (`ph` M) by having no `cat`."""
+    """One event. Complete events (`ph` X) are recognised by their `dur`, metadata (`ph` M) by having no `cat`."""
 
     cat: str = ""
     name: str = ""
@@ -69,14 +69,14 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ExactEvent(Event, gc=False):
-    """The same with its times as they are written."""
+    """The same event with the exact decimals of its times."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
 
 
 class Flow(msgspec.Struct, gc=False):
-    """An arrow's tip, which carries the correlation of the device work it points at."""
+    """One end of a flow (an arrow in the viewer); its `id` is the correlation of the work that it points at."""
 
     ph: str = ""
     cat: str = ""
@@ -87,13 +87,13 @@ class Flow(msgspec.Struct, gc=False):
 
 
 class ExactFlow(Flow, gc=False):
-    """The same with its time as it is written."""
+    """The same with the exact decimals of its time."""
 
     ts: Decimal | None = None
 
 
 class Group(Rows):
-    """The rows of one kind. Each part adds the columns that it stands for."""
+    """The rows of one group. Each of `parts` adds some of its columns."""
 
     def __init__(self, *parts: Callable[[Group, list[Event], list[Args]], None]) -> None:
         super().__init__()
@@ -134,19 +134,19 @@ def _collective(group: Group, _: list[Event], args: list[Args]) -> None:
     group.put("elements_in", integers([arg.elements_in for arg in args]))
     group.put("elements_out", integers([arg.elements_out for arg in args]))
     members = [_members(str(arg.members)) if arg.members else "" for arg in args]
-    told = integers([arg.group_size for arg in args])
+    written = integers([arg.group_size for arg in args])
     listed = np.fromiter((text.count(",") + 1 if text else UNKNOWN for text in members), np.int64, len(args))
-    group.put("group_size", np.where(told == UNKNOWN, listed, told))
+    group.put("group_size", np.where(written == UNKNOWN, listed, written))
     group.text("collective", (str(arg.collective or "") for arg in args), len(args))
     group.text("data_type", (str(arg.dtype or "") for arg in args), len(args))
-    # Groups of several ranks may share a name ("mesh_tp"): who is in them tells them apart.
+    # Different groups may share a name ("mesh_tp"), so their members belong to the name.
     named = (str(arg.group_description or "") if arg.group in (None, "") else str(arg.group) for arg in args)
-    group.text("group", (f"{name} {who}".strip() for name, who in zip(named, members, strict=True)), len(args))
+    group.text("group", (f"{name} {ranks}".strip() for name, ranks in zip(named, members, strict=True)), len(args))
 
 
 @lru_cache(maxsize=4096)
 def _members(ranks: str) -> str:
-    """The ranks of a group, ascending; "" where they are not all told: long lists are cut ("[0, 1, ..., 63]")."""
+    """The ranks of a group, ascending; "" where the list is not whole: long ones are cut ("[0, 1, ..., 63]")."""
     try:
         whole = msgspec.json.decode(ranks, type=list[int])
     except msgspec.MsgspecError:
@@ -160,8 +160,8 @@ def _totals(group: Group, _: list[Event], args: list[Args]) -> None:
     group.put("reserved_bytes", integers([arg.reserved for arg in args]))
 
 
-def _tells_totals(event: Event) -> bool:
-    """Is it a change of the memory on a GPU, with the totals behind it? On the host's side torch reserves nothing."""
+def _has_totals(event: Event) -> bool:
+    """Is it a change of a GPU's memory that carries the allocator's totals? Host memory has no reserved bytes."""
     return (
         event.name == "[memory]"
         and event.args is not None
@@ -186,7 +186,7 @@ def _op(group: Group, events: list[Event], args: list[Args]) -> None:
 
 @lru_cache(maxsize=65536)
 def _has_settings(op: str) -> bool:
-    """Do its inputs beside the tensors say how much it computes? Of all other ops they would only fill memory."""
+    """Does its FLOP depend on inputs that are no tensors? Those of other ops are not kept, to save memory."""
     return "convolution" in op or "attention" in op or "attn" in op
 
 
@@ -200,7 +200,7 @@ _CATEGORIES = {
 
 
 class _Puts(dict[str, Callable[[Event], None]]):
-    """Category → where its events go; of those in "" no rows are made. Writers differ: `Kernel`, `xpu_runtime`."""
+    """Category → function that takes its events; those of "" are dropped. Writers differ: `Kernel`, `xpu_runtime`."""
 
     def __init__(self, groups: Mapping[str, Callable[[Event], None]]) -> None:
         super().__init__()
@@ -231,13 +231,13 @@ class Columns:
         self._is_collective: dict[str, bool] = {}
 
     def add(self, events: list[Event]) -> bool:
-        """Sort a batch into its groups. False, and nothing is added, if its times have to be read as decimals."""
+        """Sort a batch into its groups. False, with nothing added, if its times must be decoded as decimals."""
         sorted_events: dict[str, list[Event]] = {name: [] for name in (*self.groups, "metadata", "")}
         put = _Puts({group: rows.append for group, rows in sorted_events.items()})
         for event in events:
             put[event.cat](event)
-        sorted_events["kernels"], sorted_events["collectives"] = self._apart(sorted_events["kernels"])
-        sorted_events["totals"] = list(filter(_tells_totals, sorted_events["totals"]))
+        sorted_events["kernels"], sorted_events["collectives"] = self._split_kernels(sorted_events["kernels"])
+        sorted_events["totals"] = list(filter(_has_totals, sorted_events["totals"]))
         filled = {name: rows for name in self.groups if (rows := sorted_events[name])}
         try:
             times = {name: _times(rows, instants=name == "totals") for name, rows in filled.items()}
@@ -245,10 +245,11 @@ class Columns:
             return False
         for name, rows in filled.items():
             self.groups[name].add(rows, times[name])
-        self._name(sorted_events["metadata"])
+        self._add_names(sorted_events["metadata"])
         return True
 
-    def _apart(self, kernels: list[Event]) -> tuple[list[Event], list[Event]]:
+    def _split_kernels(self, kernels: list[Event]) -> tuple[list[Event], list[Event]]:
+        """The kernels that are not collectives, and those that are."""
         known = self._is_collective
         others: list[Event] = []
         collectives: list[Event] = []
@@ -259,7 +260,7 @@ class Columns:
             (collectives if known[name] else others).append(event)
         return others, collectives
 
-    def _name(self, events: list[Event]) -> None:
+    def _add_names(self, events: list[Event]) -> None:
         for event in events:
             if event.args is None:
                 continue
@@ -270,15 +271,15 @@ class Columns:
 
 
 def _times(events: list[Event], *, instants: bool) -> tuple[Ints, Ints]:
-    """Starts and durations; an instant tells no duration, and takes none."""
+    """Starts and durations; those of instants are 0."""
     starts = nanoseconds([event.ts for event in events])
     return starts, np.zeros(len(events), np.int64) if instants else nanoseconds([event.dur for event in events])
 
 
 def add_tips(tips: dict[tuple[int, int, int], int], flows: list[Flow]) -> bool:
-    """(device, stream, start_ns) → correlation, from the tips of the arrows between calls and device work.
+    """Add to `tips` (device, stream, start_ns) → correlation, from the flows between calls and device work.
 
-    False, and nothing is added, if the times have to be read as decimals.
+    False, with nothing added, if the times must be decoded as decimals.
     """
     found = [flow for flow in flows if flow.ph == "f" and flow.cat in ("ac2g", "async")]
     if not found:

@@ -1,4 +1,4 @@
-"""What do the groups of a Kineto trace mean as frames: whose work, which copy, which collective, range or operator?"""
+"""How do the groups of a Kineto trace become frames: process, copy direction, collective kind, ranges and ops apart?"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ON_DEVICE = ("kernels", "collectives", "copies")
 
 @dataclass(frozen=True)
 class Hosts:
-    """Which processes are the host's? Device rows write the number of their device instead."""
+    """The processes of the host. Device rows hold the number of their device in place of a process."""
 
     processes: frozenset[int]
     main: int
@@ -43,14 +43,14 @@ class Hosts:
 
     @classmethod
     def of(cls, tables: Mapping[str, Table], labelled: set[int]) -> Hosts:
-        """The trace's own process is the one with most calls, else with most operators, else the one labelled CPU."""
+        """`main` is the process with most calls, else with most ops, else the one labelled CPU."""
         ops = tables.get("ops")
-        told = [tables["calls"]["process"]] if "calls" in tables else []
-        told += [ops["process"][ops["is_annotation"] == 0]] if ops else []
-        told = [processes for processes in told if processes.size] or [ops["process"] if ops else np.empty(0, np.int64)]
-        numbers, counts = np.unique(told[0], return_counts=True)
+        listed = [tables["calls"]["process"]] if "calls" in tables else []
+        listed += [ops["process"][ops["is_annotation"] == 0]] if ops else []
+        listed = [each for each in listed if each.size] or [ops["process"] if ops else np.empty(0, np.int64)]
+        numbers, counts = np.unique(listed[0], return_counts=True)
         main = int(numbers[counts.argmax()]) if numbers.size else min(labelled, default=UNKNOWN)
-        known = frozenset(np.unique(np.concatenate(told)).tolist()) | {main}
+        known = frozenset(np.unique(np.concatenate(listed)).tolist()) | {main}
         return cls(known, main, tables["calls"] if numbers.size > 1 and "calls" in tables else None)
 
     def launching(self, correlation: Ints) -> Ints:
@@ -94,13 +94,13 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
     if table := tables.get("totals"):
         put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
     if table := tables.get("collectives"):
-        kinds = kinds_as_launched(frames, told=~table.texts["collective"].equals(""))
+        kinds = kinds_as_launched(frames, is_named=~table.texts["collective"].equals(""))
         frames["collectives"] = frames["collectives"].with_columns(kind=kinds)
     return frames
 
 
 def _own_place(table: Table, hosts: Hosts) -> dict[str, Column]:
-    """Process and thread, where rows of the profiler's own and outermost Python frames write 0 or -1 for them."""
+    """Process and thread; overheads and outermost Python frames are written with process 0 or -1."""
     known = np.isin(table["process"], list(hosts.processes))
     return {
         "process": np.where(known, table["process"], hosts.main),
@@ -117,20 +117,20 @@ def _launch_columns(table: Table) -> dict[str, Column]:
 
 
 def _collective_columns(table: Table) -> dict[str, Column]:
-    types, names, called = (table.texts[name] for name in ("data_type", "name", "collective"))
+    types, kernels, names = (table.texts[name] for name in ("data_type", "name", "collective"))
     sizes = types.numbers(lambda value: _BYTES_PER_ELEMENT.get(value.lower(), 0))
     elements = np.maximum(table["elements_in"], table["elements_out"])
-    is_told = (sizes > 0) & (elements >= 0) & (elements < 2**50)
+    is_known = (sizes > 0) & (elements >= 0) & (elements < 2**50)
     return {
-        "kind": _collective_kinds(called, names),
-        "bytes": np.where(is_told, elements * sizes, UNKNOWN),
+        "kind": _collective_kinds(names, kernels),
+        "bytes": np.where(is_known, elements * sizes, UNKNOWN),
     }
 
 
-def _collective_kinds(called: Text, kernels: Text) -> Text:
-    """By what the framework called it; one that is several in one ("coalesced"), or has no such name, by its kernel."""
-    kinds = zip(called.mapped(collective_kind), kernels.mapped(collective_kind), strict=True)
-    return Text.of(of_kernel if told == "other" else told for told, of_kernel in kinds)
+def _collective_kinds(names: Text, kernels: Text) -> Text:
+    """By the framework's name; by the kernel where that has none or is several in one ("coalesced")."""
+    kinds = zip(names.mapped(collective_kind), kernels.mapped(collective_kind), strict=True)
+    return Text.of(of_kernel if of_name == "other" else of_name for of_name, of_kernel in kinds)
 
 
 def _copy_columns(table: Table) -> dict[str, Column]:
@@ -140,7 +140,7 @@ def _copy_columns(table: Table) -> dict[str, Column]:
 
 @lru_cache(maxsize=1024)
 def _copy_of(name: str, kind: str) -> tuple[str, str]:
-    """Direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may tell them as `kind` only."""
+    """Direction and host memory of "Memcpy HtoD (Pageable -> Device)"; ROCm may write them in `kind` only."""
     if "memset" in name.lower():
         return "memset", "none"
     found = _DIRECTION.search(name) or _DIRECTION.search(kind)
@@ -154,7 +154,7 @@ def _copy_of(name: str, kind: str) -> tuple[str, str]:
 
 
 def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
-    """Signals that torch.profiler looked at: one row proves that its whole activity was switched on."""
+    """Signals that torch.profiler recorded: one row proves that its whole activity was switched on."""
     recorded: set[str] = set()
     if any(signal in frames for signal in _ON_DEVICE):
         recorded |= set(_ON_DEVICE)

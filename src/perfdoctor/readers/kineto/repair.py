@@ -1,8 +1,8 @@
-"""Where in a trace's text are its events, also where the text is damaged or cut off?
+"""Where in a trace's text are its events, even if the text is damaged or cut off?
 
-A sound text is cut into batches of about half a megabyte (what fits the processor's caches decodes fastest) and
-decoded batch by batch, so that memory holds the text and the columns but never all events. A batch that does not
-decode is mended as a whole; what still fails is halved until the damaged event stands alone.
+The text is decoded in batches of about half a megabyte (what fits the processor's caches decodes fastest), so that
+memory holds the text and the columns but never all events. A batch that does not decode is repaired as a whole; if it
+still fails, it is halved until the damaged event is alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Event = TypeVar("Event")
 Buffer = bytes | bytearray
 
 _BATCH_BYTES = 1 << 19
-# One event's end and the next one's start. A string cannot hold this: the quote would end it, and no colon follows.
+# One event's end and the next one's start. Inside a string this cannot stand: its first quote would end the string.
 _SEPARATOR = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]*"\s*:)')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSING = re.compile(rb'\}\s*\]\s*(,\s*"|\}|$)')
@@ -44,11 +44,11 @@ _FAILURES = (ValueError, RecursionError)  # of msgspec and of json alike; Unicod
 
 
 def decompressed(data: bytes) -> tuple[Buffer, bool]:
-    """The text of a gzip file (of any data that is not gzip: itself), and whether it is whole."""
+    """The text of a gzip file, and whether it is whole. Data that is not gzip is returned as it is."""
     if data[:2] != b"\x1f\x8b":
         return data, True
     member = zlib.decompressobj(wbits=31)
-    try:  # nearly every file is one whole member, and inflating it in one call is a third faster
+    try:  # nearly every file is one whole member, and one call for it is a third faster
         inflated = member.decompress(data)
     except zlib.error:
         inflated = b""
@@ -56,7 +56,7 @@ def decompressed(data: bytes) -> tuple[Buffer, bool]:
         return inflated, True
     text = bytearray()
     whole = True
-    while whole and data[:2] == b"\x1f\x8b":  # files may hold several members, one behind the other
+    while whole and data[:2] == b"\x1f\x8b":  # a file may hold several members
         whole, data = _inflate(data, text)
     return text, whole
 
@@ -77,7 +77,7 @@ def _inflate(data: bytes, text: bytearray) -> tuple[bool, bytes]:
 
 
 def _salvage(member: zlib._Decompress, piece: bytes, text: bytearray) -> None:
-    """All that comes out before the damaged byte: a failing call gives nothing of what it had already inflated."""
+    """Add all text before the damaged byte: a call that fails returns nothing of what it had inflated."""
     try:
         for start in range(len(piece)):
             text += member.decompress(piece[start : start + 1])
@@ -97,15 +97,15 @@ def array_start(text: Buffer) -> tuple[int, int] | None:
 class EventArray(Generic[Event]):
     """Iterates over the events behind `start`, in batches.
 
-    Afterwards `count` events were yielded, `mended` values were repaired and `skipped` events could not be. `end` is
-    the position behind the array's bracket, None if the text breaks off before; `position` is then where.
+    Afterwards `count` is how many events were yielded, `repaired` how many values were repaired, `skipped` how many
+    events were lost. `end` is the position behind the array's bracket; None if the text breaks off, at `position`.
     """
 
     def __init__(self, text: Buffer, start: int, event: type[Event], exact: type[Event]) -> None:
         self.text = text
         self.position = start
         self.end: int | None = None
-        self.count = self.mended = self.skipped = 0
+        self.count = self.repaired = self.skipped = 0
         self._view = memoryview(text)
         self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
         self._exact = msgspec.json.Decoder(list[exact])  # type: ignore[valid-type]
@@ -122,7 +122,7 @@ class EventArray(Generic[Event]):
             self.position = max(self.position, following)
 
     def again_exactly(self) -> list[Event]:
-        """The batch that was yielded last with every number as it is written; so will be all that follow."""
+        """The last batch once more, with times as exact decimals; all further batches are decoded in the same way."""
         self._decoder = self._exact
         return self._exact.decode(self._last)
 
@@ -131,13 +131,13 @@ class EventArray(Generic[Event]):
         if events is not None:
             yield events
             return
-        is_mendable = _mend(self._view[self.position : stop].tobytes())[1] > 0
+        is_repairable = _repair(self._view[self.position : stop].tobytes())[1] > 0
         marks = list(_SEPARATOR.finditer(self.text, self.position, stop))
         starts = [self.position, *(mark.end() for mark in marks)]
-        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], mend=is_mendable)
+        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], repair=is_repairable)
 
-    def _halves(self, starts: list[int], stops: list[int], *, mend: bool) -> Iterator[list[Event]]:
-        """What lies between the first start and the last stop, unless an event alone turned out to reach further."""
+    def _halves(self, starts: list[int], stops: list[int], *, repair: bool) -> Iterator[list[Event]]:
+        """The events between the first start and the last stop, without those that an earlier event has covered."""
         if self.end is not None or stops[-1] <= self.position:
             return
         middle = len(starts) // 2
@@ -146,30 +146,30 @@ class EventArray(Generic[Event]):
             return
         for part in (slice(None, middle), slice(middle, None)):
             if self.end is None and stops[part][-1] > self.position:
-                events = self._decode(max(starts[part][0], self.position), stops[part][-1], mend=mend)
+                events = self._decode(max(starts[part][0], self.position), stops[part][-1], repair=repair)
                 if events is None:
-                    yield from self._halves(starts[part], stops[part], mend=mend)
+                    yield from self._halves(starts[part], stops[part], repair=repair)
                 else:
                     yield events
 
-    def _decode(self, start: int, stop: int, *, mend: bool = True) -> list[Event] | None:
+    def _decode(self, start: int, stop: int, *, repair: bool = True) -> list[Event] | None:
         batch = b"".join((b"[", self._view[start:stop], b"]"))
         try:
             events = self._decoder.decode(batch)
         except _FAILURES:
-            if not mend:
+            if not repair:
                 return None
-            batch, mended = _mend(batch)
+            batch, repaired = _repair(batch)
             try:
                 events = self._decoder.decode(batch)
             except _FAILURES:
                 return None
-            self.mended += max(mended, 1)
+            self.repaired += max(repaired, 1)
         self._last = batch
         return events
 
     def _alone(self, start: int, stop: int) -> Iterator[list[Event]]:
-        """The event at `start`, which does not decode as far as `stop`: it ends elsewhere, or is damaged."""
+        """The event at `start`, which does not decode up to `stop`: it ends elsewhere, or is damaged."""
         length = self._length(start)
         if length is not None:
             events = self._decode(start, start + length)
@@ -200,17 +200,17 @@ class EventArray(Generic[Event]):
         return None
 
     def _requoted(self, start: int, stop: int) -> list[Event] | None:
-        event = _requote(_mend(self._view[start:stop].tobytes())[0].decode("utf-8", "replace"))
+        event = _requote(_repair(self._view[start:stop].tobytes())[0].decode("utf-8", "replace"))
         self._last = b"[" + event.encode() + b"]"
         try:
             events = self._decoder.decode(self._last)
         except _FAILURES:
             return None
-        self.mended += 1
+        self.repaired += 1
         return events
 
     def _after(self, stop: int) -> None:
-        """Go on behind an event that ends at `stop`: to the next one, or out of the array."""
+        """Move behind an event that ends at `stop`: to the next event, or to the end of the array."""
         between = _BETWEEN.match(self.text, stop)
         self.position = between.end() if between else stop
         sign = bytes(self._view[self.position : self.position + 1])
@@ -222,10 +222,10 @@ class EventArray(Generic[Event]):
             self.position = mark.end() if mark else len(self.text)
 
 
-def _mend(batch: bytes) -> tuple[bytes, int]:
-    """The same text without control characters, bare NaN, wrong escapes and bytes that are not UTF-8, and how many."""
+def _repair(batch: bytes) -> tuple[bytes, int]:
+    """The text without control characters, bare NaN, wrong escapes and bytes that are not UTF-8, and how many."""
     batch = batch.translate(_CONTROL_TO_SPACE)
-    batch, mended = _NOT_A_NUMBER.subn(rb"\1null", batch)
+    batch, repaired = _NOT_A_NUMBER.subn(rb"\1null", batch)
     wrong = 0
 
     def escape(found: re.Match[bytes]) -> bytes:
@@ -240,13 +240,13 @@ def _mend(batch: bytes) -> tuple[bytes, int]:
         batch.decode()
     except UnicodeDecodeError:
         text = batch.decode("utf-8", "replace")
-        mended += len(re.findall("\ufffd+", text))
+        repaired += len(re.findall("\ufffd+", text))
         batch = text.encode()
-    return batch, mended + wrong
+    return batch, repaired + wrong
 
 
 def _requote(text: str) -> str:
-    """Quotes within strings escaped: a quote ends its string only where JSON's grammar goes on behind it."""
+    """The text with quotes inside strings escaped: a quote ends a string only where valid JSON follows."""
     parts, done, opened = [], 0, None
     for found in _QUOTE.finditer(text):
         if found[0] != '"':
@@ -262,7 +262,7 @@ def _requote(text: str) -> str:
 
 
 def is_whole(before: bytes, behind: bytes) -> bool:
-    """Is what stands around the events one JSON object, with nothing but blanks behind it?"""
+    """Do the texts before and behind the events form one JSON object, with nothing but blanks behind it?"""
     text = (before + b'"":[]' + behind).decode("latin-1").strip(_BLANK)
     try:
         return _JSON.raw_decode(text)[1] == len(text)
@@ -271,7 +271,7 @@ def is_whole(before: bytes, behind: bytes) -> bool:
 
 
 def member(before: bytes, behind: bytes, key: str) -> object:
-    """A member of the object whose array of events stands between the two texts; None if it is not told whole."""
+    """A member of the object, which stands before or behind the events; None if it is missing or cut off."""
     for text in (before, behind):
         for found in re.finditer(rb'"' + key.encode() + rb'"\s*:\s*', text):
             rest = text[found.end() :].decode("utf-8", "replace")
@@ -279,6 +279,6 @@ def member(before: bytes, behind: bytes, key: str) -> object:
                 value, stop = _JSON.raw_decode(rest)
             except _FAILURES:
                 continue
-            if re.match(r"\s*[,}]", rest[stop:]):  # else the text broke off, within a number for instance
+            if re.match(r"\s*[,}]", rest[stop:]):  # otherwise the text was cut off, for instance within a number
                 return value
     return None

@@ -1,9 +1,9 @@
 """What did torch.profiler record? Reads Kineto's Chrome traces, plain or gzip, old and new, also damaged ones.
 
-Format: libkineto/src/output_json.cpp. `ts` and `dur` are microseconds; where the file tells `baseTimeNanoseconds`, `ts`
+Format: libkineto/src/output_json.cpp. `ts` and `dur` are microseconds; where the file holds `baseTimeNanoseconds`, `ts`
 counts from there, else from 1970. Each activity of one process is one complete event whose `cat` says what it is.
-Ranges are written twice, the second time as `gpu_user_annotation` around the device work they launched: that one is no
-range of the host and is left out. Older writers give ranges the category of operators: they are told by their names.
+Ranges are written twice, the second time as `gpu_user_annotation` around the device work that they launched: these are
+left out. Older writers give ranges the category of operators: they are recognised by their names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no
 
 
 def looks_like(head: bytes) -> bool:
-    """Do the first bytes, decompressed, promise a Chrome trace: `traceEvents`, or a bare list of events?"""
+    """Do these bytes, the first of a file and decompressed, belong to a Chrome trace, also to a bare list of events?"""
     return b'"traceEvents"' in head or re.match(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"', head) is not None
 
 
@@ -60,7 +60,7 @@ def _refusal(file: str, text: Buffer) -> PerfdoctorError:
     if not head:
         return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
     if re.search(rb'"nodes"\s*:', head) and re.search(rb'"schema"\s*:\s*"', head):
-        return PerfdoctorError(f"`{file}` is a PyTorch execution trace, which tells nothing of the device", do=_RECORD)
+        return PerfdoctorError(f"`{file}` is a PyTorch execution trace, which records no GPU activity", do=_RECORD)
     try:
         keys = list(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ def _refusal(file: str, text: Buffer) -> PerfdoctorError:
 
 @dataclass(frozen=True)
 class _Header:
-    """What stands around the array of events. What cannot be read or is of another type is as if not told."""
+    """The trace's members before and behind its events. One that is unreadable or of a wrong type counts as missing."""
 
     base_ns: int = 0
     rank: int | None = None
@@ -84,19 +84,19 @@ class _Header:
 
     @classmethod
     def of(cls, before: bytes, behind: bytes) -> _Header:
-        def told(key: str) -> object:
+        def value(key: str) -> object:
             return member(before, behind, key)
 
-        info = told("distributedInfo")
+        info = value("distributedInfo")
         info = info if isinstance(info, dict) else {}
-        listed = told("deviceProperties")
+        listed = value("deviceProperties")
         devices = [device for device in (listed if isinstance(listed, list) else []) if isinstance(device, dict)]
         return cls(
-            base_ns=_natural(told("baseTimeNanoseconds"), below=2**61) or 0,
+            base_ns=_natural(value("baseTimeNanoseconds"), below=2**61) or 0,
             rank=_natural(info.get("rank"), below=2**31),
             world_size=_natural(info.get("world_size"), below=2**31) or 0,
             devices={number: device for device in devices if (number := _natural(device.get("id"))) is not None},
-            version=_version(told),
+            version=_version(value),
         )
 
 
@@ -104,10 +104,10 @@ def _natural(value: object, below: int = 2**53) -> int | None:
     return value if isinstance(value, int) and 0 <= value < below else None
 
 
-def _version(told: Callable[[str], object]) -> str:
-    schema = _natural(told("schemaVersion"))
-    cuda = _natural(told("cuda_runtime_version"))
-    hip = _natural(told("hip_runtime_version"))
+def _version(value: Callable[[str], object]) -> str:
+    schema = _natural(value("schemaVersion"))
+    cuda = _natural(value("cuda_runtime_version"))
+    hip = _natural(value("hip_runtime_version"))
     parts = [f"schemaVersion {schema}"] if schema is not None else []
     parts += [f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"] if cuda else []
     parts += [f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}"] if hip else []
@@ -115,7 +115,7 @@ def _version(told: Callable[[str], object]) -> str:
 
 
 class _Trace:
-    """One file on its way to a Timeline."""
+    """One trace: its events, its header, and what had to be repaired or left out."""
 
     def __init__(self, file: str, text: Buffer, key: int, start: int) -> None:
         self.file = file
@@ -137,14 +137,14 @@ class _Trace:
     def _note_damage(self, *, is_sound: bool) -> None:
         array = self.array
         if array.end is None:
-            lost = "" if self.header.base_ns else ", its clock too if it was told there"
+            lost = "" if self.header.base_ns else ", its clock too if it stood there"
             self.notes.append(f"`{self.file}` is cut off after {array.count:,} events: what follows is lost{lost}")
         elif not is_sound:
             self.notes.append(f"`{self.file}` is cut off or damaged around its {array.count:,} events")
-        if array.mended:
-            self.notes.append(f"`{self.file}` was no valid JSON in {array.mended:,} places, which were repaired")
+        if array.repaired:
+            self.notes.append(f"`{self.file}` was no valid JSON in {array.repaired:,} places, which were repaired")
         if array.skipped:
-            what = f"is damaged beyond repair in {array.skipped:,} places: the events there were left out"
+            what = f"is damaged beyond repair in {array.skipped:,} places: their events were left out"
             self.notes.append(f"`{self.file}` {what}")
 
     def timeline(self) -> Timeline:
@@ -171,24 +171,24 @@ class _Trace:
         )
 
     def _table(self, group: Rows) -> Table:
-        """The rows on the file's clock, without those that tell no time and those that stand there twice."""
+        """The rows with absolute times, without those that have no time and repetitions."""
         table = group.table()
         start, duration = table["start_ns"], table["duration_ns"]
-        told = (start != NO_TIME) & (duration != NO_TIME)
-        self.dropped["rows tell no time and were left out"] += int((~told).sum())
-        self.dropped["rows end before they start and count as empty"] += int((told & (duration < 0)).sum())
-        if not told.all():
-            table = table.take(told)
+        is_timed = (start != NO_TIME) & (duration != NO_TIME)
+        self.dropped["rows have no time and were left out"] += int((~is_timed).sum())
+        self.dropped["rows end before they start and count as empty"] += int((is_timed & (duration < 0)).sum())
+        if not is_timed.all():
+            table = table.take(is_timed)
         table["base_ns"] = np.where(table["start_ns"] < _LAST_RELATIVE_NS, self.header.base_ns, 0)
         table["start_ns"] = table["start_ns"] + table["base_ns"]
         table = table.take(np.argsort(table["start_ns"], kind="stable"))
         table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
         kept = _first_of_equals(table)
-        self.dropped["rows stand there twice and count once"] += int((~kept).sum())
+        self.dropped["rows are written twice and count once"] += int((~kept).sum())
         return table if kept.all() else table.take(kept)
 
     def _link_by_flows(self, tables: list[Table]) -> None:
-        """Correlations from the arrows' tips, where no device work carries any itself."""
+        """Correlations from the flows, where no device work carries one itself."""
         if not tables or any((table["correlation"] != UNKNOWN).any() for table in tables):
             return
         tips: dict[tuple[int, int, int], int] = {}
@@ -204,11 +204,11 @@ class _Trace:
     def _rank(self) -> int:
         if self.header.rank is not None:
             return self.header.rank
-        told = _RANK_IN_NAME.search(self.file)
-        return int(told[1]) if told else 0
+        found = _RANK_IN_NAME.search(self.file)
+        return int(found[1]) if found else 0
 
     def _devices(self, frames: Mapping[str, Frame], rank: int) -> list[Device]:
-        """Those that this rank's work ran on: the file lists all of its machine."""
+        """Those that this rank's work ran on: the file lists all of the machine."""
         used: set[int] = set()
         for signal in ("kernels", "collectives", "copies"):
             if signal in frames:
@@ -217,25 +217,25 @@ class _Trace:
         return [_device(rank, number, known[number]) for number in sorted(used & known.keys())]
 
 
-def _device(rank: int, number: int, told: Mapping[str, Any]) -> Device:
-    name = told.get("name")
+def _device(rank: int, number: int, properties: Mapping[str, Any]) -> Device:
+    name = properties.get("name")
     return Device(
         rank,
         number,
         name if isinstance(name, str) else "",
-        _natural(told.get("numSms")) or 0,
-        (_natural(told.get("computeMajor")) or 0, _natural(told.get("computeMinor")) or 0),
-        _natural(told.get("totalGlobalMem")) or 0,
+        _natural(properties.get("numSms")) or 0,
+        (_natural(properties.get("computeMajor")) or 0, _natural(properties.get("computeMinor")) or 0),
+        _natural(properties.get("totalGlobalMem")) or 0,
     )
 
 
 def _first_of_equals(table: Table) -> Mask:
-    """True for all rows but the repetitions. Rows of no length may well be equal without being one."""
+    """True for all rows but repetitions. Equal rows of no length are kept: they may be different events."""
     start = table["start_ns"]
     kept = np.ones(start.size, dtype=bool)
     same = np.concatenate(([False], start[1:] == start[:-1]))
     among = np.flatnonzero((same | np.append(same[1:], False)) & (table["duration_ns"] > 0))
-    keys = [column[among] for column in table.everything()]
+    keys = [column[among] for column in table.all_columns()]
     order = np.lexsort(keys)
     repeats = np.ones(max(order.size - 1, 0), dtype=bool)
     for key in keys:

@@ -1,7 +1,7 @@
-"""What do metrics of DCGM in Prometheus' text format tell? One scrape, or several below each other.
+"""Which GPU samples are in DCGM's metrics in Prometheus' text format? One scrape, or several in one file.
 
 A line is `DCGM_FI_DEV_SM_CLOCK{gpu="0",modelName="…",…} 1410`, with a time in milliseconds behind it in some exports.
-A scrape has each metric of a GPU once: one that comes again begins the next. Labels name hosts, pods and users: only
+A scrape has each metric of a GPU once: a repeated one begins the next scrape. Labels name hosts, pods and users: only
 the GPU's number and model are kept.
 """
 
@@ -36,14 +36,14 @@ def is_metric(line: str) -> bool:
 
 
 class Scrapes:
-    """Lines on their way to rows of text, one a GPU and scrape."""
+    """Turns lines into rows of text, one row a GPU and scrape."""
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
         self._current: dict[int, list[str]] = {}
 
     def take(self, line: str) -> bool:
-        """Is it a metric, or a comment? Metrics that nobody asks for are taken and left out."""
+        """Add a line; False if it is neither a metric nor a comment. Metrics that are not needed are left out."""
         found = _LINE.match(line)
         if not found:
             return line.startswith(("# HELP", "# TYPE", "# EOF"))

@@ -1,8 +1,8 @@
-"""Who is on which GPU? Lists of processes, as `nvidia-smi --query-compute-apps` and `nvidia-smi pmon` print them.
+"""Which processes are on which GPU? Lists that `nvidia-smi --query-compute-apps` and `nvidia-smi pmon` print.
 
-Each listing becomes a sample a GPU: how many processes compute on it, and what they hold and use together. A query
-names GPUs by their UUID or bus: they are numbered in the order in which they first come, which is the driver's own as
-long as each has a process. What the processes are called is not kept.
+Each listing becomes one sample per GPU: how many processes compute on it, the memory they hold together, and their use
+of the GPU. A query names GPUs by UUID or bus: they are numbered in the order of their first appearance, which is the
+driver's own if each has a process. Names of processes are not kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
 _MIB = 1 << 20
 #: `# gpu pid type sm mem … command`, with date and time in front if asked for.
 _PMON = re.compile(r"#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+pid\s+type\b", re.IGNORECASE)
-#: What may name the GPU in a query, the best first.
+#: Columns that identify the GPU in a query, the best first.
 _GPU_COLUMNS = ("gpu_uuid", "gpu_bus_id", "gpu_serial", "gpu_name")
 _HEADLESS = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}, ?\d{1,10}, ?.*\S")
 _HEADLESS_COLUMNS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory [MiB]")
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:MiB|%)?$")
 
 @dataclass(frozen=True)
 class _Row:
-    """One line: a process on a GPU, or a GPU without any (`pid` is empty). Numbers are None where they are not told."""
+    """One line: a process on a GPU, or a GPU without any (`pid` is empty). Numbers are None where unknown."""
 
     gpu: str
     pid: str
@@ -79,7 +79,7 @@ def read(path: Path) -> Timeline:
 
 
 def _parsed(lines: Iterable[str]) -> _Lists:
-    """A header may come again and again: pmon prints one every few listings."""
+    """The rows of all listings. Headers may be repeated: pmon prints one every few listings."""
     found, take = _Lists(), None
     for text in (line.strip() for line in lines):
         if (header := _reader(text)) is not None:
@@ -97,7 +97,7 @@ def _parsed(lines: Iterable[str]) -> _Lists:
 
 
 def _reader(line: str) -> Callable[[str], _Row | None] | None:
-    """What reads the rows below this header; None if it is none."""
+    """The function that reads the rows below this header; None if the line is no header."""
     if _PMON.match(line):
         return partial(_pmon_row, line.lstrip("# ").lower().split())
     columns = _query_columns(line)
@@ -105,7 +105,7 @@ def _reader(line: str) -> Callable[[str], _Row | None] | None:
 
 
 def _query_columns(line: str) -> list[str] | None:
-    """The columns of a query's header: a GPU's name of some kind, and a process's number."""
+    """The columns of a query's header, which has `pid` and a column for the GPU; None for other lines."""
     columns = [cell.strip() for cell in line.split(",")]
     return columns if "pid" in columns and set(columns) & set(_GPU_COLUMNS) else None
 
@@ -113,28 +113,28 @@ def _query_columns(line: str) -> list[str] | None:
 def _query_row(columns: Sequence[str], line: str) -> _Row | None:
     cells = [cell.strip() for cell in next(csv.reader([line]), [])]
     surplus = len(cells) - len(columns)
-    if surplus > 0 and "process_name" in columns:  # a name with commas in it, which nobody quotes
+    if surplus > 0 and "process_name" in columns:  # commas in a name, which nvidia-smi does not quote
         at = columns.index("process_name")
         cells[at : at + surplus + 1] = [""]
     if len(cells) != len(columns):
         return None
-    told = dict(zip(columns, cells, strict=True))
-    gpu = next(told[column] for column in _GPU_COLUMNS if column in told)
-    held = next((told[column] for column in columns if "memory" in column), "")
-    if not _PID.match(told["pid"]):
+    values = dict(zip(columns, cells, strict=True))
+    gpu = next(values[column] for column in _GPU_COLUMNS if column in values)
+    held = next((values[column] for column in columns if "memory" in column), "")
+    if not _PID.match(values["pid"]):
         return None
-    return _Row(gpu, told["pid"], told.get("timestamp", ""), _number(held, _MIB), None, computes=True)
+    return _Row(gpu, values["pid"], values.get("timestamp", ""), _number(held, _MIB), None, computes=True)
 
 
 def _pmon_row(columns: Sequence[str], line: str) -> _Row | None:
     cells = line.split(maxsplit=len(columns) - 1)
-    told = dict(zip(columns, cells, strict=False))
-    gpu, pid = told.get("gpu", ""), told.get("pid", "")
+    values = dict(zip(columns, cells, strict=False))
+    gpu, pid = values.get("gpu", ""), values.get("pid", "")
     if not re.fullmatch(r"[0-9]{1,4}", gpu) or not (_PID.match(pid) or pid == "-"):
         return None
-    time = " ".join(told[column] for column in ("date", "time") if column in told)
-    used, held = _number(told.get("sm", ""), 0.01), _number(told.get("fb", ""), _MIB)
-    return _Row(gpu, pid.strip("-"), time, held, used, computes="C" in told.get("type", "").upper())
+    time = " ".join(values[column] for column in ("date", "time") if column in values)
+    used, held = _number(values.get("sm", ""), 0.01), _number(values.get("fb", ""), _MIB)
+    return _Row(gpu, pid.strip("-"), time, held, used, computes="C" in values.get("type", "").upper())
 
 
 def _number(text: str, scale: float) -> float | None:
@@ -146,14 +146,14 @@ def _number(text: str, scale: float) -> float | None:
 
 
 def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
-    """One a listing and GPU, with the time of the listing's first line."""
+    """One sample per listing and GPU, with the time of the listing's first line."""
     numbers: dict[str, int] = {}
     for row in rows:
         numbers.setdefault(row.gpu, int(row.gpu) if row.gpu.isdigit() and len(row.gpu) < 5 else len(numbers))
-    told = [parsed(row.time) for row in rows]
-    are_timed = None not in told
+    times = [parsed(row.time) for row in rows]
+    are_timed = None not in times
     for number, (first, listing) in enumerate(_listings(rows)):
-        at, on_clock = (told[first] if are_timed else None) or (number * USUAL_INTERVAL_NS, False)
+        at, on_clock = (times[first] if are_timed else None) or (number * USUAL_INTERVAL_NS, False)
         for gpu in dict.fromkeys(row.gpu for row in listing):
             own = [row for row in listing if row.gpu == gpu and row.pid and row.computes]
             yield {
@@ -165,7 +165,7 @@ def _samples(rows: Sequence[_Row], name: str) -> Iterator[Mapping[str, object]]:
 
 
 def _listings(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
-    """Where each begins: a GPU comes again that was left, or a process, or the same GPU at another time."""
+    """First row and rows of each listing. A new one begins with a repeated process, an earlier GPU or a new time."""
     begin, seen, gpus = 0, set[tuple[str, str]](), set[str]()
     for at, row in enumerate(rows):
         before = rows[at - 1] if at > begin else None
@@ -181,7 +181,7 @@ def _listings(rows: Sequence[_Row]) -> Iterator[tuple[int, Sequence[_Row]]]:
 
 
 def _sum(values: Iterable[float | None]) -> float:
-    """NaN where any is not told."""
+    """The sum; NaN where a value is unknown or there is none."""
     known = list(values)
     return float("nan") if None in known or not known else sum(each for each in known if each is not None)
 
@@ -195,4 +195,4 @@ def _notes(name: str, samples: Sequence[Mapping[str, object]], dropped: int) -> 
         f"at most {most} on one."
     )
     if dropped:
-        yield f"{name}: {dropped:,} line{'s are' if dropped > 1 else ' is'} no process, and left out."
+        yield f"{name}: {dropped:,} line{'s are' if dropped > 1 else ' is'} no process: left out."

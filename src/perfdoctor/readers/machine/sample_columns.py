@@ -1,8 +1,8 @@
 """What do the columns of nvidia-smi, dmon, dcgmi and our own samples mean, and in which units?
 
 Names: `nvidia-smi --help-query-gpu`, the manual's section on dmon, dcgm_fields.cpp (short names), and
-`recording/tools/nvml.py`. A value's own unit (`387.26 W`) counts more than its column's (`[W]`, `_mw`), and that more
-than what the tool usually prints.
+`recording/tools/nvml.py`. A value's own unit (`387.26 W`) overrides its column's (`[W]`, `_mw`), which overrides
+the tool's usual one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TIME, DEVICE, GPU, REASONS = "time", "device", "gpu", "reasons"
 
 _MIB, _KB, _MB = float(1 << 20), 1e3, 1e6
 _PER_SECOND = "_bytes_per_second"
-#: How a column's name ends → what its numbers are in; the longest first.
+#: Ending of our column's name → the factors of the units that tools use for it.
 _UNITS: Mapping[str, Mapping[str, float]] = {
     "_w": {"w": 1, "mw": 1e-3, "kw": 1e3},
     "_mhz": {"mhz": 1, "hz": 1e-6, "ghz": 1e3},
@@ -33,9 +33,9 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True)
 class Meaning:
-    """A column of `device_samples` and the factor that makes its numbers ours; `bit`: of a reason with its own column.
+    """What a tool's column is: a column of `device_samples`, and the factor to its unit.
 
-    `is_counter`: its numbers only rise, and their differences in time are what is wanted.
+    `bit`: of a reason that has a column of its own. `is_counter`: a running total, of which the rate is kept.
     """
 
     column: str
@@ -51,12 +51,12 @@ BITS = {
     "display.clock.setting": 0x100,
 }  # fmt: skip
 
-#: No clock, power, memory or rate is as large: a number beyond it is damage.
+#: Larger numbers are damage: no clock, power, memory or rate is as large.
 _ABSURD = 1e18
 #: Bits above these have no meaning yet.
 _KNOWN_BITS = 0xFFFF
 
-#: A column's name, its unit cut off → our column, and the unit where none is told.
+#: A column's name without its unit → our column, and the unit where none is written.
 _NAMES: tuple[tuple[str, str, str], ...] = (
     (r"timestamp|time|date\.?time|unix(\.ns)?", TIME, ""),
     (r"gpu|index|idx|(gpu|device)\.(index|id)|device|minor\.number", DEVICE, ""),
@@ -82,7 +82,7 @@ _NAMES: tuple[tuple[str, str, str], ...] = (
     (r"pcie\.tx", "pcie_tx_bytes_per_second", "kb/s"),
     (r"processes", "processes", ""),
 )  # fmt: skip
-#: dmon's columns that its tools call otherwise than the query does.
+#: dmon's columns whose names differ from the query's.
 _DMON = {
     "sm": ("utilization_share", "%"), "mem": ("memory_utilization_share", "%"), "gtemp": ("temperature_c", "c"),
     "mclk": ("memory_clock_mhz", "mhz"), "pclk": ("sm_clock_mhz", "mhz"), "fb": ("memory_used_bytes", "mib"),
@@ -102,7 +102,7 @@ _DCGM = {
     "SMACT": ("sm_active_share", "share"), "TENSO": ("tensor_active_share", "share"),
     "DRAMA": ("dram_active_share", "share"),
 }  # fmt: skip
-#: A unit at the end of a name, as people write it: power_W, temperature_C, utilization_gpu_percent.
+#: A unit at the end of a name, as scripts write it: power_W, temperature_C, utilization_gpu_percent.
 _UNIT_TAIL = re.compile(r"\.(mw|w|mhz|c|percent|pct|mib|mb|gib|gb|kb\.per\.s|mb\.per\.s|bytes|ns)$")
 _BRACKET = re.compile(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
@@ -110,7 +110,7 @@ _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z
 
 @lru_cache(maxsize=10_000)
 def of_query(name: str) -> Meaning | None:
-    """What a column of a CSV is: nvidia-smi's, ours, or one that somebody's script named; None: nothing we keep."""
+    """The meaning of a CSV's column: nvidia-smi's, ours, or a script's; None if it is not kept."""
     bracket = _BRACKET.search(name)
     unit = bracket.group(1).lower() if bracket else ""
     words = re.sub(r"[^a-z0-9]+", ".", _BRACKET.sub("", name).strip().lower()).strip(".")
@@ -128,10 +128,10 @@ def of_query(name: str) -> Meaning | None:
 
 
 def of_dmon(name: str, unit: str) -> Meaning | None:
-    """What a column of `nvidia-smi dmon` is."""
+    """The meaning of a column of `nvidia-smi dmon`; None if it is not kept."""
     if name.lower() in ("date", "time"):
         return Meaning(TIME)
-    if name.lower() == "tviol":  # a flag: too hot, the clocks are held down
+    if name.lower() == "tviol":  # a flag: clocks are reduced because of temperature
         return Meaning(REASONS, bit=BITS["sw.thermal.slowdown"])
     column, usual = _DMON.get(name.lower(), ("", ""))
     if name.lower() == "pwr":
@@ -140,7 +140,7 @@ def of_dmon(name: str, unit: str) -> Meaning | None:
 
 
 def of_dcgm(name: str, unit: str) -> Meaning | None:
-    """What a column of `dcgmi dmon` is, by DCGM's short name."""
+    """The meaning of a column of `dcgmi dmon`, by DCGM's short name; None if it is not kept."""
     if name.lower() == "entity":
         return Meaning(DEVICE)
     column, usual = _DCGM.get(name.upper(), ("", ""))
@@ -163,7 +163,7 @@ def _is_rate_of(end: str, column: str) -> bool:
 
 
 def number_of(meaning: Meaning) -> Callable[[str], float]:
-    """A cell's text → our number, NaN for `N/A`, `[Not Supported]`, `-`, `ERR!` and all else that is none."""
+    """A function from a cell's text to its number in our unit; NaN for `N/A`, `[Not Supported]`, `-`, `ERR!` …"""
 
     @lru_cache(maxsize=100_000)
     def number(text: str) -> float:
@@ -178,7 +178,7 @@ def number_of(meaning: Meaning) -> Callable[[str], float]:
 
 
 def reasons_of(meaning: Meaning, text: str) -> int | None:
-    """NVML's bits in a cell: a mask, or one reason that is `Active` or not; None if it is not told."""
+    """NVML's bits in a cell: a mask, or one reason that is `Active` or not; None if unknown."""
     text = text.strip()
     if meaning.bit:
         return {"active": meaning.bit, "not active": 0, "1": meaning.bit, "0": 0}.get(text.lower())

@@ -1,7 +1,7 @@
-"""How do lines of text become tables of samples? Each tool's header tells what its columns are.
+"""How do lines of text become tables of samples? By the header of each tool.
 
-A new header in the middle begins a new table. A CSV that was printed without a header tells only what no other column
-can look like: a GPU's number, and NVML's mask of reasons.
+A further header begins a new table. Of a CSV without a header only columns are read that cannot be mistaken: a GPU's
+number, a time, and NVML's mask of reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfdoctor.readers.machine import sample_columns as device_columns
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME, Meaning
 from perfdoctor.readers.machine.sample_times import times_of
 
-#: Words beside each other, or with --format=csv commas between them.
+#: Words separated by spaces, or with --format=csv by commas.
 _DMON_HEADER = re.compile(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)(?!.*\bpid\b)", re.IGNORECASE)
 _BETWEEN = re.compile(r"[,\s]+")
 _DCGM_HEADER = re.compile(r"#\s*Entity\b")
@@ -27,8 +27,8 @@ _MASK = re.compile(r"0x[0-9a-fA-F]{16}")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
 _WITH_UNIT = re.compile(r"[-\d.]+ (W|MHz|MiB|%)|\[(N/A|Not Supported)\]|N/A|\[Unknown Error\]")
 _NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
-#: NVML's mask of reasons that a GPU knows has most bits set, the one of those that hold only few.
-_MOST_BITS_THAT_HOLD = 5
+#: NVML's mask of supported reasons has most bits set; that of the active ones at most so many.
+_MOST_ACTIVE_BITS = 5
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Table:
 class Tables:
     tables: list[Table] = field(default_factory=list)
     dropped: int = 0
-    untold: bool = False
+    lacks_header: bool = False
 
 
 def looks_like(head: bytes) -> bool:
@@ -55,7 +55,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def parsed(lines: Iterator[str]) -> Tables:
-    """Which of the formats is it? The first line that begins one decides; another may follow in the same file."""
+    """The tables of a file. A line that begins a format decides how the following lines are read."""
     found = Tables()
     take: Callable[[str, Tables], bool] | None = None
     for line in lines:
@@ -83,7 +83,7 @@ def parsed(lines: Iterator[str]) -> Tables:
 def _columns_of(
     header: str, found: Tables, meaning: Callable[[str, str], Meaning | None]
 ) -> Callable[[str, Tables], bool]:
-    """Rows of dmon and dcgmi: words beside each other. The line below the header may tell units."""
+    """Reads rows of dmon and dcgmi, which are words. The line below the header may contain units."""
     names = _words(header)
     table = Table([meaning(name, "") for name in names])
     found.tables.append(table)
@@ -97,7 +97,7 @@ def _columns_of(
             if len(cells) == len(names) and not table.rows:
                 found.tables[-1].meanings = [meaning(*pair) for pair in zip(names, cells, strict=True)]
             return True
-        if len(cells) != len(names) or not _tells_device(table, cells):
+        if len(cells) != len(names) or not _has_device_number(table, cells):
             return False
         table.rows.append(cells)
         return True
@@ -115,20 +115,20 @@ def _words(line: str) -> list[str]:
     return [word for word in _BETWEEN.split(line.lstrip("# ")) if word]
 
 
-def _tells_device(table: Table, cells: Sequence[str]) -> bool:
+def _has_device_number(table: Table, cells: Sequence[str]) -> bool:
     place = next(at for at, meaning in enumerate(table.meanings) if meaning and meaning.column == DEVICE)
     return _is_index(cells[place])
 
 
 def _is_index(cell: str) -> bool:
-    """Is it a GPU's number? No machine has ten thousand."""
+    """Is it a GPU's number, of at most four digits?"""
     return re.fullmatch(r"\s*[0-9]{1,4}\s*", cell) is not None
 
 
 def _csv_header(line: str) -> list[Meaning | None] | None:
-    """What the columns of a header are; None if the line is none: it names a GPU's number or a time, and a number."""
+    """The columns of a header, which has a GPU or a time and a measured number; None if the line is no header."""
     delimiter = _delimiter(line)
-    # A row begins with a number or a time. All fields of a query together are half of 4,000 characters.
+    # A row begins with a number or a time. A header with all fields of a query has 2,000 characters.
     if delimiter is None or line.lstrip(' "')[:1].isdigit() or len(line) > 4_000:
         return None
     meanings = [device_columns.of_query(name) for name in next(csv.reader([line], delimiter=delimiter), [])]
@@ -142,7 +142,7 @@ def _delimiter(line: str) -> str | None:
 
 def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Callable[[str, Tables], bool]:
     delimiter = _delimiter(header) or ","
-    # Of a column that stands there twice (the driver's new and old name) the first counts.
+    # Of a column that is there twice (under the driver's new and old name) the first counts.
     seen: set[tuple[str, int]] = set()
     for place, meaning in enumerate(meanings):
         if meaning and (meaning.column, meaning.bit) in seen:
@@ -156,7 +156,7 @@ def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Cal
         cells = next(csv.reader([line], delimiter=delimiter), [])
         if len(cells) != len(meanings):
             return False
-        if delimiter != ",":  # where a comma does not part columns, it parts decimals
+        if delimiter != ",":  # commas that do not separate columns are decimal commas
             cells = [cell.replace(",", ".") for cell in cells]
         known = [cell for cell, meaning in zip(cells, meanings, strict=True) if meaning and meaning.column == DEVICE]
         if known and not _is_index(known[0]):
@@ -168,7 +168,7 @@ def _csv_rows(header: str, meanings: list[Meaning | None], found: Tables) -> Cal
 
 
 def _is_headless(line: str) -> bool:
-    """A row of a query without a header: a GPU's number, and something that only a query prints."""
+    """Is it a row of a query without a header? It has values that only a query prints."""
     cells = [cell.strip() for cell in line.split(",")]
     return len(cells) > 2 and (
         any(_MASK.fullmatch(cell) or _UUID.fullmatch(cell) for cell in cells)
@@ -179,7 +179,7 @@ def _is_headless(line: str) -> bool:
 def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
     cells = [cell.strip() for cell in first.split(",")]
     masks = [place for place, cell in enumerate(cells) if _MASK.fullmatch(cell)]
-    held = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_BITS_THAT_HOLD]
+    active = [place for place in masks if int(cells[place], 16).bit_count() <= _MOST_ACTIVE_BITS]
     meanings: list[Meaning | None] = [None] * len(cells)
     if _is_index(cells[0]):
         meanings[0] = Meaning(DEVICE)
@@ -187,9 +187,9 @@ def _headless_rows(first: str, found: Tables) -> Callable[[str, Tables], bool]:
         meanings[0] = Meaning(TIME)
         if _is_index(cells[1]):
             meanings[1] = Meaning(DEVICE)
-    if len(held) == 1:
-        meanings[held[0]] = Meaning(REASONS)
-    found.untold = True
+    if len(active) == 1:
+        meanings[active[0]] = Meaning(REASONS)
+    found.lacks_header = True
     table = Table(meanings)
     found.tables.append(table)
 

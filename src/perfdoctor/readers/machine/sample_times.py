@@ -1,7 +1,7 @@
-"""When was a sample taken? Tools write it in five ways, most of them without a time zone.
+"""When was a sample taken? Tools write times in five ways, most of them without a time zone.
 
-`nvidia-smi` writes local time and does not say of which zone: such a time is kept as if it were UTC, and put beside a
-recording only where one zone alone makes both meet (see `readers/side_files.py`). Without any time the order counts.
+`nvidia-smi` writes local time without its zone: such a time is kept as if it were UTC, and put on a recording's clock
+only if a single zone makes both overlap (see `readers/side_files.py`). Without times only the order counts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from perfdoctor.model.timeline import Ints
 
 SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * SECOND_NS
-#: `nvidia-smi dmon` and `dcgmi dmon` print a row a second where they are not told otherwise.
+#: `nvidia-smi dmon` and `dcgmi dmon` print a row a second by default.
 USUAL_INTERVAL_NS = SECOND_NS
-#: From here on a number is nanoseconds since 1970 of this century, and no time of a day.
+#: The year 2001: larger values are ns since 1970, smaller ones a time of day.
 EPOCH_NS = 10**18
-#: The year 2200: a later time is damage, and would not fit beside others.
+#: The year 2200: later times are damage, and could overflow.
 _LATEST_NS = 7_258_118_400 * SECOND_NS
 
 _DATE_TIME = re.compile(
@@ -32,7 +32,7 @@ _UNIX = re.compile(r"\d{9,19}(\.\d{1,9})?$", re.ASCII)
 
 
 def parsed(text: str) -> tuple[int, bool] | None:
-    """A time as ns, and whether it is on the world's clock; None if it is no time.
+    """A time as ns, and whether it is certainly UTC; None if it is no time.
 
     Without a zone: ns since 1970 as if it were UTC; without a date: ns since midnight.
     """
@@ -55,7 +55,7 @@ def parsed(text: str) -> tuple[int, bool] | None:
 
 
 def _unix(text: str) -> int:
-    """Seconds, milliseconds, microseconds or nanoseconds since 1970: told by how large they are."""
+    """Seconds, milliseconds, microseconds or nanoseconds since 1970, recognised by their size."""
     whole, _, fraction = text.partition(".")
     digits = 19 - len(str(int(whole)))  # 19 digits are nanoseconds of our time
     scale = int(10 ** max(digits - digits % 3, 0))
@@ -75,9 +75,9 @@ def _offset_s(zone: str | None) -> int:
 
 
 def times_of(texts: Sequence[str]) -> tuple[Ints, bool] | None:
-    """The times of a column, and whether they are on the world's clock; None where any of them is no time.
+    """The times of a column, and whether they are certainly UTC; None where any of them is no time.
 
-    Times of day go on over midnight: one that is half a day earlier than the one before is of the next day.
+    Times of day continue after midnight: one that is half a day earlier than the one before is of the next day.
     """
     known = {text: parsed(text) for text in set(texts)}
     if not texts or None in known.values():
@@ -90,7 +90,7 @@ def times_of(texts: Sequence[str]) -> tuple[Ints, bool] | None:
 
 
 def ordered(devices: Ints) -> Ints:
-    """Times where none are told: each time a GPU comes again it is one usual interval later."""
+    """Times where none are known: the rows of a GPU are one usual interval apart."""
     seen: dict[int, int] = {}
     ticks = np.empty(devices.size, dtype=np.int64)
     for row, device in enumerate(devices.tolist()):

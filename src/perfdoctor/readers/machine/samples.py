@@ -1,7 +1,7 @@
 """How do samples of GPUs become a signal: our own, those of `nvidia-smi --query-gpu`, its dmon, and DCGM's?
 
-All are tables of text (`device_tables`). Which of the numbers of a row without a header is the power drawn and which
-the limit, nobody can know, and they are left out.
+All are tables of text (`sample_tables`). Without a header the numbers are left out: power, for instance, cannot be
+distinguished from its limit.
 """
 
 from __future__ import annotations
@@ -47,64 +47,64 @@ def read(path: Path) -> Timeline:
 
 def _frame(table: Table, name: str) -> Frame:
     columns = list(zip(*table.rows, strict=True))
-    told: dict[str, list[tuple[Meaning, Sequence[str]]]] = {}
-    for meaning, cells in zip(table.meanings, columns, strict=True):
+    cells: dict[str, list[tuple[Meaning, Sequence[str]]]] = {}
+    for meaning, values in zip(table.meanings, columns, strict=True):
         if meaning is not None:
-            told.setdefault(meaning.column, []).append((meaning, cells))
+            cells.setdefault(meaning.column, []).append((meaning, values))
     count = len(table.rows)
-    device = np.array([int(cell) for cell in told[DEVICE][0][1]] if DEVICE in told else [0] * count, dtype=np.int64)
-    start, on_clock = _times(told, device)
-    numbers = {column: _numbers(told, column, count) for column in SAMPLE_NUMBERS}
-    for meaning, column in ((told[c][0][0], c) for c in SAMPLE_NUMBERS if c in told):
+    device = np.array([int(cell) for cell in cells[DEVICE][0][1]] if DEVICE in cells else [0] * count, dtype=np.int64)
+    start, on_clock = _times(cells, device)
+    numbers = {column: _numbers(cells, column, count) for column in SAMPLE_NUMBERS}
+    for meaning, column in ((cells[c][0][0], c) for c in SAMPLE_NUMBERS if c in cells):
         if meaning.is_counter:
             numbers[column] = _rates(numbers[column], start, device)
-    reasons = _with_violations(_reasons(told, count), numbers["power_violation_share"])
+    reasons = _with_violations(_reasons(cells, count), numbers["power_violation_share"])
     return Frame({
         "rank": np.full(count, UNKNOWN, np.int64), "device": device, "start_ns": start, "end_ns": start,
-        "name": Text.constant(name, count), "gpu": Text.of(c.strip() for c in told[GPU][0][1]) if GPU in told
+        "name": Text.constant(name, count), "gpu": Text.of(c.strip() for c in cells[GPU][0][1]) if GPU in cells
         else Text.constant("", count), "reasons": reasons, "is_on_clock": np.full(count, on_clock),
         **numbers,
     }).sorted()  # fmt: skip
 
 
-def _times(told: dict[str, list[tuple[Meaning, Sequence[str]]]], device: Ints) -> tuple[Ints, bool]:
-    if TIME in told:
-        parts = [cells for _, cells in told[TIME]]  # dmon writes date and time in two columns
+def _times(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], device: Ints) -> tuple[Ints, bool]:
+    if TIME in cells:
+        parts = [values for _, values in cells[TIME]]  # dmon writes date and time in two columns
         known = times_of([" ".join(each) for each in zip(*parts, strict=True)])
         if known is not None:
             return known
     return ordered(device), False
 
 
-def _numbers(told: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str, count: int) -> Floats:
-    if column not in told:
+def _numbers(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], column: str, count: int) -> Floats:
+    if column not in cells:
         return np.full(count, np.nan)
-    meaning, cells = told[column][0]
+    meaning, values = cells[column][0]
     number = device_columns.number_of(meaning)
-    table = {cell: number(cell) for cell in set(cells)}
-    return np.fromiter(map(table.__getitem__, cells), np.float64, count)
+    table = {value: number(value) for value in set(values)}
+    return np.fromiter(map(table.__getitem__, values), np.float64, count)
 
 
-def _reasons(told: dict[str, list[tuple[Meaning, Sequence[str]]]], count: int) -> Ints:
-    """The bits of all columns about reasons together, UNKNOWN where none is told."""
+def _reasons(cells: dict[str, list[tuple[Meaning, Sequence[str]]]], count: int) -> Ints:
+    """The bits of all columns about reasons together, UNKNOWN where none is known."""
     bits = np.full(count, UNKNOWN, np.int64)
-    for meaning, cells in told.get(REASONS, ()):
-        table = {cell: device_columns.reasons_of(meaning, cell) for cell in set(cells)}
-        own = np.array([UNKNOWN if (bit := table[cell]) is None else bit for cell in cells], dtype=np.int64)
+    for meaning, values in cells.get(REASONS, ()):
+        table = {value: device_columns.reasons_of(meaning, value) for value in set(values)}
+        own = np.array([UNKNOWN if (bit := table[value]) is None else bit for value in values], dtype=np.int64)
         bits = np.where(own == UNKNOWN, bits, np.where(bits == UNKNOWN, own, bits | own))
     return bits
 
 
 def _with_violations(bits: Ints, share: Floats) -> Ints:
-    """With the power limit as a reason where dmon says that it held the clocks for half of the interval and more."""
-    told = ~np.isnan(share)
+    """The bits, with the power limit where dmon shows that it reduced the clocks for half the interval or more."""
+    is_known = ~np.isnan(share)
     own = np.where(share >= _HALF, device_columns.BITS["sw.power.cap"], 0)
-    joined: Ints = np.where(told, np.where(bits == UNKNOWN, own, bits | own), bits)
+    joined: Ints = np.where(is_known, np.where(bits == UNKNOWN, own, bits | own), bits)
     return joined
 
 
 def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
-    """What a counter rose by in each second since the GPU's row before; NaN at its first, and where it fell."""
+    """Increase of a counter per second since the GPU's previous row; NaN in its first row, and where it decreased."""
     rates = np.full(counted.size, np.nan)
     for each in np.unique(device):
         rows = np.flatnonzero(device == each)
@@ -119,10 +119,10 @@ def _rates(counted: Floats, start: Ints, device: Ints) -> Floats:
 
 def _notes(name: str, frame: Frame, found: Tables) -> Iterator[str]:
     gpus = np.unique(frame["device"]).size
-    said = [f"{len(frame):,} samples of {gpus} GPU{'s' * (gpus > 1)}"]
+    parts = [f"{len(frame):,} samples of {gpus} GPU{'s' * (gpus > 1)}"]
     span_s = (frame.start_ns[-1] - frame.start_ns[0]) / SECOND_NS
     if frame.start_ns[0] >= EPOCH_NS and span_s:
-        said[0] += f" over {span_s:,.0f} s"
+        parts[0] += f" over {span_s:,.0f} s"
     for column, label, scale, unit in (
         ("power_w", "power", 1, "W"), ("sm_clock_mhz", "SM clock", 1, "MHz"), ("temperature_c", "temperature", 1, "°C"),
         ("utilization_share", "utilisation", 100, "%"), ("memory_used_bytes", "memory", 2**-30, "GiB"),
@@ -132,12 +132,12 @@ def _notes(name: str, frame: Frame, found: Tables) -> Iterator[str]:
         known = frame.floats(column)[~np.isnan(frame.floats(column))] * scale
         if known.size:
             low, high = f"{known.min():.0f}", f"{known.max():.0f}"
-            said.append(f"{label} {low} {unit}" if low == high else f"{label} {low}-{high} {unit}")
-    yield f"{name}: {', '.join(said)}."
-    if found.untold:
+            parts.append(f"{label} {low} {unit}" if low == high else f"{label} {low}-{high} {unit}")
+    yield f"{name}: {', '.join(parts)}."
+    if found.lacks_header:
         yield (
-            f"{name} was printed without a header: which of its numbers is which is not known, and they are left out. "
-            "Without noheader in --format they tell themselves."
+            f"{name} has no header, so the meaning of its numbers is unknown: they are left out. "
+            "Print it without noheader in --format."
         )
     if found.dropped:
-        yield f"{name}: {found.dropped:,} line{'s are' if found.dropped > 1 else ' is'} no samples, and left out."
+        yield f"{name}: {found.dropped:,} line{'s are no samples' if found.dropped > 1 else ' is no sample'}: left out."

@@ -1,6 +1,6 @@
 """Which link joins which GPUs and NICs of a machine? Read from what `nvidia-smi topo -m` prints.
 
-The table is of tabs or of spaces, as it was copied; its header is underlined with escapes on some terminals. Columns
+Cells are separated by tabs or spaces; on some terminals the header is underlined with escape codes. Columns
 behind the devices (CPU Affinity, NUMA Affinity, GPU NUMA ID) are empty for NICs. Older drivers print a NIC's own name
 (mlx5_0) where newer ones number them and add a legend.
 """
@@ -17,7 +17,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import UNKNOWN, Source, Timeline
 from perfdoctor.readers import text_rows
 
-#: From near to far, as the legend of `nvidia-smi topo -m` has it; NV# before all of them.
+#: From near to far as in the legend of `nvidia-smi topo -m`; NV# is the nearest.
 LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
 _DEVICE = (
     r"(?:GPU\d+|NIC\d+|mlx[45]_\w+|bnxt_\w+|irdma\w*|rdma\w+|qedr\w+|efa_?\w+|hns_\w+|ib\w+|roce\w+|hfi1_\w+|cxi\w+)"
@@ -29,7 +29,7 @@ _AFFINITY = re.compile(r"[\d,-]+$")
 
 @dataclass
 class _Matrix:
-    """The table as it stands there. `links[i][k]`: from the i-th of `sources` to the k-th of `targets`."""
+    """The table of the file. `links[i][k]`: from the i-th of `sources` to the k-th of `targets`."""
 
     targets: list[str]
     sources: list[str]
@@ -57,7 +57,7 @@ def read(path: Path) -> Timeline:
         for target, link in zip(matrix.targets, links, strict=True)
         if link != "X"
     ]
-    if len(matrix.sources) == 1 and not rows:  # one GPU: that there is nothing beside it is an answer, too
+    if len(matrix.sources) == 1 and not rows:  # one GPU: that it has no neighbours is recorded, too
         rows = [{"name": "X", "source": matrix.sources[0], "target": matrix.sources[0], "numa": matrix.numas[0]}]
     return Timeline.build(
         {"links": text_rows.frame("links", rows)},
@@ -78,7 +78,7 @@ def _parsed(lines: Iterator[str]) -> tuple[_Matrix | None, dict[str, str]]:
         elif alias := _ALIAS.match(text):
             names[alias.group(1)] = alias.group(2)
         elif matrix is not None and text and not is_over:
-            # The legend, or whatever a shell printed behind the table, ends it.
+            # The legend or other text ends the table.
             is_over = text.startswith(("Legend", "NIC Legend")) or not _row(matrix, text)
             matrix.dropped += is_over and not text.startswith(("Legend", "NIC Legend"))
     return matrix, names
@@ -98,9 +98,9 @@ def _row(matrix: _Matrix, text: str) -> bool:
 
 
 def _numa(rest: Sequence[str]) -> int:
-    """NUMA Affinity stands behind CPU Affinity; where there is none, it is not told."""
-    told = [cell for cell in rest if _AFFINITY.match(cell)]
-    return int(told[1]) if len(told) > 1 and re.fullmatch(r"[0-9]{1,4}", told[1]) else UNKNOWN
+    """The node in the column NUMA Affinity, which follows CPU Affinity; UNKNOWN without."""
+    affinities = [cell for cell in rest if _AFFINITY.match(cell)]
+    return int(affinities[1]) if len(affinities) > 1 and re.fullmatch(r"[0-9]{1,4}", affinities[1]) else UNKNOWN
 
 
 def _notes(name: str, matrix: _Matrix) -> Iterator[str]:
@@ -112,8 +112,8 @@ def _notes(name: str, matrix: _Matrix) -> Iterator[str]:
             if source in gpus and target in gpus and gpus.index(source) < gpus.index(target):
                 pairs[link] = pairs.get(link, 0) + 1
     each = [f"{count} pair{'s' * (count > 1)} over {link}" for link, count in sorted(pairs.items())]
-    told = f": {', '.join(each)}" if each else ""
+    links = f": {', '.join(each)}" if each else ""
     beside = f" and {nics} NIC{'s' * (nics > 1)}" if nics else ""
-    yield f"{name}: {len(gpus)} GPU{'s' * (len(gpus) > 1)}{beside}{told}."
+    yield f"{name}: {len(gpus)} GPU{'s' * (len(gpus) > 1)}{beside}{links}."
     if matrix.dropped:
-        yield f"{name}: what stands below the table was left out."
+        yield f"{name}: text below the table was left out."

@@ -1,8 +1,8 @@
 """What did PyTorch's flight recorder keep of the last collectives? Its dumps are pickles or JSON, one a rank.
 
-Format: torch/csrc/distributed/c10d/FlightRecorder.hpp. `duration_ms` is there only with TORCH_NCCL_ENABLE_TIMING=1, and
-holds the wait for the last rank too: the fastest of many equal messages is what the links gave at least. The moments at
-which the watchdog discovered a start or an end are polled, and no measure of a transfer.
+Format: torch/csrc/distributed/c10d/FlightRecorder.hpp. `duration_ms` exists only with TORCH_NCCL_ENABLE_TIMING=1,
+and includes the wait for the last rank: the fastest of many equal messages is a lower bound of the links' bandwidth.
+Starts and ends as the watchdog discovers them are polled, and do not measure a transfer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = {
     "float": 4, "double": 8, "half": 2, "bfloat16": 2, "int": 4, "long": 8, "short": 2, "char": 1, "byte": 1, "bool": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "complexfloat": 8, "complexdouble": 16,
 }  # fmt: skip
-#: profiling_name → kind and the factor of nccl-tests' bus bandwidth, of n ranks (doc/PERFORMANCE.md).
+#: Pattern of `profiling_name` → kind.
 _KINDS = (
     (re.compile(r"all_?reduce"), "all_reduce"),
     (re.compile(r"all_?gather"), "all_gather"),
@@ -35,18 +35,18 @@ _KINDS = (
 
 
 def looks_like(head: bytes) -> bool:
-    """Do these first bytes begin a dump? Memory snapshots are pickles, and profiler traces JSON, with other words."""
+    """Do these first bytes begin a dump? Memory snapshots are pickles and profiler traces JSON, with other keys."""
     if plain_pickle.is_pickle(head):
         return any(key in head for key in _KEYS)
     return head.lstrip()[:1] == b"{" and any(b'"' + key + b'"' in head for key in _KEYS if key != b"pg_config")
 
 
 def read(path: Path) -> Timeline:
-    """Finished collectives of which the duration is told. PerfdoctorError where the file is no dump."""
+    """Finished collectives with a known duration. PerfdoctorError where the file is no dump."""
     dump = _loaded(path)
     entries = dump.get("entries")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Give it as PyTorch wrote it.")
+        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
     groups = _group_sizes(dump.get("pg_config"))
     rows = [row for entry in entries if (row := _row(entry, groups)) is not None]
     return Timeline.build(
@@ -63,18 +63,20 @@ def _loaded(path: Path) -> Mapping[str, object]:
             is_pickle = plain_pickle.is_pickle(stream.read(3))
         loaded = plain_pickle.load(path) if is_pickle else json.loads(path.read_bytes())
     except OSError as error:
-        raise PerfdoctorError(f"{path.name} cannot be opened: {error.strerror or error}", do="Check it.") from error
+        raise PerfdoctorError(
+            f"{path.name} cannot be opened: {error.strerror or error}", do="Check its permissions."
+        ) from error
     except (ValueError, RecursionError) as error:
         raise PerfdoctorError(f"{path.name} is damaged JSON: {str(error)[:80]}", do="Write it again.") from error
     if not isinstance(loaded, dict):
-        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Give it as PyTorch wrote it.")
+        raise PerfdoctorError(f"{path.name} is no dump of the flight recorder", do="Pass the file as PyTorch wrote it.")
     return loaded
 
 
-def _group_sizes(told: object) -> dict[str, int]:
+def _group_sizes(config: object) -> dict[str, int]:
     """The number of ranks of each process group, by its id and by its name."""
     sizes: dict[str, int] = {}
-    for key, group in told.items() if isinstance(told, dict) else ():
+    for key, group in config.items() if isinstance(config, dict) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
         members = re.findall(r"\d+", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
         sizes[str(key)] = len(members)
@@ -84,7 +86,7 @@ def _group_sizes(told: object) -> dict[str, int]:
 
 
 def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, object] | None:
-    """A message as a row; None where it is not finished or its kind, size, ranks or duration is not told."""
+    """A message as a row; None where it is unfinished or its kind, size, ranks or duration is unknown."""
     name, duration_ms = str(entry.get("profiling_name", "")), entry.get("duration_ms")
     kind = next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
     size = max(_bytes(entry, "input"), _bytes(entry, "output"))
@@ -96,15 +98,16 @@ def _row(entry: Mapping[str, object], groups: Mapping[str, int]) -> dict[str, ob
     if not isinstance(duration_ms, (int, float)) or not 0 < duration_ms < 1e9:
         return None
     time_ns = max(round(duration_ms * 1e6), 1)
-    times = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
+    # Bus bandwidth of n ranks as in nccl-tests, doc/PERFORMANCE.md.
+    factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}.get(kind, (ranks - 1) / ranks)
     return {
         "name": kind, "source": "flight recorder", "group": named[:60], "ranks": ranks, "bytes": size,
-        "time_ns": time_ns, "bus_bytes_per_second": size / time_ns * 1e9 * times,
+        "time_ns": time_ns, "bus_bytes_per_second": size / time_ns * 1e9 * factor,
     }  # fmt: skip
 
 
 def _bytes(entry: Mapping[str, object], side: str) -> int:
-    """All tensors of one side; 0 where a size or a type is not known."""
+    """Bytes of all tensors of one side; 0 where a size or type is unknown."""
     sizes, types = entry.get(f"{side}_sizes"), entry.get(f"{side}_dtypes")
     if not isinstance(sizes, (list, tuple)) or not isinstance(types, (list, tuple)) or len(sizes) != len(types):
         return 0

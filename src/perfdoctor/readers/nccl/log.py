@@ -1,8 +1,8 @@
-"""What did NCCL decide? Read from what it prints with NCCL_DEBUG=INFO.
+"""Which connections, networks and algorithms did NCCL choose? Read from its output with NCCL_DEBUG=INFO.
 
-A line is `host:pid:tid [device] NCCL INFO text`, sometimes behind what a launcher puts in front or glued to the end of
-another print. Ranks in it are those of a communicator, of which a job has many: they are kept as members, and a process
-is told by its host and pid. Hosts are numbered in the order in which they come, and their names are not kept.
+A line is `host:pid:tid [device] NCCL INFO text`, possibly behind a launcher's prefix or directly behind other output.
+Its ranks are those of one of the job's communicators: they are kept as members, and a process is identified by its host
+and pid. Hosts are numbered in the order of their first line, and their names are not kept.
 
 Facts (`nccl_facts.name`): version, members, machines, device, network, plugin_failed, no_verbs, no_infiniband, nic,
 environment, topology_file, gpudirect, ring_gdr, nvlink, pci, channels, nvls_channels, graph, tuned, algorithm,
@@ -23,7 +23,7 @@ from perfdoctor.readers import text_rows
 from perfdoctor.readers.nccl import nccl_tests
 
 _LINE = re.compile(
-    # Bounded: unbounded, a long line without any colon would be walked through from each of its places.
+    # Bounded, or a long line without a colon would be scanned from each of its characters.
     r"(?P<host>[A-Za-z0-9][\w.\-]{0,99}):(?P<pid>\d{1,18}):\d{1,18} \[(?P<device>-?\d{1,9})\]"
     r"(?: (?P<where>[\w./\-]{1,200}:\d+))? "
     r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION) ?"
@@ -35,7 +35,7 @@ _WAY = re.compile(
 )
 _NIC = re.compile(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
 _DIGITS = re.compile(r"\d+")
-#: A message that is text of others, kept for people: no longer than it takes to recognise it.
+#: Messages that are kept as text are cut at this length.
 _LONGEST = 160
 
 _Fact = tuple[str, str, float]
@@ -43,7 +43,7 @@ _NAN = float("nan")
 
 
 def _basename(text: str) -> str:
-    """Of a path only the file: folders name users and machines."""
+    """The file of a path, without its folders: these may name users and machines."""
     return PurePosixPath(text.strip()).name if "/" in text else text.strip()
 
 
@@ -51,7 +51,7 @@ def _environment(found: re.Match[str]) -> _Fact:
     return "environment", f"{found.group(1)}={_basename(found.group(2))}"[:_LONGEST], _NAN
 
 
-#: What a message looks like → the fact in it. The first that fits counts.
+#: Pattern of a message → the fact in it. The first match counts.
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
     (re.compile(pattern), fact)
     for pattern, fact in (
@@ -81,8 +81,8 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
         (r"(?:\S*/)?([\w.]+\.(?:cc|cu|c|h)):\d+ -> (\d+)", lambda m: ("returned", m.group(1)[:40], float(m.group(2)))),
     )
 )  # fmt: skip
-#: What a message must hold to be worth looking at: most of a log is none of these, and is passed over at once.
-_TELLING = re.compile(
+#: Messages that may contain a fact. Most of a log does not match, and is skipped at once.
+_MAY_HAVE_FACT = re.compile(
     r"NCCL version|Using|NCCL_\w+ set|n[rR]anks \d|Plugin|libibverbs|No device|topology file|Direct RDMA|all rings|"
     r"\] - GPU|Pattern \d|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |Reduce |Gather |ReduceScatter "
 )
@@ -94,9 +94,9 @@ _LATENCY_BANDWIDTH = re.compile(r"\d+\.\d+/\s*(\d+\.\d+)")
 
 @dataclass
 class _Log:
-    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each was told.
+    """`ways`: the channels by host, process, device, member, peer and way; `facts`: how often each occurred.
 
-    `members`: how many are in the communicator that a process builds on a device.
+    `silent`: processes with lines without facts. `members`: size of the communicator that a process builds on a device.
     """
 
     ways: dict[tuple[int, int, int, int, int, str], set[int]] = field(default_factory=dict)
@@ -106,11 +106,11 @@ class _Log:
     members: dict[tuple[int, int, int], str] = field(default_factory=dict)
     lines: int = 0
 
-    def tell(self, where: tuple[int, int, int], fact: _Fact) -> None:
+    def add(self, where: tuple[int, int, int], fact: _Fact) -> None:
         self.facts[where + fact] += 1
 
     def host(self, name: str, *, is_glued: bool) -> int:
-        """The number of a host. Glued to a print, its name begins somewhere in what stands there."""
+        """The number of a host. If the line directly follows other output, `name` may begin with a piece of that."""
         if is_glued and name not in self.hosts:
             known = [each for each in self.hosts if name.endswith(each)]
             if known:
@@ -119,7 +119,7 @@ class _Log:
 
 
 def looks_like(head: bytes) -> bool:
-    """Do these first bytes hold lines of NCCL? A job prints much before its first one: see `is_log`."""
+    """Do these first bytes contain lines of NCCL? The first one may come later: see `is_log`."""
     if b"NCCL " not in head:
         return False
     text = head.decode("utf-8", "replace")
@@ -127,7 +127,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def is_log(path: Path, head: bytes) -> bool:
-    """Is it a text that holds a line of NCCL anywhere? Read to its first such line, and no binary file at all."""
+    """Is it a text file with a line of NCCL anywhere? Read up to that line; binary files are not read."""
     if looks_like(head):
         return True
     if b"\0" in head or not head.strip() or text_rows.is_json(head):
@@ -139,7 +139,7 @@ def is_log(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Timeline:
-    """The ways and facts in the log, and the tables of nccl-tests where it holds some.
+    """The ways and facts in the log, and the tables of nccl-tests if it contains some.
 
     PerfdoctorError where it cannot be read or holds no line of NCCL.
     """
@@ -172,7 +172,7 @@ def _take(line: str, log: _Log, tables: nccl_tests.Tables) -> None:
         log.facts[-1, -1, -1, "version", version.group(1)[:40], _NAN] += 1
         return
     if before.strip():
-        # A digit in front of a host's name may be the last one of the table's row.
+        # Digits in front of a host's name may be the end of a table's row.
         tail = _DIGITS.match(messages[0].group("host")) if messages else None
         tables.take(before + (tail.group() if tail else ""))
     elif messages and line[:1].isdigit() and (tail := _DIGITS.match(line)):
@@ -183,7 +183,7 @@ def _take(line: str, log: _Log, tables: nccl_tests.Tables) -> None:
 
 
 def _messages(line: str) -> list[re.Match[str]]:
-    """Nearly every line begins with its only message; to look for more in each costs three times as much."""
+    """A line's messages: nearly always one, at its beginning. A search for more in each takes three times as long."""
     first = _LINE.match(line)
     if first and line.find("NCCL ", first.end()) < 0:
         return [first]
@@ -193,7 +193,7 @@ def _messages(line: str) -> list[re.Match[str]]:
 def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) -> None:
     log.lines += 1
     host = log.host(message.group("host"), is_glued=is_glued)
-    if message.group("level") == "INFO" and not _TELLING.search(text):
+    if message.group("level") == "INFO" and not _MAY_HAVE_FACT.search(text):
         log.silent.add((host, int(message.group("pid"))))
         return
     where = host, int(message.group("pid")), int(message.group("device"))
@@ -205,30 +205,30 @@ def _message(message: re.Match[str], text: str, log: _Log, *, is_glued: bool) ->
         known = next((fact(found) for pattern, fact in _FACTS if (found := pattern.search(text))), None)
         if known is None or known[0] == "returned":
             known = "warning", text.strip()[:_LONGEST], _NAN
-        log.tell(where, known)
+        log.add(where, known)
         return
     if text.lstrip().startswith("NET/IB") and " Using " in text:
         for index, name, _ in _NIC.findall(text):
-            log.tell(where, ("nic", name, float(index)))
+            log.add(where, ("nic", name, float(index)))
         return
     for pattern, fact in _FACTS:
         if found := pattern.search(text):
             name, value, amount = fact(found)
             of = f" of {log.members[where]}" if name == "graph" and where in log.members else ""
-            log.tell(where, (name, value + of, amount))
+            log.add(where, (name, value + of, amount))
             break
     if members := _MEMBERS.search(text):
         log.members[where] = members.group(1)
-        log.tell(where, ("members", "", float(members.group(1))))
+        log.add(where, ("members", "", float(members.group(1))))
     elif nvls := _NVLS.search(text):
-        log.tell(where, ("nvls_channels", "", float(nvls.group(1))))
+        log.add(where, ("nvls_channels", "", float(nvls.group(1))))
     elif tuned := _TUNED.match(text):
         best = max((float(each) for each in _LATENCY_BANDWIDTH.findall(text)), default=0.0)
-        log.tell(where, ("tuned", tuned.group(1), best))
+        log.add(where, ("tuned", tuned.group(1), best))
 
 
 def _way_rows(log: _Log) -> Iterator[dict[str, object]]:
-    """A row a pair and way, both directions' lines together; `channels`: how many different ones go this way."""
+    """A row a pair and way, both directions together; `channels`: how many different ones use this way."""
     for (host, pid, device, member, peer, way), numbers in log.ways.items():
         yield {
             "host": host, "process": pid, "device": device, "member": member, "peer": peer, "name": way,
@@ -246,20 +246,20 @@ def _fact_rows(log: _Log) -> Iterator[dict[str, object]]:
 
 def _notes(name: str, log: _Log, version: str) -> Iterator[str]:
     members = max((amount for _, _, _, fact, _, amount in log.facts if fact == "members"), default=0)
-    heard: list[tuple[int, int]] = [*((f[0], f[1]) for f in log.facts), *((w[0], w[1]) for w in log.ways), *log.silent]
-    processes = len({each for each in heard if each[0] >= 0})
+    seen: list[tuple[int, int]] = [*((f[0], f[1]) for f in log.facts), *((w[0], w[1]) for w in log.ways), *log.silent]
+    processes = len({each for each in seen if each[0] >= 0})
     kinds = Counter(_family(way) for *_, way in log.ways)
-    said = [f"NCCL {version}" if version else "a log of NCCL"]
+    parts = [f"NCCL {version}" if version else "a log of NCCL"]
     if members:
-        said.append(f"{members:.0f} ranks")
-    said.append(f"{processes} process{'es' * (processes > 1)} on {len(log.hosts)} machine{'s' * (len(log.hosts) > 1)}")
+        parts.append(f"{members:.0f} ranks")
+    parts.append(f"{processes} process{'es' * (processes > 1)} on {len(log.hosts)} machine{'s' * (len(log.hosts) > 1)}")
     if kinds:
-        said.append("connections over " + " and ".join(kind for kind, _ in kinds.most_common(4)))
-    yield f"{name}: {', '.join(said)}."
+        parts.append("connections over " + " and ".join(kind for kind, _ in kinds.most_common(4)))
+    yield f"{name}: {', '.join(parts)}."
 
 
 def _family(way: str) -> str:
-    """P2P, SHM, NET/IB/GDRDMA, NET/Socket."""
+    """The kind of a way: P2P, SHM, NET/IB/GDRDMA, NET/Socket."""
     parts = way.split("/")
     if parts[0] != "NET":
         return parts[0][:20]

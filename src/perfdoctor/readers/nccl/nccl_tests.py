@@ -1,9 +1,9 @@
 """How fast are the links when nothing else runs? Read from the tables that nccl-tests print.
 
 A row is size, count, type, operation, root (newer versions), and twice time, algorithm bandwidth, bus bandwidth,
-errors: out of place and in place; GB are 1e9 bytes (nccl-tests, doc/PERFORMANCE.md). With NCCL_DEBUG=INFO a row is
-torn apart by lines of NCCL, since the program prints it in three pieces: they are put together again. Older versions do
-not say which collective it was; then the quotient of the two bandwidths tells an all-reduce.
+errors: out of place and in place; GB are 1e9 bytes (nccl-tests, doc/PERFORMANCE.md). With NCCL_DEBUG=INFO lines of
+NCCL may split a row, which is printed in three pieces: these are joined again. Older versions do not print the name of
+the collective; an all-reduce is then recognised by the ratio of the two bandwidths.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce", "sendrecv": "send_recv",
 }  # fmt: skip
-#: Of two ranks an all-reduce and a broadcast have the same factor.
+#: With two ranks an all-reduce and a broadcast have the same factor.
 _FEWEST_RANKS = 3
 #: Times are printed with four digits or more, bandwidths with two behind the point.
 _ROUNDING = 0.01
@@ -37,12 +37,12 @@ _VALUES = 8
 
 @dataclass
 class Tables:
-    """What the tables of one output hold, fed line by line."""
+    """The rows of all tables in one output, which is added line by line."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
     kind: str = ""
     gpus: list[str] = field(default_factory=list)
-    torn: int = 0
+    incomplete: int = 0
     _in_table: bool = False
     _has_root: bool = False
     _size: int = 0
@@ -50,12 +50,12 @@ class Tables:
     _awaiting: bool = False
 
     def take(self, text: str) -> bool:
-        """Is this (piece of a) line of a table or its header?"""
+        """Add a line or a piece of one; False if it belongs to no table."""
         if text.startswith("#"):
             return self._header(text)
         begin = _BEGIN.match(text) or _BARE.match(text)
         if self._in_table and begin:
-            self.torn += self._awaiting
+            self.incomplete += self._awaiting
             self._size, self._values, self._awaiting = int(begin.group(1)), [], True
             text = begin.group(5)
             if self._has_root and _BEGIN.match(begin.string):
@@ -79,7 +79,7 @@ class Tables:
         return True
 
     def close(self) -> None:
-        """The end of the output: a kind that was not told is that of the largest message, rounded least of all."""
+        """End the output: an unknown kind is found from the largest message, whose rounding matters least."""
         if self.rows and not self.kind:
             largest = max(self.rows, key=lambda row: int(str(row["bytes"])))
             self.kind = _kind_of(largest, len(self.gpus))
@@ -88,7 +88,7 @@ class Tables:
 
     def _row(self) -> None:
         if len(self._values) != _VALUES:
-            self.torn += 1
+            self.incomplete += 1
             return
         for time, algorithm, bus in (self._values[0:3], self._values[4:7]):
             if "N/A" in (time, algorithm, bus) or not self._size:
@@ -101,10 +101,7 @@ class Tables:
 
 
 def _kind_of(row: dict[str, object], ranks: int) -> str:
-    """The collective whose bus bandwidth is so many times the algorithm's; "" where rounding or ranks leave it open.
-
-    An all-reduce is told by its factor 2 (n - 1) / n; all others share theirs with some other kind.
-    """
+    """An all-reduce if bus bandwidth / algorithm bandwidth is 2 (n - 1) / n, else "": kinds share all other factors."""
     size, time_ns, bus = (float(str(row[column])) for column in ("bytes", "time_ns", "bus_bytes_per_second"))
     if ranks < _FEWEST_RANKS or not time_ns:
         return ""
@@ -147,5 +144,5 @@ def notes(name: str, tables: Tables) -> Iterator[str]:
             f"{name}: nccl-tests of {len(tables.gpus) or 'some'} GPUs, {kind} up to {speed:.1f} GB/s of "
             f"bus bandwidth, in {len(tables.rows):,} measurements."
         )
-    if tables.torn:
-        yield f"{name}: {tables.torn:,} rows of nccl-tests are not whole, and left out."
+    if tables.incomplete:
+        yield f"{name}: {tables.incomplete:,} rows of nccl-tests are incomplete: left out."

@@ -1,7 +1,7 @@
 """What number does a cell of Nsight Compute's table hold, in base units?
 
-ncu writes numbers as the locale has them (`4,963,609.95`, `4.963.609,95`, `4 963 609,95`) and, unless told otherwise,
-in the unit in which they look shortest (`usecond`, `Gbyte/second`, `cycle/nsecond`). Prefixes count in thousands:
+ncu writes numbers as the locale has them (`4,963,609.95`, `4.963.609,95`, `4 963 609,95`) and, by default, in
+the unit that makes them shortest (`usecond`, `Gbyte/second`, `cycle/nsecond`). Prefixes count in thousands:
 32,768 bytes are written as 32.77 Kbyte.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import nan
 
-#: What a number counts. `count` is everything that is no time, size, rate or share.
+#: Base units. `count` is everything that is no time, size, rate or share.
 NS, BYTES, HZ, SHARE, BYTES_PER_SECOND, COUNT = "ns", "byte", "hz", "share", "byte/s", "count"
 
 _TIMES_NS = {
@@ -22,14 +22,14 @@ _TIMES_NS = {
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SCALED = re.compile(r"^([KMGTP]?)(i?)(hz|bytes?|b|inst|sectors?|cycles?|threads?|warps?|requests?)$", re.IGNORECASE)
 
-#: Spaces (also hard and narrow ones) and apostrophes only ever part thousands.
+#: Spaces (also hard and narrow ones) and apostrophes only ever separate thousands.
 _GAPS = re.compile(r"[\s'’_]")
 _NUMBER = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?")
 
 
 @lru_cache(maxsize=1024)
 def unit_of(unit: str) -> tuple[float, str]:
-    """By what a number in this unit is multiplied, and what it then counts: `usecond` → (1000.0, "ns")."""
+    """The factor to the base unit, and the base unit: `usecond` → (1000.0, "ns")."""
     unit = unit.strip()
     if unit == "%":
         return 0.01, SHARE
@@ -56,7 +56,7 @@ def _scaled(unit: str) -> tuple[float, str]:
 
 
 def has_decimal_comma(cells: Iterable[str]) -> bool:
-    """Do these cells, all of one table, write 0,5 for a half? Each that can only be read one way has a vote."""
+    """Do these cells, all of one table, write 0,5 for a half? Each that can be read in one way only has a vote."""
     votes = 0
     for cell in cells:
         text = _GAPS.sub("", cell)
@@ -66,7 +66,7 @@ def has_decimal_comma(cells: Iterable[str]) -> bool:
 
 
 def _vote(text: str) -> int:
-    """1: the comma is before decimals, -1: the point is, 0: both can be."""
+    """1: decimals follow the comma, -1: they follow the point, 0: both are possible."""
     comma, point = text.rfind(","), text.rfind(".")
     if comma >= 0 and point >= 0:
         return 1 if comma > point else -1

@@ -1,8 +1,8 @@
 """Which launches did Nsight Compute print as CSV, and what did it measure of them?
 
 `--page raw` is wide: one row a launch, one column a metric, and a second row with the units. `--page details` is long:
-one row a metric or a rule's result. Around and between the rows stand ncu's own words (`==PROF== …`) and whatever the
-program printed. A file that went through a spreadsheet has lost its quotes, or has `;` for commas.
+one row a metric or a rule's result. ncu's messages (`==PROF== …`) and the program's own output may stand between the
+rows. A file that went through a spreadsheet has lost its quotes, or has `;` for commas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AGAIN = "Print it again: ncu --import REPORT --csv --page raw."
 
 @dataclass(frozen=True)
 class Printed:
-    """What a file holds. `dropped`: rows that do not fit the table. `unitless`: a table had no row of units."""
+    """The contents of a file. `dropped`: rows that do not fit the table. `unitless`: a table had no row of units."""
 
     launches: tuple[Launch, ...]
     dropped: int
@@ -37,12 +37,12 @@ class Printed:
 
 
 def looks_like(head: bytes) -> bool:
-    """Do these first bytes hold the first words of ncu's table?"""
+    """Do these first bytes contain the header of ncu's table?"""
     return _HEADER.search(text_of(head)) is not None
 
 
 def text_of(data: bytes) -> str:
-    """A console that redirects may write UTF-16, and a spreadsheet a byte order mark."""
+    """The text of a file. A redirected console may write UTF-16, and a spreadsheet a byte order mark."""
     if data.startswith(_BYTE_ORDER):
         return data[: len(data) // 2 * 2].decode("utf-16", errors="replace").replace("\0", "")
     return data.decode("utf-8-sig", errors="replace").replace("\0", "")
@@ -87,7 +87,7 @@ class _Table:
 
     @property
     def metrics(self) -> Mapping[str, str | None]:
-        """The columns of a wide table that are wanted, each with its unit; None: nobody tells it."""
+        """The columns of a wide table that are wanted, each with its unit; None if unknown."""
         units, wanted = dict(zip(self.header, self.units, strict=False)), wanted_names()
         return {name: units.get(name) for name in self.header if name in wanted or is_stall(name)}
 
@@ -112,7 +112,7 @@ def _tables(rows: Iterator[list[str]]) -> Iterator[_Table]:
 
 
 def _is_row(row: Sequence[str], table: _Table) -> bool:
-    """Of a rule's columns the last ones may be left out where no rule speaks; of metrics none."""
+    """Is it a row of the table? A long table's last five columns, of rules, may be missing where there is no rule."""
     least = len(table.header) - 5 if table.is_long else len(table.header)
     return bool(row) and row[0].isdigit() and least <= len(row) <= len(table.header) + 1
 
@@ -137,7 +137,7 @@ def _wide(rows: Sequence[Mapping[str, str]], metrics: Mapping[str, str | None]) 
 
 
 def _needs_no_unit(name: str) -> bool:
-    """Percentages, ratios and plain counts are never scaled; times, sizes and rates are, nobody knows by how much."""
+    """Percentages, ratios and plain counts are never scaled; times, sizes and rates are, by an unknown factor."""
     return "pct" in name or name.endswith(".ratio") or name.startswith("launch__") or "_sectors_" in name
 
 

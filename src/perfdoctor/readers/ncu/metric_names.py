@@ -1,4 +1,4 @@
-"""What is each of Nsight Compute's metrics called, in all its versions, and which of ours does it give?
+"""Which names do Nsight Compute's metrics have in its versions, and which of our columns do they fill?
 
 A metric has a name (`gpu__time_duration.sum`) in reports and on the page `raw`, and a label ("Duration") on the page
 `details`; both changed over the years, and a label is used twice where the unit tells the two apart. Which metrics
@@ -21,7 +21,7 @@ from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, 
 
 @dataclass(frozen=True)
 class Advice:
-    """What one of NVIDIA's rules said. `share`: the estimated speedup as a share of the kernel's time, NaN without.
+    """The result of one of NVIDIA's rules. `share`: the estimated speedup as a share of the kernel's time, NaN without.
 
     `is_global` as NVIDIA has it: of the whole kernel, not of one of its parts.
     """
@@ -34,7 +34,7 @@ class Advice:
 
 @dataclass
 class Launch:
-    """One measured launch as a file has it: metrics by name or label, each with all (value, unit) that it has."""
+    """One measured launch as in the file: metrics by name or label, each with all its (value, unit)."""
 
     name: str
     device: int = -1
@@ -48,7 +48,7 @@ class Launch:
 
 
 _PEAK = ".avg.pct_of_peak_sustained_"
-#: For each of our columns what it counts, and the names and labels it may have, the best first.
+#: For each of our columns its base unit, and the names and labels it may have, the best first.
 _WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
     "gpu_time_ns": (NS, ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max", "Duration")),
     "sm_share": (
@@ -99,26 +99,26 @@ _STALLS = (
     re.compile(r"^Stall (.+)$"),
 )
 _NO_WAIT = "selected"
-#: No launch takes so many ns (a month), moves so many bytes or counts so many of anything: what says so is damaged.
+#: Larger numbers are damage: no launch takes so many ns (a month), moves so many bytes or counts as much.
 _LARGEST = 2.6e15
-#: Counters of several passes put together may say a little more than all of a unit's peak.
+#: Counters from several passes may together slightly exceed a unit's peak.
 _LARGEST_SHARE = 2.0
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _EXCESS_RULE = "UncoalescedGlobalAccess"
-_EXCESS_SAID = re.compile(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
+_EXCESS_MESSAGE = re.compile(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
 _SECTOR_BYTES = 32
 
 
 def numbers(launch: Launch) -> dict[str, float]:
-    """What the launch tells, by column: ns, bytes, Hz, shares of 1, counts. NaN for what was not measured."""
+    """The launch's numbers by column: ns, bytes, Hz, shares of 1, counts. NaN for what was not measured."""
     found = {column: _first(launch, kind, names) for column, (kind, names) in _WANTED.items()}
     _, stall_share = top_stall(launch)
-    asked, needed = _sectors(launch)
+    requested, needed = _sectors(launch)
     return {
         **found,
         "dram_bytes": _dram_bytes(launch, found["gpu_time_ns"]),
         "flop": _flop(launch),
-        "excess_sector_share": (asked - needed) / asked if asked else asked - needed,
+        "excess_sector_share": (requested - needed) / requested if requested else requested - needed,
         "useful_bytes": needed * _SECTOR_BYTES,
         "stall_share": stall_share,
     }
@@ -136,7 +136,7 @@ def top_stall(launch: Launch) -> tuple[str, float]:
     for pattern in _STALLS:
         waits = {found[1]: _first(launch, COUNT, (name,)) for name in launch.metrics if (found := pattern.match(name))}
         waits = {_reason(name): value for name, value in waits.items() if not isnan(value)}
-        total = fsum(waits.values())  # in whatever order they come
+        total = fsum(waits.values())  # independent of their order
         waits.pop(_NO_WAIT, None)
         if waits and total > 0:
             top = max(waits, key=lambda reason: waits[reason])
@@ -153,7 +153,7 @@ def _first(launch: Launch, kind: str, names: Sequence[str]) -> float:
 
 
 def _all(launch: Launch, kind: str, names: Sequence[str]) -> Iterator[float]:
-    """Every value under these names that counts what is asked for, in base units."""
+    """Every value under these names that has this base unit."""
     for name in names:
         for value, unit in launch.metrics.get(name, ()):
             factor, counted = unit_of(unit)
@@ -187,20 +187,20 @@ def _flop(launch: Launch) -> float:
 
 
 def _sectors(launch: Launch) -> tuple[float, float]:
-    """The sectors asked of L2, and those that were enough if neighbours read neighbours; NaN unknown."""
-    asked, needed = (_first(launch, COUNT, (name,)) for name in (_SECTORS, f"{_SECTORS}_ideal"))
-    if not isnan(asked) and not isnan(needed):
-        return asked, min(needed, asked)
+    """The sectors requested from L2, and those that coalesced accesses would need; NaN unknown."""
+    requested, needed = (_first(launch, COUNT, (name,)) for name in (_SECTORS, f"{_SECTORS}_ideal"))
+    if not isnan(requested) and not isnan(needed):
+        return requested, min(needed, requested)
     for advice in launch.advice:
-        if advice.rule == _EXCESS_RULE and (said := _EXCESS_SAID.search(advice.message)):
-            excess, total = int(said[1]), int(said[2])
+        if advice.rule == _EXCESS_RULE and (found := _EXCESS_MESSAGE.search(advice.message)):
+            excess, total = int(found[1]), int(found[2])
             return float(total), float(max(total - excess, 0))
     return nan, nan
 
 
 @cache
 def wanted_names() -> tuple[str, ...]:
-    """The metrics to ask a report for, beside its stalls: asking for all of them takes most of the time."""
+    """The metrics to read from a report, beside its stalls: reading all of them takes most of the time."""
     flop = [f"{unit}__sass_thread_inst_executed_op_{op}_pred_on.sum{per}" for op in _FLOP
             for unit in ("smsp", "sm") for per in ("", ".per_cycle_elapsed")]  # fmt: skip
     return (
@@ -213,7 +213,7 @@ def wanted_names() -> tuple[str, ...]:
 
 @cache
 def base_unit(name: str) -> str:
-    """The unit of a metric's number where nothing is scaled and the file does not say it."""
+    """The unit of a metric's number where nothing is scaled and the file has no units."""
     if "pct" in name:
         return "%"
     kind = next((kind for kind, names in _WANTED.values() if name in names), COUNT)
@@ -224,5 +224,5 @@ def base_unit(name: str) -> str:
 
 @cache
 def is_stall(name: str) -> bool:
-    """Does this metric tell for what warps waited?"""
+    """Is it a metric of what warps waited for?"""
     return any(pattern.match(name) for pattern in _STALLS)

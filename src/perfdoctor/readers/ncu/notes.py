@@ -1,4 +1,4 @@
-"""What is said of kernels that Nsight Compute measured where there is no timeline: which are they, and how busy?"""
+"""Which notes describe the kernels of Nsight Compute without a timeline? The longest ones, with their utilisation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from perfdoctor.model.timeline import Floats, Frame, Mask
 from perfdoctor.vocabulary.names.base_names import base_name
 
-#: How many kernels are named, the longest first, and how much of a name is.
+#: How many kernels are named at most, the longest first, and how long a name may be.
 _NAMED, _LONGEST_NAME = 3, 60
-#: The columns that are said, each of its peak.
-_SAID = {"sm_share": "SMs", "tensor_share": "tensor cores", "memory_share": "memory", "occupancy_share": "warps"}
+#: The columns that are shown, each a share of its peak.
+_SHARES = {"sm_share": "SMs", "tensor_share": "tensor cores", "memory_share": "memory", "occupancy_share": "warps"}
 
 
 def alone(file: str, profiles: Frame) -> Iterator[str]:
@@ -26,14 +26,14 @@ def alone(file: str, profiles: Frame) -> Iterator[str]:
     total = np.bincount(names.codes, weights=weight, minlength=len(names.values))
     for code in np.argsort(-total, kind="stable")[:_NAMED].tolist():
         if total[code]:
-            yield _told(base_name(names.values[code])[:_LONGEST_NAME], profiles, names.codes == code, weight)
+            yield _kernel_note(base_name(names.values[code])[:_LONGEST_NAME], profiles, names.codes == code, weight)
 
 
-def _told(name: str, profiles: Frame, rows: Mask, weight: Floats) -> str:
+def _kernel_note(name: str, profiles: Frame, rows: Mask, weight: Floats) -> str:
     """`silu: 40.1 µs, 25 % of the measured time; SMs 28 %, memory 88 % of their peak; waits for long scoreboard.`"""
     own = float(weight[rows].sum())
     shares = []
-    for column, label in _SAID.items():
+    for column, label in _SHARES.items():
         known = rows & ~np.isnan(profiles.floats(column))
         if known.any():
             share = np.average(profiles.floats(column)[known], weights=np.maximum(weight[known], 1))

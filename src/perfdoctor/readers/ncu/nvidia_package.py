@@ -1,8 +1,7 @@
 """Which launches does a report of Nsight Compute hold? Read with NVIDIA's own package `ncu-report` (`perfdoctor[ncu]`).
 
-It is NVIDIA's library under NVIDIA's licence, so nobody has to have it. It reads reports of all versions up to its own,
-needs no GPU and no ncu, and says nothing where a report is damaged: then the report is empty, or one of its calls
-raises something.
+It is optional, as it is under NVIDIA's licence. It reads reports of all versions up to its own, and needs no GPU and no
+ncu. It does not recognise damage: a damaged report appears empty, or a call raises some error.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
 
-#: NVIDIA's SpeedupType: of a part of the kernel, or of all of it.
+#: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
 _GLOBAL = 2
 
 
@@ -33,7 +32,7 @@ def read_launches(module: Any, report: Path) -> tuple[Launch, ...]:
         context = module.load_report(str(report))
         kernels = [action for each in context for action in each if _is_kernel(module, action)]
         launches = tuple(_launch(module, action) for action in kernels)
-    except Exception as error:  # whatever the library meets in a damaged report
+    except Exception as error:  # a damaged report may raise any error
         raise _damaged(report, str(error) or type(error).__name__) from error
     if not launches:
         raise _damaged(report, "it holds no measured kernel")
@@ -45,13 +44,13 @@ def read_launches(module: Any, report: Path) -> tuple[Launch, ...]:
 def _damaged(report: Path, why: str) -> PerfdoctorError:
     return PerfdoctorError(
         f"`{report.name}` cannot be read: {' '.join(why.split())[:200]}",
-        do="Open it in Nsight Compute to see whether it is whole; a report newer than the package ncu-report needs a "
-        "newer one: pip install -U ncu-report.",
+        do="Open it in Nsight Compute to see whether it is damaged. If it is newer than the package ncu-report: "
+        "pip install -U ncu-report.",
     )
 
 
 def _is_kernel(module: Any, action: Any) -> bool:
-    """A range or a graph that was measured as a whole has no kernel's name."""
+    """Is it a kernel, and not a range or a graph that was measured as a whole?"""
     kind = getattr(module.IAction, "WorkloadType_KERNEL", 0)
     return not hasattr(action, "workload_type") or action.workload_type() == kind
 
@@ -71,7 +70,7 @@ def _launch(module: Any, action: Any) -> Launch:
         metric = action.metric_by_name(name)
         value = metric.value() if metric is not None and metric.has_value() else None
         if isinstance(value, (int, float)):
-            # Of a chip that the package does not know it tells no units; what a report holds is in base units.
+            # For a chip unknown to the package there are no units; numbers in a report are in base units.
             launch.metrics[name] = [(float(value), str(metric.unit() or "") or base_unit(name))]
     return launch
 
@@ -99,11 +98,11 @@ def _capability(action: Any) -> int:
     return 10 * major + minor if major >= 0 and minor >= 0 else -1
 
 
-def _advice(told: dict[str, Any]) -> Advice:
-    estimate, message = told.get("speedup_estimation") or {}, told.get("rule_message") or {}
+def _advice(result: dict[str, Any]) -> Advice:
+    estimate, message = result.get("speedup_estimation") or {}, result.get("rule_message") or {}
     speedup = float(estimate.get("speedup", nan))
     return Advice(
-        str(told.get("rule_identifier", "")),
+        str(result.get("rule_identifier", "")),
         min(speedup / 100, 1.0) if speedup >= 0 else nan,
         int(estimate.get("type", 0)) == _GLOBAL,
         " ".join(str(message.get(key, "")) for key in ("title", "message")).strip(),

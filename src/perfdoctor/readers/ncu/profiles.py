@@ -1,8 +1,7 @@
 """How do Nsight Compute's reports and tables become rows of a Timeline?
 
-A `.ncu-rep` is read with NVIDIA's package `ncu-report` where it is installed, else by `ncu_file`, and what neither can
-read by the ncu that is installed.
-The frames stand on a clock of their own: ncu measures kernels alone, one after the other, and not when they ran.
+A `.ncu-rep` is read with NVIDIA's package `ncu-report` where it is installed, else by `report_file`, else by an
+installed ncu. The frames have their own clock: ncu measures each kernel alone, and does not record when it ran.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from perfdoctor.readers.ncu.metric_names import Launch, numbers, occupancy_limit
 from perfdoctor.vocabulary.names.base_names import base_name
 
 _GZIP = b"\x1f\x8b"
-#: What it says while it measures, and the sections of a page.
+#: ncu's progress messages, and the headings of its text pages.
 _PRINTED = re.compile(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
 SIGNALS = ("kernel_profiles", "kernel_advice")
-#: How many names a note has, and how long they are.
+#: How many names a note has at most, and how long they may be.
 _NAMED, _LONGEST_NAME = 3, 60
 
 
@@ -48,7 +47,7 @@ def is_table(head: bytes) -> bool:
 
 
 def is_printed_text(head: bytes) -> bool:
-    """Is it what ncu prints for people, and no table?"""
+    """Is it ncu's text output, and no table?"""
     return _PRINTED.search(head) is not None and not is_table(head)
 
 
@@ -66,7 +65,7 @@ def read(path: Path) -> Timeline:
 
 
 def read_report(report: Path) -> tuple[Launch, ...]:
-    """The launches of a .ncu-rep: by NVIDIA's package, else by ourselves, else by ncu. PerfdoctorError if all fail."""
+    """The launches of a .ncu-rep: by NVIDIA's package, else from the file, else by ncu. PerfdoctorError if all fail."""
     module, tool = ncu_package.package(), ncu_tool.find_ncu()
     ways: list[Callable[[], tuple[Launch, ...]]] = [lambda: ncu_file.read_launches(report)]
     if module is not None:
@@ -90,7 +89,7 @@ def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
             at = np.full(len(rows), rank, np.int64)
             frames[signal].append(rows.with_columns(rank=at, launch=rows["launch"] + launches))
         launches += len(each["kernel_profiles"])
-    joined = {signal: _one_behind_the_other(parts) for signal, parts in frames.items()}
+    joined = {signal: _on_one_clock(parts) for signal, parts in frames.items()}
     return replace(
         timeline,
         frames={**timeline.frames, **joined},
@@ -105,7 +104,7 @@ def with_profiles(timeline: Timeline, profiles: Sequence[Timeline]) -> Timeline:
     )
 
 
-def _one_behind_the_other(parts: Sequence[Frame]) -> Frame:
+def _on_one_clock(parts: Sequence[Frame]) -> Frame:
     shifted, at = [], 0
     for part in parts:
         shifted.append(part.with_columns(start_ns=part.start_ns + at, end_ns=part.end_ns + at))
@@ -119,35 +118,35 @@ def _notes_alone(profiles: Sequence[Timeline]) -> Iterator[str]:
 
 
 def _joined_notes(timeline: Timeline, profiles: Frame) -> Iterator[str]:
-    """How much of the timeline was measured, and what fits nothing in it."""
+    """How much of the timeline's kernel time was measured, and which launches match no kernel."""
     kernels = timeline.kernels
     if not len(kernels):
         beside = (
             "the recording beside them holds no kernels" if timeline.sources else "there is no timeline beside them"
         )
         yield (
-            f"Nsight Compute measured single kernels, and {beside}: what they are of a step is not known, so no saving "
-            "is promised. Analyse both: perfdoctor analyze trace.nsys-rep kernels.ncu-rep"
+            f"Nsight Compute measured single kernels, and {beside}: their share of a step is unknown, so no saving "
+            "is predicted. Analyse both: perfdoctor analyze trace.nsys-rep kernels.ncu-rep"
         )
         return
     if timeline.devices and not any(on_same_gpu(profiles, device).any() for device in timeline.devices):
         gpus = ", ".join(sorted({gpu for gpu in profiles.text("gpu") if gpu})[:_NAMED])
-        yield f"Nsight Compute measured on another GPU{f' ({gpus})' if gpus else ''}: what it measured is not used."
+        yield f"Nsight Compute measured on another GPU{f' ({gpus})' if gpus else ''}: its measurements are not used."
         return
     sets, stands_in = matched(kernels, profiles)
     known, used = stands_in != UNKNOWN, {int(launch) for launches in sets for launch in launches}
     share = kernels.duration_ns[known].sum() / max(int(kernels.duration_ns.sum()), 1)
     yield (
-        f"Nsight Compute measured {_counted(len(profiles))}, standing for {int(known.sum()):,} of {len(kernels):,} "
-        f"kernels and {share:.0%} of their time. It plays each alone, with cold caches: times are the timeline's."
+        f"Nsight Compute measured {_counted(len(profiles))}, which match {int(known.sum()):,} of {len(kernels):,} "
+        f"kernels and {share:.0%} of their time. It replays each alone, with cold caches: times are the timeline's."
     )
     others = [name for launch, name in enumerate(profiles.name) if launch not in used]
     if others:
         names = list(dict.fromkeys(base_name(name)[:_LONGEST_NAME] for name in others))
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         yield (
-            f"{_counted(len(others))} that it measured: no kernel of the timeline has that name and size: "
-            f"{', '.join(names[:_NAMED])}{more}."
+            f"{_counted(len(others))} match{'es' if len(others) == 1 else ''} no kernel of the timeline by name and "
+            f"size: {', '.join(names[:_NAMED])}{more}."
         )
 
 
@@ -168,7 +167,7 @@ def _bytes(path: Path) -> bytes:
 def _lost(path: Path, printed: ncu_csv.Printed) -> list[str]:
     notes = []
     if printed.dropped:
-        notes.append(f"{path.name}: {printed.dropped:,} lines are no rows of the table, and are left out.")
+        notes.append(f"{path.name}: {printed.dropped:,} lines are no rows of the table: left out.")
     if printed.unitless:
         notes.append(
             f"{path.name}: its row of units is missing, so durations, bytes and clocks are unknown: print it again."
@@ -182,7 +181,7 @@ def _lost(path: Path, printed: ncu_csv.Printed) -> list[str]:
 def _timeline(path: Path, launches: Sequence[Launch], notes: Sequence[str]) -> Timeline:
     return Timeline.build(
         {"kernel_profiles": _profiles(launches), "kernel_advice": _advice(launches)},
-        # Not all ways to print a report tell what NVIDIA's rules said.
+        # Not all printed pages contain the results of NVIDIA's rules.
         {"kernel_profiles"} | ({"kernel_advice"} if any(launch.advice for launch in launches) else set()),
         sources=[Source("ncu", path.name, "", (0,))],
         notes=notes,

@@ -1,10 +1,10 @@
-"""Which launches does a report of Nsight Compute hold? Read from the file itself, where NVIDIA's package is not there.
+"""Which launches does a report of Nsight Compute hold? Read from the file, without NVIDIA's package.
 
 The format is documented (Nsight Compute Customization Guide, "Report File Format", version 7; the messages are in
-`extras/FileFormat/*.proto` of each installation). Behind the magic number stand a header and blocks. Each has a length
-of four bytes, little-endian, in front of a protobuf message, and a block's header says how many sources and results
-follow it, with the names that they are the first to mention. Numbers are in base units. Of the messages only the
-fields below are looked at, so new ones do no harm; a file of another version is left to NVIDIA's own tools.
+`extras/FileFormat/*.proto` of each installation). Behind the magic number follow a header and blocks. Each is a
+protobuf message behind its length of four bytes, little-endian. A block's header contains the number of sources and
+results that follow it, and the names that they are the first to use. Numbers are in base units. Only the fields below
+are read, so new ones do no harm; a file of another version is left to NVIDIA's own tools.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_launches(report: Path) -> tuple[Launch, ...]:
 def _unreadable(report: Path, why: str) -> PerfdoctorError:
     return PerfdoctorError(
         f"`{report.name}` cannot be read: {why}",
-        do="Open it in Nsight Compute to see whether it is whole; NVIDIA's own package may know more versions: "
+        do="Open it in Nsight Compute to see whether it is damaged. NVIDIA's own package may read more versions: "
         "pip install 'perfdoctor[ncu]'.",
     )
 
@@ -67,7 +67,7 @@ def _unreadable(report: Path, why: str) -> PerfdoctorError:
 
 
 def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
-    """Each result with the names that it may mention: those of its own block and of all before it."""
+    """Each result with the names that it may use: those of its own block and of all before it."""
     header, at = _sized(data, len(MAGIC))
     version = _number(header, _FILE_VERSION)
     if data[: len(MAGIC)] != MAGIC or version != VERSION:
@@ -119,12 +119,12 @@ def _launch(result: bytes, names: list[str]) -> Launch:
         elif number == _RULE and isinstance(value, bytes):
             launch.advice += _advice(value)
     launch.name = launch.name or function
-    _tell(launch, about)
+    _set_metrics(launch, about)
     return launch
 
 
-def _tell(launch: Launch, about: dict[str, int | float | str]) -> None:
-    """What the metrics say of the device, and what they measured."""
+def _set_metrics(launch: Launch, about: dict[str, int | float | str]) -> None:
+    """Set what the metrics contain about the device, and what they measured."""
     launch.gpu = str(about.pop(_GPU, ""))
     device, major, minor = (about.pop(name, None) for name in (_DEVICE, f"{_CAPABILITY}major", f"{_CAPABILITY}minor"))
     launch.device = _small(device)
@@ -154,17 +154,17 @@ def _sizes(value: _Value) -> tuple[int, ...]:
 
 
 def _advice(rule: bytes) -> Iterator[Advice]:
-    """What one rule says, in one or more messages; nothing where it only computes for others."""
+    """The results of one rule; none where it only computes values for other rules."""
     name = next((_text(value) for number, value in _fields(rule) if number == _RULE_ID), "")
     for body in _messages(rule, _RULE_BODY):
-        for said in _messages(body, 1):
+        for result in _messages(body, 1):
             share, is_global = nan, False
-            for speedup in _messages(said, _SPEEDUP):
-                told = dict(_fields(speedup))
-                percent = told.get(_SPEEDUP_PERCENT, nan)
+            for speedup in _messages(result, _SPEEDUP):
+                estimate = dict(_fields(speedup))
+                percent = estimate.get(_SPEEDUP_PERCENT, nan)
                 share = min(float(percent) / 100, 1.0) if isinstance(percent, (int, float)) and percent >= 0 else nan
-                is_global = told.get(_SPEEDUP_TYPE) == _GLOBAL
-            words = {n: _text(value) for text in _messages(said, _MESSAGE) for n, value in _fields(text)
+                is_global = estimate.get(_SPEEDUP_TYPE) == _GLOBAL
+            words = {n: _text(value) for text in _messages(result, _MESSAGE) for n, value in _fields(text)
                      if n in (_MESSAGE_TEXT, _MESSAGE_TITLE)}  # fmt: skip
             yield Advice(name, share, is_global, " ".join(words[n] for n in sorted(words, reverse=True)).strip())
 
@@ -173,7 +173,7 @@ def _advice(rule: bytes) -> Iterator[Advice]:
 
 
 def _fields(message: _Value) -> Iterator[_Field]:
-    """Each field of a message: numbers as such, all else as bytes. ValueError where it is none."""
+    """The fields of a message: number, and value as a number or bytes. ValueError where it is no message."""
     if not isinstance(message, bytes):
         raise ValueError("a number where a message belongs")  # noqa: TRY004 the file's fault, not the caller's
     at = 0
@@ -200,7 +200,7 @@ def _fields(message: _Value) -> Iterator[_Field]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    """A number and where it ends. Seven bits a byte, the lowest first; the highest bit is set if more follow."""
     value = message[at]
     if value < 0x80:  # by far the most
         return value, at + 1
@@ -218,7 +218,7 @@ def _messages(message: bytes, number: int) -> Iterator[bytes]:
 
 
 def _number(message: bytes, number: int) -> int:
-    """0 where it is left out, as protobuf has it."""
+    """A field's number; 0 where it is left out, as in protobuf."""
     return next((value for field, value in _fields(message) if field == number and isinstance(value, int)), 0)
 
 

@@ -1,6 +1,6 @@
-"""How does the installed ncu print a report of Nsight Compute as tables?
+"""How is a report of Nsight Compute read with an installed ncu?
 
-Twice: the page `raw` has every metric in base units, the page `details` what NVIDIA's rules said.
+It prints two pages as CSV: `raw` with every metric in base units, `details` with the results of NVIDIA's rules.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from perfdoctor.readers.ncu import csv_pages as ncu_csv
 from perfdoctor.readers.ncu.metric_names import Launch
 from perfdoctor.system import tool_process
 
-#: A few hundred launches are printed in seconds; a report that takes longer than this would not be looked at either.
+#: A few hundred launches are printed in seconds; a report that takes longer than this is too large to analyse.
 TIMEOUT_S = 600
-#: What ncu needs to run. Nothing else of the user's environment reaches it; numbers are written as in the C locale.
+#: Environment variables that ncu gets, and no others; numbers are written as in the C locale.
 _PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
 _LOCALE = {"LC_ALL": "C"}
 
@@ -29,16 +29,16 @@ def read_launches(ncu: str, report: Path) -> tuple[Launch, ...]:
     """All launches of a report, in its order. PerfdoctorError where ncu cannot read it."""
     measured = ncu_csv.parse(_page(ncu, report, "raw", "--print-units", "base"), report.name).launches
     try:
-        told = ncu_csv.parse(_page(ncu, report, "details"), report.name).launches
-    except PerfdoctorError:  # an old ncu prints no results of rules: the metrics stand for themselves
+        advised = ncu_csv.parse(_page(ncu, report, "details"), report.name).launches
+    except PerfdoctorError:  # an old ncu prints no results of rules
         return measured
-    if [each.name for each in told] != [each.name for each in measured]:
+    if [each.name for each in advised] != [each.name for each in measured]:
         return measured
-    return tuple(replace(one, advice=other.advice) for one, other in zip(measured, told, strict=True))
+    return tuple(replace(one, advice=other.advice) for one, other in zip(measured, advised, strict=True))
 
 
 def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
-    """What ncu prints."""
+    """One page of a report, as CSV."""
     too_slow = PerfdoctorError(
         f"ncu did not print `{report.name}` within {TIMEOUT_S} seconds", do="Measure fewer kernels."
     )
@@ -52,9 +52,9 @@ def _page(ncu: str, report: Path, page: str, *options: str) -> bytes:
     return output
 
 
-def _failed(report: Path, said: bytes) -> PerfdoctorError:
-    lines = [line.strip() for line in said.decode("utf-8", errors="replace").splitlines() if line.strip()]
-    why = lines[-1][:200] if lines else "it said nothing"
+def _failed(report: Path, printed: bytes) -> PerfdoctorError:
+    lines = [line.strip() for line in printed.decode("utf-8", errors="replace").splitlines() if line.strip()]
+    why = lines[-1][:200] if lines else "it printed nothing"
     return PerfdoctorError(
         f"ncu could not print `{report.name}`: {why}",
         do="An old ncu cannot read a new one's report: update it, or pip install 'perfdoctor[ncu]'.",

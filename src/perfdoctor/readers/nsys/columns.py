@@ -1,7 +1,7 @@
-"""How do the integers of a large SQLite table become numpy columns without a Python object each? Through ADBC's driver.
+"""How does a large SQLite table of integers become numpy columns without a Python object per value? With ADBC's driver.
 
-The driver brings a SQLite of its own and returns Arrow batches, which nanoarrow reads: no pyarrow is needed. Why this
-way: docs/decisions/2026-11-22-sqlite-reader.md.
+The driver contains its own SQLite and returns Arrow batches, which nanoarrow reads; pyarrow is not needed. Reasons:
+ docs/decisions/2026-11-22-sqlite-reader.md.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 
 from perfdoctor.model.columns import Ints
 
-#: 14 columns of so many rows are 2 MB, which the processor's cache holds; larger batches are no faster.
+#: 14 columns of this many rows are 2 MB, which fits the processor's cache; larger batches are no faster.
 _ROWS_A_BATCH = 16_384
-#: Arrow's letter for int64.
+#: int64 in Arrow's format strings.
 _INT64 = "l"
 
 
 def integer_columns(uri: str, sql: str) -> dict[str, Ints]:
-    """The columns of a query by name, in the order of its rows. SQLite opens the file as its `uri` says.
+    """The columns of a query by name, in the order of its rows. `uri`: the file as SQLite opens it.
 
-    The query casts every value to an integer that is not NULL: the driver takes a column's type from its first batch.
-    Raises TypeError where it did not, and errors of ADBC or nanoarrow where the file cannot be read.
+    The query must cast every value to an integer that is not NULL: the driver takes a column's type from its first
+    batch. Raises TypeError if it does not, and errors of ADBC or nanoarrow where the file cannot be read.
     """
-    import nanoarrow  # noqa: PLC0415 0.05 s together, which small tables do not win back
+    import nanoarrow  # noqa: PLC0415 both take 0.05 s, more than small tables save
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415
     from adbc_driver_sqlite import StatementOptions, connect  # noqa: PLC0415
 
@@ -41,10 +41,10 @@ def integer_columns(uri: str, sql: str) -> dict[str, Ints]:
 
 
 def _copied(batch: Any) -> list[Ints]:
-    """The columns of one Arrow batch, copied: nanoarrow's views do not keep the memory alive that they show."""
+    """The columns of one Arrow batch, copied: nanoarrow's views do not keep their memory alive."""
     view = batch.view()
     columns = [view.child(index) for index in range(view.n_children)]
     if any(column.null_count for column in columns):
         raise TypeError("NULL among integers")
-    # The first buffer of an integer column says which values are valid (all are), the second holds the values.
+    # Buffer 0 of an integer column is the validity bitmap, buffer 1 holds the values.
     return [np.frombuffer(c.buffer(1), np.int64, c.length, c.offset * 8).copy() for c in columns]

@@ -1,7 +1,7 @@
 """Do our numbers agree with NVIDIA's own tools on the same report? Runs `nsys stats`, `nsys analyze`, `nsys recipe`.
 
-Every sum is of the whole recording, not of the steps looked at. Nothing is written beside the user's file: nsys works
-in a folder of its own. What a version of nsys cannot do is said and no error; what differs is listed with both numbers.
+Every sum covers the whole recording, not only the analysed steps. Nothing is written beside the user's file: nsys runs
+in a temporary folder. What a version of nsys cannot do is reported and is no error; differences list both numbers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
-#: A summary takes seconds; one that does not end is left out, and said.
+#: A summary takes seconds; one that takes longer is reported as refused.
 _TIMEOUT_S = 300
-#: What nsys needs of the environment; a recipe runs the python3 on PATH.
+#: Environment variables that nsys gets; a recipe runs the python3 on PATH.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _DIRECTIONS = {
     "[CUDA memcpy Host-to-Device]": "h2d", "[CUDA memcpy HtoD]": "h2d",
@@ -41,18 +41,18 @@ _DIRECTIONS = {
 }  # fmt: skip
 #: `nsys stats` prints megabytes with three decimals.
 _SIZE_GRAIN_BYTES = 1_000
-#: NVIDIA's expert rules that speak of the GPU's time.
+#: NVIDIA's expert rules about GPU time.
 EXPERT_RULES = (
     "cuda_memcpy_async", "cuda_memcpy_sync", "cuda_memset_sync", "cuda_api_sync", "gpu_gaps", "gpu_time_util",
 )  # fmt: skip
-#: How recipes call what `nsys stats` calls Instances and Total Time.
+#: Column names of `nsys stats`, and those that recipes use for the same.
 _RECIPE_COLUMNS = (("Instances", "Count"), ("Total Time", "Sum"))
 _RECIPES = ("cuda_gpu_kern_sum", "nccl_sum")
 
 
 @dataclass(frozen=True)
 class Sum:
-    """How many, and their sum in ns (or bytes)."""
+    """How many rows, and their sum in ns (or bytes)."""
 
     count: int
     total: int
@@ -60,7 +60,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Difference:
-    """A name on which both do not agree; None where one of them does not have it."""
+    """A name for which the sums differ; None where one side does not have it."""
 
     name: str
     ours: Sum | None
@@ -69,7 +69,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """One summary of nsys beside ours. `refused` says why nsys has none; then nothing was compared."""
+    """One summary of nsys beside ours. `refused`: why nsys gave none, so that nothing was compared."""
 
     what: str
     source: str
@@ -83,7 +83,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class ExpertRule:
-    """What a rule of `nsys analyze` lists; `ours` is the same quantity of ours, where we have one."""
+    """The result of one rule of `nsys analyze`; `ours`: our value of the same quantity, where we have one."""
 
     name: str
     rows: int
@@ -94,7 +94,7 @@ class ExpertRule:
 
 @dataclass(frozen=True)
 class CrossCheck:
-    """One recording."""
+    """All comparisons of one recording."""
 
     file: str
     version: str
@@ -116,28 +116,30 @@ def needed_nsys() -> str:
 
 
 def cross_check(file: str, report: Path | None, export: Path, tool: str) -> CrossCheck:
-    """Hold our reading of one export against nsys. `report` is what it was exported from, where that is at hand."""
+    """Compare our reading of one export with nsys. `report`: the file it was exported from, where it is available."""
     timeline = nsys.read(export)
     with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
-        asked = _Asked(tool, Path(folder), export.resolve())
-        version = asked.version
-        compared = [compare(timeline, asked) for compare in (_kernels, _collectives, _copies, _bytes, _calls, _ranges)]
-        rules = [_expert(name, asked, timeline) for name in EXPERT_RULES]
-        recipes = [_recipe(name, asked, report, timeline) for name in _RECIPES]
-    told = [each for each in recipes if isinstance(each, Compared)]
+        nsys_tool = _Nsys(tool, Path(folder), export.resolve())
+        version = nsys_tool.version
+        compared = [
+            compare(timeline, nsys_tool) for compare in (_kernels, _collectives, _copies, _bytes, _calls, _ranges)
+        ]
+        rules = [_expert(name, nsys_tool, timeline) for name in EXPERT_RULES]
+        recipes = [_recipe(name, nsys_tool, report, timeline) for name in _RECIPES]
+    summaries = [each for each in recipes if isinstance(each, Compared)]
     notes = [each for each in recipes if isinstance(each, str)]
-    return CrossCheck(file, version, (*compared, *told), tuple(rules), tuple(dict.fromkeys(notes)))
+    return CrossCheck(file, version, (*compared, *summaries), tuple(rules), tuple(dict.fromkeys(notes)))
 
 
-# --- asking nsys ---
+# --- running nsys ---
 
 
 class _RefusedError(Exception):
-    """nsys has no answer, and says why."""
+    """nsys gave no result; the text is its reason."""
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Nsys:
     tool: str
     folder: Path
     export: Path
@@ -149,13 +151,13 @@ class _Asked:
 
     def table(self, command: str, report: str) -> list[dict[str, str]]:
         """The rows of one summary or rule. Raises _RefusedError."""
-        said = self.run(command, "-r", report, "--format", "csv", str(self.export))
-        lines = said.splitlines()
+        printed = self.run(command, "-r", report, "--format", "csv", str(self.export))
+        lines = printed.splitlines()
         head = next((i for i, line in enumerate(lines) if re.search(r"\((ns|MB|%)\)", line) and "," in line), None)
         if head is None:
-            told = [line.strip() for line in lines if re.match(r"\s*(SKIPPED|ERROR)", line)]
-            if told:
-                raise _RefusedError(told[0].replace(f"{self.export.parent}/", "")[:200])
+            reasons = [line.strip() for line in lines if re.match(r"\s*(SKIPPED|ERROR)", line)]
+            if reasons:
+                raise _RefusedError(reasons[0].replace(f"{self.export.parent}/", "")[:200])
             return []
         return [row for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))) if None not in row.values()]
 
@@ -173,10 +175,10 @@ class _Asked:
             raise PerfdoctorError(
                 f"{self.tool} cannot be started: {error.strerror}", do="Set PERFDOCTOR_NSYS to the nsys program."
             ) from error
-        said = (done.stdout + b"\n" + done.stderr).decode("utf-8", errors="replace")
+        printed = (done.stdout + b"\n" + done.stderr).decode("utf-8", errors="replace")
         if done.returncode and not done.stdout.strip():
-            raise _RefusedError(nsys_export.last_line(said, self.folder))
-        return said
+            raise _RefusedError(nsys_export.last_line(printed, self.folder))
+        return printed
 
 
 Totals = dict[str, Sum]
@@ -238,64 +240,64 @@ def _same(one: Sum | None, other: Sum | None, grain: int) -> bool:
 # --- summaries ---
 
 
-def _kernels(timeline: Timeline, asked: _Asked) -> Compared:
+def _kernels(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     plain = timeline.kernels.take(~(timeline.kernels["is_graph"] != 0))
     ours = _by_name(plain, timeline.collectives)
-    return _against("kernels by name", "stats cuda_gpu_kern_sum", ours, lambda: _their_kernels(asked))
+    return _against("kernels by name", "stats cuda_gpu_kern_sum", ours, lambda: _their_kernels(nsys_tool))
 
 
-def _their_kernels(asked: _Asked) -> Totals:
-    return _gathered(asked.table("stats", "cuda_gpu_kern_sum"), "Name", "Instances", "Total Time (ns)")
+def _their_kernels(nsys_tool: _Nsys) -> Totals:
+    return _gathered(nsys_tool.table("stats", "cuda_gpu_kern_sum"), "Name", "Instances", "Total Time (ns)")
 
 
-def _collectives(timeline: Timeline, asked: _Asked) -> Compared:
+def _collectives(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     def theirs() -> Totals:
-        return {name: total for name, total in _their_kernels(asked).items() if COLLECTIVE.search(name)}
+        return {name: total for name, total in _their_kernels(nsys_tool).items() if COLLECTIVE.search(name)}
 
     return _against("collectives by name", "stats cuda_gpu_kern_sum", _by_name(timeline.collectives), theirs)
 
 
-def _copies(timeline: Timeline, asked: _Asked) -> Compared:
+def _copies(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     def theirs() -> Totals:
-        found = _gathered(asked.table("stats", "cuda_gpu_mem_time_sum"), "Operation", "Count", "Total Time (ns)")
-        return _in_our_words(found)
+        found = _gathered(nsys_tool.table("stats", "cuda_gpu_mem_time_sum"), "Operation", "Count", "Total Time (ns)")
+        return _with_our_directions(found)
 
     ours = _by_name(timeline.copies, column="direction")
     return _against("memory operations by direction", "stats cuda_gpu_mem_time_sum", ours, theirs)
 
 
-def _bytes(timeline: Timeline, asked: _Asked) -> Compared:
+def _bytes(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     def theirs() -> Totals:
-        rows = asked.table("stats", "cuda_gpu_mem_size_sum")
-        return _in_our_words(_gathered(rows, "Operation", "Count", "Total (MB)", 1e6))
+        rows = nsys_tool.table("stats", "cuda_gpu_mem_size_sum")
+        return _with_our_directions(_gathered(rows, "Operation", "Count", "Total (MB)", 1e6))
 
     ours = _by_name(timeline.copies, column="direction", of="bytes")
     return _against("bytes moved by direction", "stats cuda_gpu_mem_size_sum", ours, theirs, "bytes", _SIZE_GRAIN_BYTES)
 
 
-def _in_our_words(totals: Totals) -> Totals:
+def _with_our_directions(totals: Totals) -> Totals:
     found: Totals = {}
     for name, total in totals.items():
-        word = _DIRECTIONS.get(name, "unknown")
-        before = found.get(word, Sum(0, 0))
-        found[word] = Sum(before.count + total.count, before.total + total.total)
+        direction = _DIRECTIONS.get(name, "unknown")
+        before = found.get(direction, Sum(0, 0))
+        found[direction] = Sum(before.count + total.count, before.total + total.total)
     return found
 
 
-def _calls(timeline: Timeline, asked: _Asked) -> Compared:
+def _calls(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
     def theirs() -> Totals:
-        rows = asked.table("stats", "cuda_api_sum")
+        rows = nsys_tool.table("stats", "cuda_api_sum")
         plain = [{**row, "Name": cuda_names.without_version(row["Name"])} for row in rows]
         return _gathered(plain, "Name", "Num Calls", "Total Time (ns)")
 
     return _against("CUDA calls by name", "stats cuda_api_sum", _by_name(timeline.calls), theirs)
 
 
-def _ranges(timeline: Timeline, asked: _Asked) -> Compared:
-    """All ranges together: nsys lists an op with its arguments, and a range with its domain, as names of their own."""
+def _ranges(timeline: Timeline, nsys_tool: _Nsys) -> Compared:
+    """All ranges as one sum: nsys makes an op's arguments and a range's domain part of the name."""
 
     def theirs() -> Totals:
-        rows = asked.table("stats", "nvtx_sum")
+        rows = nsys_tool.table("stats", "nvtx_sum")
         return {"all": _whole(_gathered(rows, "Range", "Instances", "Total Time (ns)"))} if rows else {}
 
     ours = _whole(_by_name(timeline.ranges, timeline.ops))
@@ -305,10 +307,10 @@ def _ranges(timeline: Timeline, asked: _Asked) -> Compared:
 # --- NVIDIA's expert rules ---
 
 
-def _expert(name: str, asked: _Asked, timeline: Timeline) -> ExpertRule:
+def _expert(name: str, nsys_tool: _Nsys, timeline: Timeline) -> ExpertRule:
     ours = _OURS[name](timeline) if name in _OURS else ""
     try:
-        rows = asked.table("analyze", f"{name}:rows=-1")
+        rows = nsys_tool.table("analyze", f"{name}:rows=-1")
     except _RefusedError as why:
         return ExpertRule(name, 0, 0, ours, str(why))
     total = sum(round(float(row["Duration (ns)"])) for row in rows if row.get("Duration (ns)"))
@@ -351,23 +353,25 @@ _OURS: Mapping[str, Callable[[Timeline], str]] = {
 # --- recipes ---
 
 
-def _recipe(name: str, asked: _Asked, report: Path | None, timeline: Timeline) -> Compared | str:
-    """A recipe's sums beside ours, or why there are none."""
+def _recipe(name: str, nsys_tool: _Nsys, report: Path | None, timeline: Timeline) -> Compared | str:
+    """A recipe's sums beside ours, or a note why there are none."""
     if report is None:
         return "nsys recipe reads reports only, and this is an export: left out."
-    copy = asked.folder / "report.nsys-rep"  # a recipe exports beside what it reads
+    copy = nsys_tool.folder / "report.nsys-rep"  # a recipe writes its export beside its input
     if not copy.exists():
         copy.symlink_to(report.resolve())
-    target = asked.folder / f"recipe-{name}"
+    target = nsys_tool.folder / f"recipe-{name}"
     try:
-        said = asked.run("recipe", name, "--input", str(copy), "--output", str(target), "--force-overwrite", "--csv")
+        printed = nsys_tool.run(
+            "recipe", name, "--input", str(copy), "--output", str(target), "--force-overwrite", "--csv"
+        )
     except _RefusedError as why:
         return f"nsys recipe cannot run here: {why}"
-    sums = target / "all_stats.csv"  # beside the same as .parquet, which takes a library of 170 MB to read
+    sums = target / "all_stats.csv"  # the same as .parquet needs a library of 170 MB to read
     if not sums.exists():
-        if "No output generated" in said:
+        if "No output generated" in printed:
             return f"nsys recipe {name}: nothing in this recording."
-        return f"nsys recipe cannot run here: {nsys_export.last_line(said, asked.folder)}"
+        return f"nsys recipe cannot run here: {nsys_export.last_line(printed, nsys_tool.folder)}"
     theirs = dict(_recipe_sums(sums))
     source = f"recipe {name}"
     if name == "nccl_sum":

@@ -1,7 +1,7 @@
-"""How much of a device's memory had CUDA handed out, after each change? Recorded with nsys --cuda-memory-usage=true.
+"""How much device memory had CUDA allocated after each change? Recorded with nsys --cuda-memory-usage=true.
 
-What torch's allocator reserves is among it, and so is what cuBLAS, cuDNN and NCCL take for themselves. What was taken
-before the recording is not; where it is given back in it, so much had been there from the start.
+This includes what torch's allocator reserves and what cuBLAS, cuDNN and NCCL allocate themselves. Allocations made
+before the recording are not included; if they are freed during it, the total begins at so much more.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from perfdoctor.readers.nsys.frames import Ranks
 from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
 
 _TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
-#: nsys's own numbers: device, array, static. Pageable and pinned memory is the host's, managed memory anywhere.
+#: nsys's enumeration: device, array, static. Pageable and pinned memory is on the host, managed memory on either.
 _ON_DEVICE = (2, 3, 5)
-_GIVEN_BACK = 1
+_FREED = 1
 _COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
 
 
@@ -32,7 +32,7 @@ def device_memory(tables: Tables, ranks: Ranks) -> Frame:
     )
     order = np.flatnonzero(keep)[np.argsort(rows["start"][keep], kind="stable")]
     device = np.maximum(rows["deviceId"][order], 0)
-    changes = np.where(rows["memoryOperationType"][order] == _GIVEN_BACK, -1, 1) * rows["bytes"][order]
+    changes = np.where(rows["memoryOperationType"][order] == _FREED, -1, 1) * rows["bytes"][order]
     return Frame({
         "rank": rank[order], "process": process[order], "device": device,
         "start_ns": rows["start"][order], "end_ns": rows["start"][order],
@@ -41,7 +41,7 @@ def device_memory(tables: Tables, ranks: Ranks) -> Frame:
 
 
 def _running(changes: Ints, rank: Ints, device: Ints) -> Ints:
-    """The sum until each row, for each rank and device; never below 0."""
+    """The running sum of each rank and device; never below 0."""
     total = np.zeros(changes.size, np.int64)
     for place in set(zip(rank.tolist(), device.tolist(), strict=True)):
         own = (rank == place[0]) & (device == place[1])

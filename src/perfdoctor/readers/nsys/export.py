@@ -1,7 +1,7 @@
-"""How does a report of Nsight Systems become its SQLite export? With the installed nsys, into a cache of ours.
+"""How does a report of Nsight Systems become its SQLite export? With the installed nsys, into a cache.
 
-Nothing is written beside the user's file, nor into it. The cache is keyed by name and content, and an export appears in
-it whole or not at all. An export holds the environment of the recorded program: only its owner may read it.
+Nothing is written beside the user's file. The cache is keyed by name and content, and an export appears in it whole or
+not at all. An export contains the environment of the recorded program: only its owner may read it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ Progress = Callable[[str], None]
 
 _REPORT = b"NVIDIA Tegra Profiler Report "
 _STREAM = b"NVIDIA Nsight Systems Stream "
-#: A minute a gigabyte is usual; a report that takes longer than this would not be looked at either.
+#: A gigabyte usually takes a minute; a report that takes longer than this is too large to analyse.
 TIMEOUT_S = 1_800
 _WITH_PAYLOADS = "--include-blobs=true"
-#: What nsys needs to run. Nothing else of the user's environment reaches it, nor what it writes.
+#: Environment variables that nsys needs. It gets no others, so they cannot appear in what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _NEWER = re.compile(
     r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE
 )
-#: Since 2024 a report says who wrote it, `Report 2026@2@1@210-…`, before that `Report 1.`; a stream always does.
+#: Since 2024 a report begins with its writer's version, `Report 2026@2@1@210-…`, before with `Report 1.`; streams
+#: always have the version.
 _WRITER = re.compile(rb"(?:Report|Stream) (20\d\d(?:[@.]\d+){2,3})")
 _WRITER_INSIDE = re.compile(rb"(?<![\d.])(20\d\d\.\d+\.\d+\.\d+)-[0-9a-z]{7,}")
 _SEARCHED_BYTES = 64 << 20
@@ -46,14 +47,14 @@ def _is_stream(head: bytes) -> bool:
 
 
 def writer_version(report: Path) -> str:
-    """The version of Nsight Systems that wrote a report, as far as the report tells, like 2026.2.1; else ""."""
+    """The version of Nsight Systems that wrote a report, such as 2026.2.1; "" where the report does not contain it."""
     with report.open("rb") as stream:
-        said = _WRITER.search(stream.read(256))
+        found = _WRITER.search(stream.read(256))
         stream.seek(0)
-        # Old reports do not say it in front; the version stands in them several times, beside those of other tools.
-        inside = [] if said else _WRITER_INSIDE.findall(stream.read(_SEARCHED_BYTES))
-    if said:
-        return _short(said[1].replace(b"@", b".").decode())
+        # Old reports have it further inside, several times, beside the versions of other tools.
+        inside = [] if found else _WRITER_INSIDE.findall(stream.read(_SEARCHED_BYTES))
+    if found:
+        return _short(found[1].replace(b"@", b".").decode())
     return _short(max(set(inside), key=inside.count).decode()) if inside else ""
 
 
@@ -76,8 +77,8 @@ def export(
 ) -> Path:
     """The SQLite export of a report, made now or found in the cache.
 
-    Raises PerfdoctorError where the report cannot be read, where there is no nsys, where the report is newer than it,
-    and where the export fails. `progress` gets one line, if nsys has to run.
+    Raises PerfdoctorError where the report cannot be read, is newer than nsys, or cannot be exported, and where there
+    is no nsys. `progress` gets one line if nsys has to run.
     """
     folder = cache or cache_folder()
     try:
@@ -93,12 +94,12 @@ def export(
         ) from error
     if progress:
         progress(f"Exporting {report.name} with nsys")
-    # nsys runs in a folder of its own, so a relative path would lose its meaning.
+    # nsys runs in a temporary folder, so its path must be absolute.
     return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
 
 
 def export_beside(report: Path, nsys: str | None = None) -> Path:
-    """The export of a report of our own making, beside it, so that the folder can be read where there is no nsys."""
+    """The export of a report that perfdoctor recorded, written beside it: the run can then be read without nsys."""
     target = report.absolute().with_suffix(".sqlite")
     if target.exists():
         return target
@@ -150,26 +151,26 @@ def _run_export(tool: str, report: Path, scratch: Path) -> Path:
     with report.open("rb") as stream:
         source = _imported(tool, report, scratch) if _is_stream(stream.read(64)) else report.resolve()
     made = scratch / "export.sqlite"
-    # On failure nsys may leave a part of the export: only its exit code says that the file is whole.
+    # On failure nsys may leave a part of the export: only its exit code shows that the file is whole.
     command = [tool, "export", "--type", "sqlite", "--output", str(made)]
-    # NCCL writes the sizes of its messages into NVTX payloads, which newer versions export when they are asked to.
-    code, said = _run([*command, _WITH_PAYLOADS, str(source)], report, scratch)
-    if code != 0 and _WITH_PAYLOADS.partition("=")[0] in said:
-        code, said = _run([*command, str(source)], report, scratch)
+    # NCCL writes the sizes of its messages into NVTX payloads, which newer versions of nsys export with this option.
+    code, printed = _run([*command, _WITH_PAYLOADS, str(source)], report, scratch)
+    if code != 0 and _WITH_PAYLOADS.partition("=")[0] in printed:
+        code, printed = _run([*command, str(source)], report, scratch)
     if code == 0 and made.exists():
         return made
-    if newer := _NEWER.search(said):
+    if newer := _NEWER.search(printed):
         written, here = _short(newer[1]), _short(newer[2])
         raise PerfdoctorError(
             f"`{report.name}` was written by Nsight Systems {written}, newer than the nsys installed here ({here})",
             do=f"Install Nsight Systems {written} or newer, or export it where it was recorded: "
             f"nsys export --type sqlite {report.name}, and analyse the .sqlite",
         )
-    raise _failed("nsys could not export", report, code, said, scratch)
+    raise _failed("nsys could not export", report, code, printed, scratch)
 
 
 def _imported(tool: str, stream: Path, scratch: Path) -> Path:
-    """A .qdstrm is what nsys leaves when its importer failed. The importer appends to what it reads: it gets a copy."""
+    """The report made of a .qdstrm, which nsys leaves if its importer fails. The importer changes its input: a copy."""
     importer = _importer_of(tool)
     if importer is None:
         raise PerfdoctorError(
@@ -178,14 +179,14 @@ def _imported(tool: str, stream: Path, scratch: Path) -> Path:
         )
     copy = Path(shutil.copyfile(stream, scratch / "stream.qdstrm"))
     report = scratch / "imported.nsys-rep"
-    code, said = _run([str(importer), "--input-file", str(copy), "--output-file", str(report)], stream, scratch)
+    code, printed = _run([str(importer), "--input-file", str(copy), "--output-file", str(report)], stream, scratch)
     if code == 0 and report.exists():
         return report
-    raise _failed("nsys's QdstrmImporter could not import", stream, code, said, scratch)
+    raise _failed("nsys's QdstrmImporter could not import", stream, code, printed, scratch)
 
 
 def _importer_of(tool: str) -> Path | None:
-    """It lies beside nsys's host programs: `…/target-linux-x64/nsys` and `…/host-linux-x64/QdstrmImporter`."""
+    """QdstrmImporter of an nsys: `…/host-linux-x64/QdstrmImporter` for `…/target-linux-x64/nsys`."""
     on_path = shutil.which("QdstrmImporter")
     if on_path:
         return Path(on_path)
@@ -199,7 +200,7 @@ def _importer_of(tool: str) -> Path | None:
 
 
 def _started_by(program: Path) -> list[Path]:
-    """The program that a short wrapper script starts."""
+    """The programs named nsys that a wrapper script starts."""
     try:
         head = program.read_bytes()[:4_096]
     except OSError:
@@ -211,33 +212,33 @@ def _started_by(program: Path) -> list[Path]:
 
 
 def _run(command: list[str], report: Path, scratch: Path) -> tuple[int, str]:
-    """Exit code, and all that it said."""
+    """Exit code and output."""
     too_slow = PerfdoctorError(
         f"nsys did not export `{report.name}` within {TIMEOUT_S // 60} minutes",
         do=f"Export it by hand, nsys export --type sqlite {report.name}, or record fewer steps",
     )
-    code, said, _ = tool_process.run(
+    code, printed, _ = tool_process.run(
         command, environment=tool_process.environment(*_PASSED_ON) | {"TMPDIR": str(scratch)}, timeout_s=TIMEOUT_S,
         not_started="Set PERFDOCTOR_NSYS to the nsys program.", too_slow=too_slow, folder=scratch, merged=True,
     )  # fmt: skip
-    return code, said.decode("utf-8", errors="replace")
+    return code, printed.decode("utf-8", errors="replace")
 
 
-def _failed(what: str, report: Path, code: int, said: str, scratch: Path) -> PerfdoctorError:
+def _failed(what: str, report: Path, code: int, printed: str, scratch: Path) -> PerfdoctorError:
     if shutil.disk_usage(scratch).free < max(report.stat().st_size, 1 << 20):
         return PerfdoctorError(
             f"{what} `{report.name}`: the disk of {scratch.parent} is full",
             do="Free some space there, or set XDG_CACHE_HOME to a folder with more.",
         )
-    why = f"it was ended by signal {-code}" if code < 0 else last_line(said, scratch)
+    why = f"it was ended by signal {-code}" if code < 0 else last_line(printed, scratch)
     return PerfdoctorError(
         f"{what} `{report.name}`: {why}",
-        do=f"Is the file whole? Copy it again, or see what nsys export --type sqlite {report.name} says",
+        do=f"Copy the file again in case it is incomplete, or run nsys export --type sqlite {report.name} yourself",
     )
 
 
-def last_line(said: str, scratch: Path) -> str:
-    """The tool's own last word, without its progress bars."""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", said.replace(f"{scratch}/", ""))]
-    told = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]
-    return told[-1][:200] if told else "it said nothing"
+def last_line(printed: str, scratch: Path) -> str:
+    """The last line of a tool's output that is no progress bar."""
+    lines = [line.strip() for line in re.split(r"[\r\n]+", printed.replace(f"{scratch}/", ""))]
+    texts = [line for line in lines if line and not re.search(r"\[[= ]*\d+%", line)]
+    return texts[-1][:200] if texts else "it printed nothing"

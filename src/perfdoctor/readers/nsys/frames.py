@@ -1,4 +1,4 @@
-"""How do an export's rows become frames, and which rank is each row's?"""
+"""How do an export's rows become frames, and to which rank does each row belong?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CUPTI = "CUPTI_ACTIVITY_KIND_"
 KERNEL, GRAPH, MEMCPY, MEMSET = (_CUPTI + kind for kind in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET"))
 
 _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12: "d2h", 13: "d2d"}
-#: Pages of managed memory that move between host and device, whatever else a row says of its memory.
+#: Moves of managed memory's pages between host and device, whatever memory kinds the row contains.
 _PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
 _OP_DETAILS = re.compile(r", (?:op_id|seq|input_op_ids|sizes) = ")
@@ -33,40 +33,40 @@ _OP_SIZES = re.compile(r", sizes = (\[.*?\])(?=, \w+ = |$)")
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which process is which rank, and whose the rows are that do not tell their process."""
+    """The rank of each process. Rows without a process belong to `default_process`."""
 
     of_process: Mapping[int, int]
-    untold: int
+    default_process: int
 
     @classmethod
     def of(
-        cls, device: Mapping[str, Columns], host: Mapping[str, tuple[Columns, Text]], told: Mapping[int, int]
+        cls, device: Mapping[str, Columns], host: Mapping[str, tuple[Columns, Text]], known: Mapping[int, int]
     ) -> Ranks:
-        """Processes that are told; others with GPU work by their lowest device; else the one with most ranges."""
+        """`known` ranks by process; other processes with GPU work by lowest device; else the one with most ranges."""
         busiest = next(
             (p for s in ("nvtx", "calls", "os_calls") if (p := _most_frequent(host[s][0])) is not None), None
         )
         caller = _most_frequent(host["calls"][0])
-        untold = caller if caller is not None else busiest or 0
+        default_process = caller if caller is not None else busiest or 0
         lowest: dict[int, int] = {}
         for rows in device.values():
             for process in occurring(rows["process"]):
                 first = int(_or(rows["deviceId"][rows["process"] == process], 0).min())
-                known = untold if process == UNKNOWN else process
-                lowest[known] = min(lowest.get(known, first), first)
-        if not lowest and not told:
+                owner = default_process if process == UNKNOWN else process
+                lowest[owner] = min(lowest.get(owner, first), first)
+        if not lowest and not known:
             return cls({} if busiest is None else {busiest: 0}, busiest or 0)
-        others = sorted(lowest.keys() - told.keys(), key=lambda process: (lowest[process], process))
-        free = (number for number in count() if number not in told.values())
-        return cls({**told, **dict(zip(others, free, strict=False))}, untold or next(iter(told), 0))
+        others = sorted(lowest.keys() - known.keys(), key=lambda process: (lowest[process], process))
+        free = (number for number in count() if number not in known.values())
+        return cls({**known, **dict(zip(others, free, strict=False))}, default_process or next(iter(known), 0))
 
     def processes(self, rows: Columns) -> Ints:
-        """The process of each row; rows that do not tell belong to the only one, or to the one that calls most."""
-        only = next(iter(self.of_process)) if len(self.of_process) == 1 else self.untold
+        """The process of each row; rows without one belong to the only rank's, else to `default_process`."""
+        only = next(iter(self.of_process)) if len(self.of_process) == 1 else self.default_process
         return np.where(rows["process"] == UNKNOWN, only, rows["process"])
 
     def ranks(self, processes: Ints) -> Ints:
-        """The rank of each process, UNKNOWN for those that are none."""
+        """The rank of each process, UNKNOWN for those that are no rank."""
         result = np.full(processes.size, UNKNOWN, dtype=np.int64)
         for process, rank in self.of_process.items():
             result[processes == process] = rank
@@ -134,11 +134,11 @@ def _collectives(kernels: Frame) -> Frame:
 
 
 def _memcpy(rows: Columns, ranks: Ranks) -> Frame:
-    direction = _worded(rows["copyKind"], _DIRECTIONS)
+    direction = _named(rows["copyKind"], _DIRECTIONS)
     host_side = np.where(direction.equals("h2d") | direction.equals("h2h"), rows["srcKind"], rows["dstKind"])
     host_side = np.where(np.isin(rows["copyKind"], _PAGE_MOVES), _MANAGED, host_side)
     between_devices = direction.equals("d2d") | direction.equals("p2p")
-    memory = _worded(np.where(between_devices, 2, host_side), _HOST_MEMORY)
+    memory = _named(np.where(between_devices, 2, host_side), _HOST_MEMORY)
     names = direction.mapped(lambda value: f"memcpy {value}")
     return _copies(rows, ranks, name=names, direction=direction, host_memory=memory)
 
@@ -153,7 +153,7 @@ def _copies(rows: Columns, ranks: Ranks, **text: Text) -> Frame:
     return Frame({**_place(rows, ranks), "bytes": _or(rows["bytes"]), **text}).sorted()
 
 
-def _worded(values: Ints, words: Mapping[int, str]) -> Text:
+def _named(values: Ints, words: Mapping[int, str]) -> Text:
     found, codes = different(values)
     return Text(codes.astype(np.int32), [words.get(value, "unknown") for value in found.tolist()]).mapped(str)
 
@@ -196,7 +196,7 @@ def _calls(rows: Columns, names: Text, ranks: Ranks) -> Frame:
 
 
 def _without_twins(calls: Frame) -> Frame:
-    """Some versions list a call twice, with and without its version suffix: the inner twin says nothing new."""
+    """Some versions list a call twice, with and without its version suffix: the inner one is left out."""
     order = np.lexsort((-calls.end_ns, calls.start_ns, calls["correlation"], calls["process"]))
     rows = calls.take(order)
     same = np.ones(max(len(rows) - 1, 0), dtype=bool)
@@ -207,7 +207,7 @@ def _without_twins(calls: Frame) -> Frame:
 
 
 def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
-    """User's ranges, and the ops that emit_nvtx wrote as ranges with their details behind the name."""
+    """The user's ranges, and the ops, which emit_nvtx writes as ranges with details behind the name."""
     names = nvtx.name
     parts = [_op_parts(name) for name in names.values]
     is_op = np.array([part is not None for part in parts] or [False])[names.codes]

@@ -1,12 +1,12 @@
-"""What did NCCL itself say of each message? Bytes, communicator and its size, from the payloads of its NVTX ranges.
+"""How many bytes, and which communicator, does each collective have? From the payloads of NCCL's NVTX ranges.
 
 NCCL opens a range around each call of its library (`ncclAllReduce`) with the size of the message and a number of the
-communicator (NCCL, src/include/nvtx_payload_schemas.h). nsys exports such a payload as JSON, or, asked for it with
-`--include-blobs`, as bytes: a header of four 64-bit numbers (domain, schema, size, place of the payload), then the
-structure that NVTX_PAYLOAD_SCHEMA_ENTRIES describes. Without either nothing is known, and nothing is said.
+communicator (NCCL, src/include/nvtx_payload_schemas.h). nsys exports such a payload as JSON or, with `--include-blobs`,
+as bytes: a header of four 64-bit numbers (domain, schema, size, offset of the payload), then the structure that
+NVTX_PAYLOAD_SCHEMA_ENTRIES describes. Without either nothing is known, and no note is written.
 
 A kernel belongs to the call in whose range it was launched. Calls between ncclGroupStart and ncclGroupEnd are launched
-by the latter: sends and receives as one kernel, which carries the larger of the two sums.
+by the latter: sends and receives as one kernel, whose bytes are the larger of the two sums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.model.launches import launch_rows
+from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.collective_kinds import open_at
 from perfdoctor.readers.nsys.tables import UNREADABLE, Database
@@ -40,7 +40,7 @@ Schemas = Mapping[tuple[int, int], tuple[tuple[str, int, int], ...]]
 
 @dataclass(frozen=True)
 class Payloads:
-    """The calls of NCCL on the host, a row each: `sizes` of the whole message in bytes, communicators "" if untold."""
+    """NCCL's calls on the host. `sizes`: bytes of whole messages; `communicators`: "" if unknown."""
 
     ranges: Frame
     sizes: Ints
@@ -52,17 +52,17 @@ class Payloads:
 
 
 def payloads(database: Database, of_process: Mapping[int, int]) -> Payloads | None:
-    """What the export holds of them; None where it holds none."""
+    """The export's payloads; None where it has none."""
     try:
         ids = _name_ids(database)
         schemas, found = _schemas(database), list(_rows(database, ids))
     except UNREADABLE:
-        return None  # the reader of ranges has said so
-    told = [(row, _payload(row[4:], schemas)) for row in found]
-    if not any(_BYTES in payload for _, payload in told):
+        return None  # the reader of ranges writes the note
+    read = [(row, _payload(row[4:], schemas)) for row in found]
+    if not any(_BYTES in payload for _, payload in read):
         return None
-    ranks_of = {_shown(p[_COMMUNICATOR]): p[_RANKS] for _, p in told if _COMMUNICATOR in p and p.get(_RANKS, 0) > 0}
-    calls = [(row, payload) for row, payload in told if row[3] in _OF_A_MESSAGE and _process(row[2]) in of_process]
+    ranks_of = {_shown(p[_COMMUNICATOR]): p[_RANKS] for _, p in read if _COMMUNICATOR in p and p.get(_RANKS, 0) > 0}
+    calls = [(row, payload) for row, payload in read if row[3] in _OF_A_MESSAGE and _process(row[2]) in of_process]
     calls.sort(key=lambda call: call[0][0])
     names = [row[3] for row, _ in calls]
     communicators = [_shown(payload[_COMMUNICATOR]) if _COMMUNICATOR in payload else "" for _, payload in calls]
@@ -92,14 +92,14 @@ def _shown(communicator: int) -> str:
 
 
 def _whole(name: str, size: int, ranks: int) -> int:
-    """UNKNOWN where a part is told and not into how many a message is cut."""
+    """Bytes of the whole message; UNKNOWN where only a part's size is known and not the number of parts."""
     if not nccl_names.IN_PARTS.match(name) or size == UNKNOWN:
         return size
     return size * ranks if ranks else UNKNOWN
 
 
 def _name_ids(database: Database) -> dict[int, str]:
-    """Those of NCCL's calls; other strings may hold the recorded program's environment."""
+    """Ids and names of NCCL's calls. Other strings are not read: they may hold the recorded program's environment."""
     wanted = f"value IN ({', '.join(repr(name) for name in _OF_A_MESSAGE)}) OR value LIKE 'ncclComm%'"
     return {int(str(number)): str(name) for number, name in database.rows("StringIds", "id, value", wanted)}
 
@@ -119,13 +119,13 @@ def _rows(database: Database, ids: Mapping[int, str]) -> Iterator[tuple[int, int
     texts = database.names(sorted({int(row[7]) for row in found if isinstance(row[7], int) and not row[6]}))
     for start, end, thread, text, name, domain, as_text, text_id, blob in found:
         if isinstance(start, int) and isinstance(end, int) and isinstance(thread, int) and end >= start:
-            said = as_text or (texts.get(text_id) if isinstance(text_id, int) else None)
+            json_text = as_text or (texts.get(text_id) if isinstance(text_id, int) else None)
             shown = str(text) if text else ids.get(name, "") if isinstance(name, int) else ""
-            yield start, end, thread, shown, domain if isinstance(domain, int) else 0, said, blob
+            yield start, end, thread, shown, domain if isinstance(domain, int) else 0, json_text, blob
 
 
 def _schemas(database: Database) -> Schemas:
-    """By domain and number: name, place and width of the entries that we read."""
+    """By domain and schema: name, offset and width in bytes of the entries that are read."""
     found: dict[tuple[int, int], dict[str, tuple[str, int, int]]] = {}
     wanted = 'domainId, schemaId, name, "type", coalesce("offset", 0)'
     for domain, schema, name, kind, place in database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", wanted):
@@ -142,7 +142,7 @@ def _payload(row: tuple[int, object, object], schemas: Schemas) -> dict[str, int
     found = _from_json(str(text)) if text else {}
     if not found and isinstance(blob, (bytes, str)):
         found = _from_bytes(_raw(blob), domain, schemas)
-    # What is no size of a message in memory, or no number of ranks, was read wrongly.
+    # Impossible message sizes or numbers of ranks mean that the payload was decoded wrongly.
     return found if 0 <= found.get(_BYTES, 0) < 1 << 42 and 0 <= found.get(_RANKS, 0) < 1 << 20 else {}
 
 
@@ -155,15 +155,15 @@ def _raw(blob: bytes | str) -> bytes:
 
 def _from_json(text: str) -> dict[str, int]:
     try:
-        said = json.loads(text)
+        decoded = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    flat = said if isinstance(said, dict) else {}
+    flat = decoded if isinstance(decoded, dict) else {}
     return {name: number for name in _FIELDS if (number := _number(flat.get(name))) is not None}
 
 
 def _number(value: object) -> int | None:
-    """Also of text: a 64-bit number does not fit every reader of JSON."""
+    """The number, which may be written as text: not every reader of JSON holds 64 bits."""
     if isinstance(value, str):
         try:
             return int(value, 0)
@@ -174,7 +174,7 @@ def _number(value: object) -> int | None:
 
 def _from_bytes(raw: bytes, domain: int, schemas: Schemas) -> dict[str, int]:
     of, schema, size, place = (int.from_bytes(raw[at : at + 8], "little") for at in range(0, _HEADER_BYTES, 8))
-    if place == _HEADER_BYTES + size == len(raw):  # some versions tell where it ends, and not where it begins
+    if place == _HEADER_BYTES + size == len(raw):  # some versions write the offset of its end
         place = _HEADER_BYTES
     if of != domain or place < _HEADER_BYTES or place + size > len(raw):
         return {}
@@ -185,30 +185,30 @@ def _from_bytes(raw: bytes, domain: int, schemas: Schemas) -> dict[str, int]:
     }
 
 
-# --- to which kernel they belong ---
+# --- payloads to kernels ---
 
 
-def with_payloads(frames: Mapping[str, Frame], told: Payloads | None) -> Frame:
-    """`collectives` with bytes, group and its size, where NCCL's ranges tell them."""
+def with_payloads(frames: Mapping[str, Frame], found: Payloads | None) -> Frame:
+    """`collectives` with bytes, group and group size, where NCCL's ranges contain them."""
     rows, calls = frames["collectives"], frames["calls"]
-    if told is None or not len(told.ranges) or not len(rows) or not len(calls):
+    if found is None or not len(found.ranges) or not len(rows) or not len(calls):
         return rows
-    unit = _units(told.ranges)
+    unit = _units(found.ranges)
     call = launch_rows(rows, calls)
-    opened = open_at(told.ranges, calls, np.maximum(call, 0))
+    opened = open_at(found.ranges, calls, np.maximum(call, 0))
     known = (call != UNKNOWN) & (opened != UNKNOWN)
     of_unit = np.where(known, unit[np.maximum(opened, 0)], UNKNOWN)
     kernels = np.bincount(of_unit[known], minlength=int(unit.max()) + 1)
-    sizes, groups = _sizes(told, unit, kernels), _groups(told, unit)
+    sizes, groups = _sizes(found, unit, kernels), _groups(found, unit)
     size = np.where(known, sizes[of_unit], UNKNOWN)
-    # Collectives are matched among ranks by their order in a group: a group that only some rows tell splits one in two.
+    # Ranks' collectives are matched by their order within a group, so groups are used only if all rows have one.
     group = groups.take(np.maximum(of_unit, 0))
     ours = rows.name.matches(nccl_names.NAMED_NCCL)
     if not (known & group.where(bool))[ours].all():
         return rows.with_columns(bytes=np.where(size != UNKNOWN, size, rows["bytes"]))
     both = Text.join([rows.text("group"), group])
     codes = np.where(known, both.codes[len(rows) :], both.codes[: len(rows)]).astype(np.int32)
-    ranks = _integers([told.ranks_of.get(value, UNKNOWN) for value in both.values])[codes]
+    ranks = _integers([found.ranks_of.get(value, UNKNOWN) for value in both.values])[codes]
     return rows.with_columns(
         bytes=np.where(size != UNKNOWN, size, rows["bytes"]),
         group=Text(codes, both.values),
@@ -231,37 +231,37 @@ def _units(ranges: Frame) -> Ints:
     return unit
 
 
-def _sizes(told: Payloads, unit: Ints, kernels: Ints) -> Ints:
-    """Bytes of each kernel of a unit: all of it where that is one kernel; of several, where all calls are equal."""
-    names, count = told.ranges.name, kernels.size
+def _sizes(found: Payloads, unit: Ints, kernels: Ints) -> Ints:
+    """Bytes of each kernel of a unit: the unit's if it launched one kernel, a call's if all its calls are equal."""
+    names, count = found.ranges.name, kernels.size
     is_group = names.equals(_GROUP_START) | names.equals(_GROUP_END)
     sent, received = names.equals(_SEND), names.equals(_RECEIVE)
     collective = ~(is_group | sent | received)
 
     def sums(rows: Mask) -> Ints:
-        return np.bincount(unit[rows], weights=told.sizes[rows], minlength=count).astype(np.int64)
+        return np.bincount(unit[rows], weights=found.sizes[rows], minlength=count).astype(np.int64)
 
-    untold = np.bincount(unit[~is_group & (told.sizes == UNKNOWN)], minlength=count) > 0
+    lacks_sizes = np.bincount(unit[~is_group & (found.sizes == UNKNOWN)], minlength=count) > 0
     collectives = np.bincount(unit[collective], minlength=count)
     messages = np.bincount(unit[~is_group], minlength=count)
     size = np.where(collectives > 0, sums(collective), np.maximum(sums(sent), sums(received)))
     largest, smallest = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).max)
-    np.maximum.at(largest, unit[collective], told.sizes[collective])
-    np.minimum.at(smallest, unit[collective], told.sizes[collective])
+    np.maximum.at(largest, unit[collective], found.sizes[collective])
+    np.minimum.at(smallest, unit[collective], found.sizes[collective])
     each_its_own = (kernels == collectives) & (largest == smallest)
     size = np.where(each_its_own & (kernels > 1), largest, size)
     mixed = (collectives > 0) & (messages > collectives)
-    clear = ~untold & ~mixed & (messages > 0) & ((kernels <= 1) | each_its_own)
+    clear = ~lacks_sizes & ~mixed & (messages > 0) & ((kernels <= 1) | each_its_own)
     return np.where(clear, size, UNKNOWN)
 
 
-def _groups(told: Payloads, unit: Ints) -> Text:
-    """The communicator of each unit; "" where it is not told or there are several."""
-    is_told = told.communicators.where(bool)
+def _groups(found: Payloads, unit: Ints) -> Text:
+    """The communicator of each unit; "" where it is unknown or there are several."""
+    is_known = found.communicators.where(bool)
     count = int(unit.max()) + 1
-    lowest, highest = np.full(count, len(told.communicators.values)), np.full(count, UNKNOWN)
-    codes = Text.of(told.communicators).codes  # equal texts, equal codes
-    np.minimum.at(lowest, unit[is_told], codes[is_told])
-    np.maximum.at(highest, unit[is_told], codes[is_told])
-    values = [*Text.of(told.communicators).values, ""]
+    lowest, highest = np.full(count, len(found.communicators.values)), np.full(count, UNKNOWN)
+    codes = Text.of(found.communicators).codes  # equal texts, equal codes
+    np.minimum.at(lowest, unit[is_known], codes[is_known])
+    np.maximum.at(highest, unit[is_known], codes[is_known])
+    values = [*Text.of(found.communicators).values, ""]
     return Text(np.where(lowest == highest, highest, len(values) - 1).astype(np.int32), values)

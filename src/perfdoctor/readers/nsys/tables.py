@@ -1,7 +1,7 @@
-"""What stands in the tables of an Nsight Systems export? Whole rows as columns, and names by id, read-only and quickly.
+"""How are the tables of an Nsight Systems export read, quickly and read-only? Rows as columns, and names by id.
 
-Tables exist only where something was recorded, have no index, and their columns come and go between versions: a table
-is read whole, with the columns that it has. A file that is damaged gives the tables that are still whole.
+A table exists only where something was recorded, has no index, and its columns differ between versions: it is read
+whole, with the columns that it has. Of a damaged file the tables that are still whole are read.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from perfdoctor.readers.nsys.columns import integer_columns
 
 Columns = dict[str, Ints]
 
-#: No number here: NULL, or a column that the table lacks. (UNKNOWN is -1: a clock that starts at 0 may well show it.)
+#: No number: NULL, or a column that the table lacks. (UNKNOWN is -1, which may be a time on a clock that starts at 0.)
 NONE = int(np.iinfo(np.int64).min)
 
-#: benchmarks/readers.py: ADBC saves 1.5 us a row; its imports cost 0.05 s, or 0.1 s where they are not in memory yet:
-#: worth it from 30,000 or from 70,000 rows. Most tables are smaller.
+#: benchmarks/readers.py: ADBC saves 1.5 us a row; its imports take 0.05 s, or 0.1 s from disk. It pays off from 30,000
+#: or from 70,000 rows. Most tables are smaller.
 ROWS_WORTH_ADBC = 50_000
 _ROWS_A_FETCH = 20_000
 _IDS_A_QUERY = 20_000
-#: As many different values, and a table of that size is quicker than sorting.
+#: For values in a range of up to this size a lookup table is quicker than sorting.
 _TABLE_SIZE = 4_000_000
 
-#: What a damaged file raises. sqlite3 decodes its own messages strictly, and they quote the damaged schema.
+#: Errors of a damaged file. sqlite3's messages quote the damaged schema and are decoded strictly.
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\x00"
@@ -57,7 +57,7 @@ def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
 
 @dataclass
 class Database:
-    """A SQLite file opened read-only: nothing is written to it, nor beside it (`immutable` keeps -wal away)."""
+    """A SQLite file opened read-only: nothing is written into it or beside it (`immutable` prevents a -wal file)."""
 
     path: Path
     connection: sqlite3.Connection
@@ -74,8 +74,8 @@ class Database:
             if size == whole_pages:
                 connection, is_refused = _connected(path)
             else:
-                # SQLite reads what is missing of a page as zeros, without a word: it gets the whole pages. The copy
-                # loses its name at once, and its place when the connection is closed.
+                # SQLite silently reads the missing part of a page as zeros, so it gets a copy of the whole pages. The
+                # copy is unlinked at once, and freed when the connection is closed.
                 with tempfile.NamedTemporaryFile() as copy, path.open("rb") as stream:
                     _copy(stream, copy, whole_pages)
                     connection, is_refused = _connected(Path(copy.name))
@@ -104,7 +104,7 @@ class Database:
         return frozenset(row[1] for row in self.connection.execute(f"PRAGMA table_info({self.tables[table]})"))
 
     def has_rows(self, table: str) -> bool:
-        """An export with `--lazy=false` has every table, those that were not recorded too: they are empty."""
+        """Is the table there, and not empty? With `--lazy=false` tables of what was not recorded exist too."""
         return bool(self.rows(table, "1", "1 LIMIT 1"))
 
     def rows(self, table: str, fields: str, where: str = "1") -> list[tuple[object, ...]]:
@@ -122,8 +122,8 @@ class Database:
         present = [name for name in wanted if name in known]
         if not present:
             return _no_rows(wanted)
-        # One cast a column: whatever a row holds, numpy and ADBC see one type. Without an index rows come in the
-        # order of the file, in every query.
+        # With the cast numpy and ADBC see one type in each column. Without an index every query returns rows in the
+        # order of the file.
         fields = ", ".join(f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present)
         found = self._columns(f"SELECT {fields} FROM {self.tables[table]} NOT INDEXED", present, self._size(table))
         count = found[present[0]].size
@@ -135,7 +135,7 @@ class Database:
         return (str(value) for (value,) in self.connection.execute(sql))
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:
-        """Those strings of StringIds, and no others: others may hold the recorded program's environment."""
+        """These strings of StringIds and no others, which may contain the recorded program's environment."""
         known: dict[int, str] = {}
         for begin in range(0, len(ids), _IDS_A_QUERY):
             listed = ",".join(map(str, ids[begin : begin + _IDS_A_QUERY]))
@@ -160,10 +160,10 @@ class Database:
         return dict(zip(names, table, strict=True))
 
     def _with_adbc(self, sql: str) -> Columns | None:
-        """None where ADBC cannot read: sqlite3 can, or says what is wrong."""
+        """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
         try:
             return integer_columns(_uri(self.path), sql)
-        except Exception:  # noqa: BLE001 a driver that cannot be loaded, errors of three libraries: the slow way works
+        except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
             self.is_fast = False
             return None
 
@@ -192,10 +192,10 @@ class Tables:
         try:
             columns = self.database.columns_of(table)
             rows = self.database.integers(table, wanted)
-            # An export that does not tell types holds nothing but ranges.
-            told = "eventType" in columns
+            # An export without event types contains ranges only.
+            has_types = "eventType" in columns
             is_range = (
-                np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if told else np.ones(rows["start"].size, bool)
+                np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if has_types else np.ones(rows["start"].size, bool)
             )
             own = Text.of(self.database.strings(table, "text") if "text" in columns else [""] * is_range.size)
             is_own = own.where(bool)
@@ -224,7 +224,7 @@ class Tables:
         return self._kept(rows, good, table, "without an end, or with one before the start: dropped.")
 
     def _timed(self, table: str, rows: Columns) -> Columns:
-        """Without the rows whose start and end are both 0: CUPTI's way to say that it took no time stamp."""
+        """Without rows whose start and end are both 0: CUPTI took no time stamps for them."""
         return self._kept(rows, (rows["start"] != 0) | (rows["end"] != 0), table, "without a time: dropped.")
 
     def _kept(self, rows: Columns, good: Mask, table: str, why: str) -> Columns:
@@ -243,7 +243,7 @@ class Tables:
 
 
 def different(values: Ints) -> tuple[Ints, Ints]:
-    """Each different value once, ascending, and for each row the place of its value."""
+    """The distinct values, ascending, and for each row the index of its value."""
     if values.size == 0:
         return values, values
     low, high = int(values.min()), int(values.max())

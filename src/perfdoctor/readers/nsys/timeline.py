@@ -3,10 +3,9 @@
 Process and thread are packed into `globalTid` (bits 24-47 and 0-23). Memory kinds are nsys's own enumeration: 0 is
 pageable, 1 is pinned. The kernels of a CUDA graph traced as a whole are one row of GRAPH_TRACE and count as busy.
 Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device. Bytes and group
-of collectives stand in NVTX payloads at best (nsys_payloads) and are UNKNOWN without. What CUDA itself spends (a full
-launch queue, modules loaded late) is listed with the overheads of newer exports, but is none of the profiler's and left
-out. The environment and the names of host and user, which an export holds in three places, are never read; of
-META_DATA_CAPTURE only whether NVTX was traced.
+of collectives are known only from NVTX payloads (`nccl_payloads`). Newer exports list time that CUDA itself spends (a
+full launch queue, modules loaded late) with the profiler's overheads: it is left out. The environment and the names of
+host and user, which an export holds in three places, are never read; of META_DATA_CAPTURE only whether NVTX was traced.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _WARNING, _ERROR = 2, 3
 _COLLECTION_TROUBLE = re.compile(
     r"not (?:be |been )?(?:collected|started)|not supported|no (?:cuda|nvtx) events|cupti", re.IGNORECASE
 )
-#: A sentence with a path, a setting, an address or a name of somebody is not quoted.
+#: A sentence with a path, a setting, an address or a person's name is not quoted.
 _PRIVATE = re.compile(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
 
 
@@ -59,7 +58,7 @@ def is_nsys_sqlite(path: Path) -> bool:
 
 
 def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
-    """One Timeline of one export. `ranks` tells the rank of a process by its number, where the recorder knew.
+    """One Timeline of one export. `ranks`: process → rank, where known from the recording.
 
     Raises PerfdoctorError for a damaged file and for a database of something else.
     """
@@ -80,7 +79,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
 
 
 def session_start_unix_ns(path: Path) -> int | None:
-    """When the export's time 0 was, in ns since 1970; None where it does not tell."""
+    """When the export's time 0 was, in ns since 1970; None where unknown."""
     database = Database.open(path)
     try:
         return _epoch_ns(database)
@@ -93,18 +92,20 @@ def _epoch_ns(database: Database) -> int | None:
     return int(found[0][0]) if found and isinstance(found[0][0], int) else None
 
 
-def _timeline(tables: Tables, told: Mapping[int, int]) -> Timeline:
+def _timeline(tables: Tables, known: Mapping[int, int]) -> Timeline:
     device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
     host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
     _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
-    ranks = Ranks.of(device, host, told)
+    ranks = Ranks.of(device, host, known)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
     frames["device_memory"] = device_memory(tables, ranks)
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
-    _note_losses(tables, ranks, host, is_told=bool(told), is_gpu_recorded="kernels" in recorded or "copies" in recorded)
+    _note_losses(
+        tables, ranks, host, has_ranks=bool(known), is_gpu_recorded="kernels" in recorded or "copies" in recorded
+    )
     database = tables.database
     return Timeline.build(
         {signal: frame for signal, frame in frames.items() if signal in recorded},
@@ -155,7 +156,7 @@ def _refuse_if_nothing_is_left(tables: Tables, read: list[Columns]) -> None:
         raise damaged(tables.database.path, next(iter(tables.unreadable.values())))
 
 
-# --- what is said of the recording ---
+# --- about the recording ---
 
 
 def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
@@ -175,11 +176,11 @@ def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
 
 
 def _was_nvtx_traced(database: Database) -> bool:
-    told = {
+    settings = {
         str(value).lower()
         for (value,) in database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
     }
-    return "true" in told or database.has_rows(_NVTX) or (_NVTX in database.tables and not told)
+    return "true" in settings or database.has_rows(_NVTX) or (_NVTX in database.tables and not settings)
 
 
 def _version(database: Database) -> str:
@@ -199,7 +200,7 @@ def _devices(database: Database, frames: Mapping[str, Frame]) -> list[Device]:
 
 
 def _gpus(database: Database) -> dict[int, Callable[[int, int], Device]]:
-    """By nsys's own number, which kernels carry; by CUDA's where that one is not in the table."""
+    """By nsys's number, which kernels contain; by CUDA's where the table lacks that one."""
     columns = database.columns_of("TARGET_INFO_GPU")
     if not {"id", "name"} <= columns:
         return {}
@@ -228,13 +229,13 @@ def _thread_names(database: Database, ranks: Ranks) -> dict[tuple[int, int], str
 
 
 def _note_losses(
-    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, is_told: bool, is_gpu_recorded: bool
+    tables: Tables, ranks: Ranks, host: Mapping[str, tuple[Columns, Text]], *, has_ranks: bool, is_gpu_recorded: bool
 ) -> None:
-    if len(ranks.of_process) > 1 and not is_told:
+    if len(ranks.of_process) > 1 and not has_ranks:
         tables.notes.append("Nsight Systems does not record rank numbers: ranks are numbered by device.")
     others = sum(int((ranks.ranks(ranks.processes(rows)) == UNKNOWN).sum()) for rows, _ in host.values())
     if others:
-        whose = "other processes" if is_told else "processes without GPU work"
+        whose = "other processes" if has_ranks else "processes without GPU work"
         tables.notes.append(f"{others:,} rows of {whose} (data loaders, shells) are not shown.")
     if tables.database.is_damaged:
         tables.notes.append(f"`{tables.database.path.name}` is damaged or cut short: whole tables may be missing.")
@@ -242,13 +243,13 @@ def _note_losses(
 
 
 def _diagnostics(database: Database, severity: int) -> list[str]:
-    """What nsys itself says went wrong with the collection: at most three sentences, and nothing private."""
-    said = database.rows("DIAGNOSTIC_EVENT", "DISTINCT text", f"severity BETWEEN {severity} AND {_ERROR}")
-    return [f"Nsight Systems says: {sentence}" for sentence in dict.fromkeys(_quotable(said))][:3]
+    """Messages of nsys about trouble with the collection: at most three sentences, and nothing private."""
+    messages = database.rows("DIAGNOSTIC_EVENT", "DISTINCT text", f"severity BETWEEN {severity} AND {_ERROR}")
+    return [f"Nsight Systems reports: {sentence}" for sentence in dict.fromkeys(_quotable(messages))][:3]
 
 
-def _quotable(said: list[tuple[object, ...]]) -> Iterator[str]:
-    for (text,) in said:
+def _quotable(messages: list[tuple[object, ...]]) -> Iterator[str]:
+    for (text,) in messages:
         for sentence in re.split(r"(?<=[.!?])\s+|\n", str(text)):
             if _COLLECTION_TROUBLE.search(sentence) and not _PRIVATE.search(sentence):
                 yield sentence.strip()[:200]

@@ -1,11 +1,11 @@
-"""What did torch's CUDA allocator hold, and how did it get there? Reads snapshots of `torch.cuda.memory`.
+"""Which memory did torch's CUDA allocator hold, and who allocated it when? Reads snapshots of `torch.cuda.memory`.
 
 Format: torch/csrc/cuda/Module.cpp (`_cuda_memorySnapshot`), read by torch/cuda/_memory_viz.py. A dict of `segments`
 (what was reserved from the driver, each cut into `blocks`), `device_traces` (a ring buffer of events a device) and, in
 newer ones, `external_annotations`; older ones are the bare list of segments, and hold frames in a block's `history`.
-An event tells the size that was asked for; the allocator rounds it up to 512 bytes, and more where it does not split.
+An event has the requested size; the allocator rounds it up to 512 bytes, and more where it does not split a block.
 
-The trace is a window that ends with the snapshot, so it is paired backwards from what is alive there: a free without an
+The trace ends with the snapshot, so allocations are matched backwards from the blocks in use: a free without an
 allocation is of memory from before the recording.
 """
 
@@ -41,12 +41,12 @@ _SEGMENT_EVENTS = ("segment_alloc", "segment_free", "segment_map", "segment_unma
 
 
 def looks_like(head: bytes) -> bool:
-    """Do these first bytes begin a pickle that names what only a snapshot has?"""
+    """Do these first bytes begin a pickle with keys that only a snapshot has?"""
     return plain_pickle.is_pickle(head) and any(mark in head for mark in _MARKS)
 
 
 def read(path: Path) -> Timeline:
-    """The Timeline of one snapshot: one rank, 0 where the file's name does not tell (`Source.ranks` is empty then).
+    """The Timeline of one snapshot: one rank, 0 where the file's name has none (`Source.ranks` is empty then).
 
     Raises PerfdoctorError where the pickle is damaged, holds more than plain data, or no snapshot.
     """
@@ -58,11 +58,11 @@ def read(path: Path) -> Timeline:
 
 
 class _Snapshot:
-    """One file on its way to a Timeline."""
+    """One snapshot, and the Timeline made of it."""
 
     def __init__(self, path: Path, data: object, rank: int | None) -> None:
-        self.file, self.told_rank, self.rank = path.name, rank, rank or 0
-        # A list may hold the same row a million times in as many bytes: no honest file has more rows than bytes.
+        self.file, self.known_rank, self.rank = path.name, rank, rank or 0
+        # A hostile pickle may repeat one row millions of times; no valid file has more rows than bytes.
         self.rows_left = path.stat().st_size
         whole: Mapping[str, Any] = data if isinstance(data, Mapping) else {"segments": data}
         self.segments = self._rows(whole["segments"])
@@ -84,7 +84,7 @@ class _Snapshot:
     def _rows(self, rows: object) -> list[Row]:
         found = list(self._list(rows))
         if not all(isinstance(row, dict) for row in found):
-            raise TypeError("a row that is none")
+            raise TypeError("a row that is no dict")
         return found
 
     def timeline(self) -> Timeline:
@@ -98,7 +98,7 @@ class _Snapshot:
         return Timeline.build(
             {name: Frame.join([part[name].sorted() for part in parts]) for name in parts[0]},
             recorded,
-            sources=[Source("memory", self.file, "", () if self.told_rank is None else (self.rank,))],
+            sources=[Source("memory", self.file, "", () if self.known_rank is None else (self.rank,))],
             notes=self.notes,
         )
 
@@ -107,7 +107,7 @@ class _Snapshot:
         events = Events(self.traces[device] if device < len(self.traces) else [])
         alive = Blocks([self.segments[number] for number in here], [blocks[number] for number in here])
         if events.rows and not events.has_times:
-            self.notes.append(f"`{self.file}` tells no times: only the order of its events is known")
+            self.notes.append(f"`{self.file}` has no times: only the order of its events is known")
         return {
             "allocations": self._allocations(device, events, alive),
             "memory_segments": self._segments(device, [self.segments[number] for number in here], events.end_ns),
@@ -123,7 +123,7 @@ class _Snapshot:
         return Frame({"rank": constant(self.rank), "process": constant(0), "device": constant(device), **columns})
 
     def _allocations(self, device: int, events: Events, alive: Blocks) -> Frame:
-        """Those of the trace, then those that were freed in it, then those that outlived it: both from before."""
+        """The trace's allocations, then earlier ones that were freed in it, then earlier ones that are still in use."""
         freed = events.freed()
         made = events.where("alloc")
         first_made, open_at = made[freed == UNKNOWN], events.address[made[freed == UNKNOWN]]
@@ -133,7 +133,7 @@ class _Snapshot:
         lost = np.isin(made, np.setdiff1d(first_made, origin)) & (freed == UNKNOWN)
         if count := int(lost.sum()):
             what = "allocation" if count == 1 else "allocations"
-            self.notes.append(f"{count:,} {what} of `{self.file}` ended outside of its recording")
+            self.notes.append(f"{count:,} {what} of `{self.file}` ended without a recorded free")
         freed = np.where(lost, len(events.rows), freed)
         occupied = _rounded(events.size[made])
         block_of = dict(zip(origin.tolist(), range(origin.size), strict=True))
@@ -166,7 +166,7 @@ class _Snapshot:
             "active_bytes": column(rows, "active_size"),
         }  # fmt: skip
         if any(((size < 0) | (size > MOST_BYTES)).any() for size in sizes.values()):
-            raise ValueError("a size that cannot be")
+            raise ValueError("an impossible size")
         return self._frame(device, len(rows), {
             "stream": column(rows, "stream", 0), "start_ns": at, "end_ns": at,
             "name": Text.of(text_of(row.get("segment_type"))[:16] for row in rows),
@@ -176,7 +176,7 @@ class _Snapshot:
         })  # fmt: skip
 
     def _events(self, device: int, events: Events) -> Frame:
-        """What is no allocation: the driver was asked for memory or given it back, failed to give it; and steps."""
+        """Events other than allocations: memory reserved from the driver or returned, out of memory, and marks."""
         shown = [row for row, action in enumerate(events.actions) if action in (*_SEGMENT_EVENTS, "oom")]
         at = np.array(shown, np.int64)
         stacks = [self.stacks.of(events.rows[row].get("frames"), NO_STACK) for row in shown]
@@ -202,7 +202,7 @@ def _rounded(sizes: Ints) -> Ints:
 
 
 def _texts(stacks: Sequence[Stack], **columns: str) -> dict[str, Text]:
-    """Text columns of the stacks' fields; each different stack is looked at once."""
+    """Text columns of the stacks' fields; each distinct stack is converted once."""
     different = list({id(stack): stack for stack in stacks}.values())
     place = {id(stack): number for number, stack in enumerate(different)}
     codes = np.array([place[id(stack)] for stack in stacks], np.int32)

@@ -1,4 +1,4 @@
-"""Which rank does a memory snapshot belong to, and how does it join what else was recorded of the run?"""
+"""To which rank does a memory snapshot belong, and how is it joined with the run's other recordings?"""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from perfdoctor.model.timeline import SIGNALS, Frame, Ints, Timeline
 
-#: The year 2001: smaller times are places in a row of events that tells no times.
+#: The year 2001: smaller values are positions in a list of events without times.
 _SINCE_1970_NS = 10**18
 
 
 def joined(timeline: Timeline, snapshots: Sequence[Timeline]) -> Timeline:
-    """The timeline with the snapshots, on its clock: torch tells times since 1970.
+    """The timeline with the snapshots, on its clock: torch writes times since 1970.
 
-    A snapshot keeps the rank that its file's name tells. One that tells none is the next rank that has no snapshot, of
-    those that were recorded as far as there are any.
+    A snapshot has the rank in its file's name. Without one it gets the next recorded rank that has no snapshot, or the
+    next free number.
     """
     placed: list[Timeline] = []
     given_by_kind: dict[frozenset[str], set[int]] = {}
@@ -25,15 +25,15 @@ def joined(timeline: Timeline, snapshots: Sequence[Timeline]) -> Timeline:
         kind = snapshot.recorded & {"allocations", "memory_changes"}  # two files of different kinds are of one rank
         taken = {rank for each in snapshots if kind <= each.recorded for rank in each.sources[0].ranks}
         given = given_by_kind.setdefault(kind, set())
-        told = snapshot.sources[0].ranks
-        if told and told[0] not in given:
-            rank = told[0]
+        named = snapshot.sources[0].ranks
+        if named and named[0] not in given:
+            rank = named[0]
         else:
             candidates = [*timeline.ranks, *range(len(timeline.ranks) + len(snapshots) + len(taken) + 1)]
             rank = next(each for each in candidates if each not in taken | given)
-            if told:
-                snapshot = snapshot.with_notes(  # noqa: PLW2901 the same one, with what happened to it
-                    f"`{snapshot.sources[0].file}` is a second snapshot of rank {told[0]}, and shown as rank {rank}"
+            if named:
+                snapshot = snapshot.with_notes(  # noqa: PLW2901 the same one with a note
+                    f"`{snapshot.sources[0].file}` is a second snapshot of rank {named[0]}, and shown as rank {rank}"
                 )
         given.add(rank)
         placed.append(_as_rank(snapshot, rank, timeline.epoch_ns or 0))

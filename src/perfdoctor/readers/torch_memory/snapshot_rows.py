@@ -1,4 +1,4 @@
-"""What do the rows of a memory snapshot say as columns: its events, its blocks, its stacks?"""
+"""How do events, blocks and stacks of a memory snapshot become columns?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANK_IN_NAME = re.compile(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 
 #: No device has as much; a larger number is damage.
 MOST_BYTES = 1 << 50
-#: So many of a stack's frames are compared before all of them are, and with so many stacks that agree in these.
+#: How many of a stack's frames select the stacks that may be equal, and how many of those are compared.
 _SAMPLED_FRAMES, _MOST_ALIKE = 8, 8
 
 
@@ -31,7 +31,7 @@ class Events:
         self.address, self.size = column(rows, "addr", 0), column(rows, "size", 0)
         self.stream = column(rows, "stream", 0)
         if ((self.size < 0) | (self.size > MOST_BYTES)).any():
-            raise ValueError("a size that cannot be")
+            raise ValueError("an impossible size")
         times_us = column(rows, "time_us", UNKNOWN)
         self.has_times = len(rows) > 0 and bool((times_us > 0).all()) and int(times_us.max()) < 2**62 // 1000
         # Rows are written by several threads, so a time may lie a little before that of the row above.
@@ -50,10 +50,10 @@ class Events:
         return times
 
     def freed(self) -> Ints:
-        """Of each allocation the position at which its memory could be used again; UNKNOWN where it was not."""
+        """For each allocation the position at which its memory could be used again; UNKNOWN where it could not."""
         order, is_made, same = self._by_address()
         freed = np.full(len(self.rows), UNKNOWN, np.int64)
-        # Two allocations at one address: the free between them was not recorded, and came at the latest then.
+        # If a second allocation follows at the same address, the first ended unrecorded, at the latest then.
         ended = np.flatnonzero(is_made[:-1] & same)
         freed[order[ended]] = order[ended + 1]
         return freed[self.where("alloc")]
@@ -75,7 +75,7 @@ class Events:
 
 
 class Blocks:
-    """What was in use at the moment of the snapshot: also memory that was freed and waits for another stream."""
+    """Blocks in use at the time of the snapshot, also those that were freed and wait for another stream."""
 
     def __init__(self, segments: Sequence[Row], blocks: Sequence[Sequence[Row]]) -> None:
         found: list[tuple[int, int, int, int, object]] = []
@@ -85,7 +85,7 @@ class Blocks:
                 size = int(row["size"])
                 if text_of(row["state"]).startswith("active"):
                     frames, requested = _frames_of_block(row)
-                    # Where a block lies was not written once: they lie one behind the other.
+                    # Old snapshots have no addresses of blocks, which are adjacent.
                     place = int(row.get("address", address))
                     found.append((place, size, requested, int(segment.get("stream", 0)), frames))
                 address += size
@@ -93,14 +93,14 @@ class Blocks:
             np.array([row[column] for row in found], np.int64) for column in range(4)
         )
         if ((self.size < 0) | (self.size > MOST_BYTES)).any():
-            raise ValueError("a size that cannot be")
+            raise ValueError("an impossible size")
         self.frames = [row[4] for row in found]
 
 
 class Stacks:
-    """Stacks by their frames. A snapshot writes each frame once and refers to it, so equal ones are the same object.
+    """Stacks by their frames. A snapshot contains each frame once and refers to it, so equal ones are the same object.
 
-    Objects are told apart by `id`: the snapshot that they belong to must outlive this one.
+    Objects are distinguished by `id`: the snapshot that they belong to must outlive this one.
     """
 
     def __init__(self, most_frames: int) -> None:
@@ -110,7 +110,7 @@ class Stacks:
         self._frames: dict[int, StackFrame] = {}
 
     def of(self, frames: object, without: Stack) -> Stack:
-        """`without` where there are none."""
+        """The stack of these frames; `without` where there are none."""
         if not isinstance(frames, list | tuple) or not frames:
             return without
         known = self._by_list.get(id(frames))
@@ -118,18 +118,18 @@ class Stacks:
             self._left -= len(frames)
             if self._left < 0:
                 raise ValueError("more frames than bytes")
-            known = self._by_list[id(frames)] = self._looked_up(frames)
+            known = self._by_list[id(frames)] = self._shared(frames)
         return known
 
-    def _looked_up(self, frames: Sequence[object]) -> Stack:
-        """Most stacks came before: some of the frames find those it may be, and all of them tell which it is."""
+    def _shared(self, frames: Sequence[object]) -> Stack:
+        """One stack for equal frames: some of the frames select candidates, then all are compared."""
         some = tuple(map(id, frames[:: len(frames) // _SAMPLED_FRAMES + 1]))
         candidates = self._alike.setdefault((len(frames), some), [])
         for other, stack in candidates[-_MOST_ALIKE:]:
-            if frames == other:  # the same objects for the most part, which is seen without looking into them
+            if frames == other:  # mostly identical objects, which compare quickly
                 return stack
         stack = stack_of([self._frame(frame) for frame in frames])
-        if all(map(_is_flat, frames)):  # comparing with nested lists could take for ever
+        if all(map(_is_flat, frames)):  # comparing nested lists could take forever
             candidates.append((frames, stack))
         return stack
 
@@ -145,7 +145,7 @@ def _is_flat(frame: object) -> bool:
 
 
 def _frames_of_block(row: Row) -> tuple[object, int]:
-    """Frames and the size that was asked for; older ones keep both in a `history`, the latest first."""
+    """Frames and requested size; old snapshots have both in a `history`, the latest first."""
     history = row.get("history")
     if "frames" not in row and isinstance(history, list | tuple) and history:
         return history[0].get("frames"), int(history[0].get("real_size", row["size"]))
@@ -161,11 +161,11 @@ def column(rows: Sequence[Row], key: str, default: int | None = None) -> Ints:
 
 
 def rank_in_name(file: str) -> int | None:
-    """`rank0_memory.pickle` is of rank 0; None where the name does not tell."""
-    told = _RANK_IN_NAME.search(file)
-    return int(told[1]) if told else None
+    """`rank0_memory.pickle` is of rank 0; None where the name has no rank."""
+    found = _RANK_IN_NAME.search(file)
+    return int(found[1]) if found else None
 
 
 def text_of(value: object) -> str:
-    """The value if it is text, else nothing: lists that hold each other may take for ever to be written out."""
+    """The value if it is text, else "": converting lists that contain each other could take forever."""
     return value if isinstance(value, str) else ""

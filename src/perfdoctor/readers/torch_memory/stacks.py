@@ -1,6 +1,6 @@
-"""Who allocated, and for what? The stack of one allocation as a line of somebody's own code, and as a category.
+"""Which line of code allocated, and for what purpose? A line of the user's code and a category for each stack.
 
-A category is told by the frames alone, and only where they prove it; all else is `unknown`. The rules, in this order:
+The category follows from the frames alone, where they prove it; otherwise it is `unknown`. The rules, in this order:
 
 * `workspace`: a C++ frame that asks for the workspace of cuBLAS, cuBLASLt or cuDNN.
 * `gradients`: the C++ node AccumulateGrad, which makes each parameter's `.grad`.
@@ -46,7 +46,7 @@ _IS_WORKSPACE, _IS_ACCUMULATE, _IS_STATE, _IS_OPTIMIZER, _IS_BACKWARD, _IS_MODUL
 
 @dataclass(frozen=True)
 class StackFrame:
-    """`whose`: own, library, torch or cpp. `marks`: what it proves, wherever in the stack it stands."""
+    """`whose`: own, library, torch or cpp. `marks`: bits of what the frame proves."""
 
     text: str
     whose: str
@@ -88,7 +88,7 @@ def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str
         marks |= frame.marks
     called, is_called = 0, True
     for frame in python:
-        # What own code called, and not what called it: a closure runs forward and backward inside of optimizer.step.
+        # Frames called by own code, without its callers: a closure runs forward and backward inside optimizer.step.
         if frame.whose == "own":
             break
         called |= frame.marks
@@ -105,7 +105,7 @@ def _category(frames: Sequence[StackFrame], python: Sequence[StackFrame]) -> str
 
 @lru_cache(maxsize=65536)
 def frame_of(file: str, line: int, function: str) -> StackFrame:
-    """One frame as the snapshot writes it. Folders are left out: they tell who trained, and where."""
+    """One frame as the snapshot writes it. Folders are left out: they may name users and projects."""
     path = file.replace("\\", "/")
     if not PYTHON_FILE.search(path):
         return StackFrame(function[:_TEXT_LIMIT], "cpp", _cpp_marks(function), communicates=False)
@@ -141,7 +141,7 @@ def _python_marks(path: str, function: str) -> int:
 
 
 def frame_of_row(row: object) -> StackFrame:
-    """The same for a frame in whatever shape: what is none becomes a frame that proves nothing."""
+    """The frame of a snapshot's row; a row of any other shape becomes a frame that proves nothing."""
     if not isinstance(row, Mapping):
         return frame_of("", 0, "?")
     file, line, function = row.get("filename"), row.get("line"), row.get("name")

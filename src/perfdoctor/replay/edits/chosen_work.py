@@ -1,8 +1,8 @@
-"""Which pieces of device work does a finding choose? Also in steps that are played, but lie outside the window.
+"""Which pieces of device work does a finding choose? Also in simulated steps outside the window.
 
-The host is ahead of the device, and steps that are played begin when their work on the main stream does: up to a step
-behind the window that detectors look at. What runs there is chosen as its counterparts in the window are, the same
-piece of each step: the so many-th of its name.
+The host is ahead of the device, and simulated steps begin when their work on the main stream does: up to a step after
+the window that detectors analyse. Work there is chosen if its counterparts in the window are: the work with the same
+name and the same number among those of that name in its step.
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame, Ints, Mask
-from perfdoctor.replay.graph.ranks import device_rows, recorded
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 
 
 def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
     """One bool a row of DeviceWork. `work` chooses among the place's frames of these signals, one behind the other."""
-    rows = np.zeros(len(place.work), dtype=bool)
+    found = np.zeros(len(place.work), dtype=bool)
     chosen, at = chosen_of(place, signals, work), 0
     for signal in signals:
-        frame = recorded(place, signal)
-        own = np.flatnonzero((frame.end_ns > place.window.starts[0]) & (frame.start_ns < place.window.ends[-1]))
-        rows[device_rows(place)[signal][_everywhere(place, frame, own, chosen[at : at + own.size])]] = True
+        rows, inside = place.work.rows[signal], place.in_window(signal)
+        own = chosen[at : at + np.count_nonzero(inside)]
         at += own.size
-    return rows
+        if own.all() or not own.any():
+            found[rows] = bool(own.size and own.all())
+        else:
+            found[rows[inside]] = own
+            found[rows[~inside]] = _as_counterparts(place, rows, inside, own)
+    return found
 
 
 def chosen_of(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
@@ -41,30 +45,45 @@ def own(place: Place, signal: str) -> Frame:
     return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
 
 
-def _everywhere(place: Place, frame: Frame, inside: Ints, chosen: Mask) -> Mask:
-    """One bool a row of the frame: as chosen inside the window, and outside as most of its counterparts inside are."""
-    rows = np.zeros(len(frame), dtype=bool)
-    rows[inside] = chosen
-    if chosen.all() or not chosen.any():
-        return np.full(len(frame), bool(chosen.size and chosen.all()))
-    step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
-    name, number = part_of_step(frame, step).T
-    _, part = np.unique(name * len(frame) + number, return_inverse=True)
-    known = np.zeros(len(frame), dtype=bool)
-    known[inside] = True
-    whole = known & (step > 0) & (step < place.steps.even_bounds.size)
-    of_all, of_chosen = (np.bincount(part[each], minlength=part.max() + 1) for each in (whole, whole & rows))
-    alike: Mask = 2 * of_chosen[part] > of_all[part]
-    return np.where(known, rows, alike)
+def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Mask:
+    """One bool a row outside the window: are most of its counterparts in the window's whole steps chosen?
+
+    `rows`: those of one signal in DeviceWork, of which some are `inside`, and of these some `chosen`.
+    """
+    edges = place.steps.even_bounds
+    step = np.searchsorted(edges, place.work.start_ns[rows[inside]], side="right")
+    whole = (step > 0) & (step < edges.size)
+    piece = same_piece(place)[rows]
+    many = int(piece.max(initial=-1)) + 1
+    of_all, of_chosen = (np.bincount(piece[inside][each], minlength=many) for each in (whole, whole & chosen))
+    found: Mask = (2 * of_chosen > of_all)[piece[~inside]]
+    return found
 
 
-def part_of_step(frame: Frame, step: Ints) -> Ints:
-    """For each row its name, and how many of that name came before it in its step."""
-    name = frame.name.codes.astype(np.int64)
+@once_per_place
+def same_piece(place: Place) -> Ints:
+    """For each row of DeviceWork a number that the same piece of every step has: the n-th of its name there."""
+    pieces, so_far = np.full(len(place.work), UNKNOWN), 0
+    for signal, rows in place.work.rows.items():
+        frame = place.recorded(signal)
+        if not rows.size:
+            continue
+        step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
+        _, piece = np.unique(
+            frame.name.codes.astype(np.int64) * len(frame) + number_in_step(frame, step), return_inverse=True
+        )
+        pieces[rows] = so_far + piece
+        so_far += int(piece.max()) + 1
+    return pieces
+
+
+def number_in_step(frame: Frame, step: Ints) -> Ints:
+    """For each row how many of its name came before it in its step."""
+    name = frame.name.codes
     order = np.lexsort((frame.start_ns, name, step))
     begins = np.ones(order.size, dtype=bool)
     begins[1:] = (np.diff(name[order]) != 0) | (np.diff(step[order]) != 0)
     first = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
     before = np.empty(order.size, np.int64)
     before[order] = np.arange(order.size) - first
-    return np.stack((name, before), axis=1)
+    return before

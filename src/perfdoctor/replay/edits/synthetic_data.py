@@ -16,7 +16,8 @@ import numpy as np
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits import shorter
-from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes, same_piece
+from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes
+from perfdoctor.replay.edits.chosen_work import same_piece
 from perfdoctor.replay.edits.fused import merged
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 from perfdoctor.vocabulary.names import cuda as cuda_names

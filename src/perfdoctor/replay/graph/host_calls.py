@@ -1,4 +1,4 @@
-"""What did the host call in the steps that are played, in which order, and in which calls did it wait?"""
+"""What did the host call in the steps that are simulated, in which order, and in which calls did it wait?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.idle_causes import blocking_calls, driving_threads, is_among
+from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
+from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
@@ -52,15 +53,15 @@ class HostCalls:
 def host_calls(place: Place, period: Period) -> HostCalls:
     """None where no launch of the period was recorded."""
     none = np.empty(0, np.int64)
-    if not period.issue_begin_ns:
+    if not period.launch_begin_ns:
         nowhere = none.astype(bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
-    threads = driving_threads(place.timeline, place.rank, None)
+    threads = launching_threads(place.timeline, place.rank)
     own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
     outer = _outermost(calls, own)
     rows = own[outer == own]
-    begin, end = (_call_begun(calls, own, outer, at) for at in (period.issue_begin_ns, period.issue_end_ns))
+    begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
     for_room = _for_room(place, rows)
@@ -85,8 +86,7 @@ def _outermost(calls: Frame, rows: Ints) -> Ints:
 
 def _by_name(place: Place, rows: Ints) -> Mask:
     """Which of these calls wait for the device to finish something: by name, and copies to pageable memory."""
-    calls = place.timeline.calls
-    return is_among(calls, blocking_calls(place.host, place.work, calls))[rows]
+    return np.isin(rows, blocking_rows(place.host, place.work))
 
 
 def _for_room(place: Place, rows: Ints) -> Mask:

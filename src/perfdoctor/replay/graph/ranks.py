@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +11,10 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints
+from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.replay.graph.build import ALL_UNITS, MOST_WORK, graph_of
 from perfdoctor.replay.graph.graph import WORK, Graph
 from perfdoctor.replay.graph.without_gpu import host_graph
-
-#: The frames of which DeviceWork is made, in its order.
-_SIGNALS = ("kernels", "collectives", "copies")
 
 
 def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tuple[Graph, ...]:
@@ -25,9 +22,9 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     most = max(most_work // max(len(run.places), 1), 1)
     known = _graphs(run, lambda place: _graph(place, most, paced=paced))
     units = min((graph.units for graph in known), default=0)
-    if any(graph.units != units for graph in known):  # together they can only play equally many steps
+    if any(graph.units != units for graph in known):  # together they can only simulate equally many steps
         known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
-    # Steps are played as they were issued: the last of them may lie behind the window.
+    # Steps are simulated as they were launched: the last of them may lie behind the window.
     matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
 
@@ -43,26 +40,6 @@ def _graphs(run: Run, graph: Callable[[Place], Graph | None]) -> tuple[Graph, ..
     found = [graph(place) for place in run.places]
     known = tuple(each for each in found if each is not None)
     return known if len(known) == len(found) else ()
-
-
-def recorded(place: Place, signal: str) -> Frame:
-    """A place's rows of one signal of which DeviceWork is made, in the whole recording."""
-    if signal == "collectives":
-        return place.recorded_collectives
-    return place.timeline[signal].of(rank=place.rank, device=place.device or 0)
-
-
-def device_rows(place: Place) -> Mapping[str, Ints]:
-    """For each row of a signal's frame of this device, its row in DeviceWork."""
-    if isinstance(place, HostPlace):
-        return {"collectives": place.collective_rows}
-    assert place.device is not None
-    frames = [place.timeline[signal].of(rank=place.rank, device=place.device) for signal in _SIGNALS]
-    order = np.argsort(np.concatenate([frame.start_ns for frame in frames]), kind="stable")
-    place_of = np.empty(order.size, np.int64)
-    place_of[order] = np.arange(order.size)
-    ends = np.cumsum([len(frame) for frame in frames])
-    return {signal: place_of[end - len(frame) : end] for signal, frame, end in zip(_SIGNALS, frames, ends, strict=True)}
 
 
 def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
@@ -81,14 +58,14 @@ def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     apart = np.median(ends - ends[0], axis=1).astype(np.int64)
     transfer = matched.shortest_ns[columns]
     return tuple(
-        replace(graph, meetings=own, transfer_ns=transfer, clock_ns=int(clock))
+        replace(graph, collectives=own, transfer_ns=transfer, clock_ns=int(clock))
         for graph, own, clock in zip(graphs, nodes, apart, strict=True)
     )
 
 
 def _nodes(graph: Graph, rows: Ints) -> Ints:
     """The nodes of these collectives, given as rows of the place's recorded ones; UNKNOWN outside the period."""
-    work_rows = device_rows(graph.place)["collectives"][rows]
+    work_rows = graph.place.work.rows["collectives"][rows]
     works = np.flatnonzero(graph.kind == WORK)
     order = works[np.argsort(graph.work_row[works], kind="stable")]
     place = np.minimum(np.searchsorted(graph.work_row[order], work_rows), order.size - 1)

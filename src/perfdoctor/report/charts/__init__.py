@@ -1,4 +1,4 @@
-"""How is a chart drawn? As SVG of our own: it prints, needs no script, and says its numbers."""
+"""How is a chart drawn? As SVG without a library: it prints, needs no script, and shows its numbers as tooltips."""
 
 from perfdoctor.report.charts.heat import heat
 from perfdoctor.report.charts.picture import chart

@@ -1,4 +1,4 @@
-"""Where on a chart does a number stand, and which numbers are written beside it?"""
+"""Where is a number on a chart's axis, and which ticks does the axis have?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Axis, Unit
 from perfdoctor.report.charts import words
 
-#: Steps between ticks that are easy to count in; of bytes the powers of two, of time also what halves a unit.
+#: Round distances between ticks; for bytes powers of two, and no fractions where numbers are whole.
 _NICE = (1, 2, 2.5, 5, 10)
 _NICE_BYTES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _NICE_WHOLE = (1, 2, 5, 10)
@@ -24,7 +24,7 @@ _MOST_POWERS = 7
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers to shares of an axis' length, 0 at its low end. On a logarithmic one what is ≤ 0 is nowhere: NaN."""
+    """Maps numbers to shares of an axis' length, 0 at its low end. On a logarithmic axis numbers ≤ 0 become NaN."""
 
     low: float
     high: float
@@ -61,10 +61,10 @@ class Scale:
 
 
 def scale(axis: Axis, values: Iterable[Floats], *, from_zero: bool, to_round: bool = False) -> Scale:
-    """An axis on which all the numbers have room; where there are none, or all are equal, around them.
+    """An axis that contains all the numbers; if there are none, or all are equal, a range around them.
 
-    from_zero: a length that is compared begins at nothing. to_round: the end is a round number, so that the highest
-    mark does not touch the frame.
+    from_zero: the axis includes 0, as for lengths that are compared. to_round: both ends are round numbers, so that the
+    highest mark does not touch the frame.
     """
     parts = [np.asarray(each, np.float64).ravel() for each in values]
     known = np.concatenate(parts) if parts else np.empty(0)
@@ -89,7 +89,7 @@ def _logarithmic(low: float, high: float, unit: Unit) -> Scale:
 
 
 def _nice_step(least: float, unit: Unit, high: float) -> float:
-    """The smallest round step that is no smaller than this."""
+    """The smallest round distance that is at least this."""
     size, _ = words.scale_of(high, unit)
     scaled = least / size
     if unit in _WHOLE_UNITS:

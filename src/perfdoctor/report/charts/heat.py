@@ -1,7 +1,7 @@
-"""How is a map of numbers drawn? Each as a piece of colour, in as many levels as eyes tell apart.
+"""How is a heat map drawn? As coloured cells, in as many levels as can be distinguished.
 
-Cells of one level are one path, and those below each other one stroke of it, as broad as a cell: a thousand ranks
-that are alike take as few bytes as one. What a cell says is written in it while there is room, and stands in a table.
+All cells of one level are one path, and adjacent ones below each other one stroke of it, as wide as a cell: a thousand
+equal ranks take as few bytes as one. A cell shows its number if there is room; the page's table has all of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from perfdoctor.report.charts.picture import template
 from perfdoctor.report.words.foreign_text import clean_name
 
 LEVELS = 10
-#: Numbers that are not shares are compared with their neighbours. Runs of the same training differ by this share of
-#: themselves: a smaller difference must not look like a large one.
+#: Two runs of the same training differ by this share: smaller differences between numbers must not look large.
 _LEAST_SPAN = 0.05
 _HIGHEST_PX, _ROW_PX, _LEAST_ROW_PX = 640.0, 24.0, 1.0
-#: While each has room for it, rows and columns are named and cells say their number.
+#: Up to these numbers of rows and columns, all are named, cells show their number, and each cell has a tooltip.
 _MOST_ROW_NAMES, _MOST_COLUMN_NAMES = 32, 12
 _MOST_WRITTEN_COLUMNS, _MOST_WRITTEN_ROWS = 9, 20
 _MOST_POINTED_AT = 400
@@ -37,16 +36,16 @@ class Cell:
     y: str
     width: str
     height: str
-    told: str
+    tooltip: str
     number: str
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """`levels`: its number ("none" where nothing is known), and the path down its columns' middles, a unit a row."""
+    """`levels`: (number, path) of each level; "none" where nothing is known. Paths run down the middle of columns."""
 
     heat: Heat
-    told: str
+    description: str
     height_px: float
     levels: Sequence[tuple[str, str]]
     cells: Sequence[Cell]
@@ -58,18 +57,18 @@ class Drawing:
 
 
 def heat(picture: Heat) -> Markup:
-    """The map as a `figure`, its words and names escaped."""
+    """The map as a `figure`, its texts escaped."""
     return Markup(template("heat.html.j2").render(d=drawing(picture), LEVELS=LEVELS))  # noqa: S704 escaped by the template
 
 
 def drawing(picture: Heat) -> Drawing:
-    """Where everything goes."""
+    """Everything that the template prints."""
     rows, columns = picture.values.shape
     low, high = span(picture)
     is_written = rows <= _MOST_WRITTEN_ROWS and columns <= _MOST_WRITTEN_COLUMNS
     return Drawing(
         heat=picture,
-        told=words.told(picture),
+        description=words.description(picture),
         height_px=round(max(min(_ROW_PX, _HIGHEST_PX / max(rows, 1)), _LEAST_ROW_PX) * rows, 1),
         levels=list(_levels(level_of(picture.values, low, high))),
         cells=list(_cells(picture)) if rows * columns <= _MOST_POINTED_AT else list(_whole_rows(picture)),
@@ -82,7 +81,7 @@ def drawing(picture: Heat) -> Drawing:
 
 
 def span(picture: Heat) -> tuple[float, float]:
-    """What the palest and the fullest colour stand for. Shares begin at nothing."""
+    """The numbers of the palest and of the darkest colour. Shares start at 0."""
     known = picture.values[np.isfinite(picture.values)]
     if not known.size:
         return 0.0, 1.0
@@ -94,7 +93,7 @@ def span(picture: Heat) -> tuple[float, float]:
 
 
 def level_of(values: Floats, low: float, high: float) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """0 to LEVELS - 1 in even steps from low to high; -1 where nothing is known."""
+    """0 to LEVELS - 1 in equal steps from low to high; -1 where nothing is known."""
     share = (np.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) / (high - low)
     level = np.clip((share * LEVELS).astype(np.int64), 0, LEVELS - 1)
     return np.where(np.isfinite(values), level, -1)
@@ -106,7 +105,7 @@ def _levels(level: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> Iterator[
 
 
 def _strokes(mask: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> str:
-    """Each column's runs of cells, one below the other."""
+    """One stroke for each run of adjacent cells in a column."""
     edge = np.zeros((1, mask.shape[1]), np.int8)
     change = np.diff(np.concatenate((edge, mask.astype(np.int8), edge)), axis=0).T
     starts, ends = np.argwhere(change == 1), np.argwhere(change == -1)
@@ -119,13 +118,13 @@ def _cells(picture: Heat) -> Iterator[Cell]:
     for row in range(rows):
         for column in range(columns):
             number = words.said(float(picture.values[row, column]), picture.unit)
-            told = f"{clean_name(picture.rows[row])}, {clean_name(picture.columns[column])}: {number}"
-            yield Cell(percent(column / columns), percent(row / rows), percent(1 / columns), percent(1 / rows), told,
+            tooltip = f"{clean_name(picture.rows[row])}, {clean_name(picture.columns[column])}: {number}"
+            yield Cell(percent(column / columns), percent(row / rows), percent(1 / columns), percent(1 / rows), tooltip,
                        number)  # fmt: skip
 
 
 def _whole_rows(picture: Heat) -> Iterator[Cell]:
-    """Of many cells each row tells its lowest and its highest; of too many rows only the table tells them."""
+    """Of many cells, one tooltip a row with its lowest and highest number; of too many rows, none."""
     rows, columns = picture.values.shape
     if rows > _MOST_POINTED_AT or not columns:
         return
@@ -133,12 +132,12 @@ def _whole_rows(picture: Heat) -> Iterator[Cell]:
         known = picture.values[row][np.isfinite(picture.values[row])]
         if known.size:
             low, high = (words.said(float(each), picture.unit) for each in (known.min(), known.max()))
-            told = f"{clean_name(picture.rows[row])}: {low} to {high}"
-            yield Cell("0", percent(row / rows), "100%", percent(1 / rows), told, "")
+            tooltip = f"{clean_name(picture.rows[row])}: {low} to {high}"
+            yield Cell("0", percent(row / rows), "100%", percent(1 / rows), tooltip, "")
 
 
 def _names(names: Sequence[str], most: int) -> Iterator[tuple[int, int, str]]:
-    """Of many every so many: its place, for how many it stands, and what it says."""
+    """At most `most` of the names, evenly spaced: (place, how many rows or columns it stands for, name)."""
     every = -(-len(names) // most) if names else 1
     for first in range(0, len(names), every):
         yield first, min(every, len(names) - first), clean_name(names[first], _NAME_LENGTH)

@@ -1,20 +1,20 @@
-"""Which marks get their name written beside them, without one name lying on another?"""
+"""Which marks get a label, so that no label covers another?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-#: The plot for which room is looked for: narrower pages show no names beside dots.
+#: The size of plot for which labels are placed: narrower pages show none.
 _PLOT_PX = (860.0, 340.0)
 _LETTER_PX, _LINE_PX = 6.3, 13.0
-#: Names beside dots: more than these are read in the table.
+#: At most this many labels of dots; the table has all names.
 _MOST = 8
 
 
 @dataclass(frozen=True)
 class Dot:
-    """Where it is, as shares of the plot from its left and its top, how large, and what it is called."""
+    """A dot: its place as shares of the plot from the left and the top, its radius and its name."""
 
     x: float
     y: float
@@ -24,7 +24,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Label:
-    """`anchor` and the offsets in pixels are those of an SVG text at the dot's place."""
+    """A name at a dot's place; `anchor` and the offsets in pixels are those of an SVG text."""
 
     x: float
     y: float
@@ -48,7 +48,7 @@ class _Box:
 
 
 def placed(dots: Iterable[Dot]) -> list[Label]:
-    """Names for as many of the first dots as there is room for: to the right, to the left, above or below."""
+    """Labels for the first dots, as many as fit: to the right, to the left, above or below."""
     every = list(dots)
     taken = [_around(dot) for dot in every]
     found: list[Label] = []

@@ -1,6 +1,6 @@
-"""How do numbers become marks? Paths of whole numbers in a box of their own, which is stretched to the plot's size.
+"""How do numbers become marks? As SVG paths of integers in a viewBox that scales to the plot's size.
 
-Paths are relative from point to point, each place rounded before differences are taken: short, and no error adds up.
+Paths are relative from point to point, which is short. Coordinates are rounded first, so that errors do not add up.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.records.views import Series
 from perfdoctor.report.charts.axes import Scale
 
-#: The box in which paths are drawn: a quarter of a pixel on a wide screen.
+#: The viewBox of paths: a unit is a quarter of a pixel on a wide screen.
 WIDTH, HEIGHT = 4000, 2000
-#: A bar's share of the room from one bar to the next.
+#: A bar's width as a share of the distance between bars.
 _BAR_SHARE = 0.8
-#: The part of the plot's height that one kind of stretch takes, at its top.
+#: The height of one kind of spans, at the top of the plot, as a share of the plot's height.
 LANE = 0.04
 _SMALLEST_DOT_PX, _LARGEST_DOT_PX, _DOT_PX = 3.5, 12.0, 5.0
 
@@ -31,7 +31,7 @@ class Frame:
     y: Scale
 
     def columns(self, x: Floats) -> Floats:
-        """Places from left to right in the box; NaN where there is none."""
+        """Places from left to right in the viewBox; NaN where there is none."""
         return self.x.at(x) * WIDTH
 
     def rows(self, y: Floats) -> Floats:
@@ -40,25 +40,25 @@ class Frame:
 
 
 def line(series: Series, frame: Frame, *, in_steps: bool = False) -> str:
-    """The path through all points in their order, broken where one is not known."""
+    """The path through all points in their order, interrupted where one is unknown."""
     x, y = frame.columns(series.x), frame.rows(series.y)
     known = np.isfinite(x) & np.isfinite(y)
-    return "".join(_run(x[rows], y[rows], in_steps) for rows in _stretches(known))
+    return "".join(_run(x[rows], y[rows], in_steps) for rows in _runs(known))
 
 
 def between(x: Floats, low: Floats, high: Floats, frame: Frame) -> str:
-    """The area between two lines over the same x, broken where one is not known."""
+    """The area between two lines over the same x, interrupted where one is unknown."""
     at, bottom, top = frame.columns(x), frame.rows(low), frame.rows(high)
     known = np.isfinite(at) & np.isfinite(bottom) & np.isfinite(top)
     pieces = (
         _run(np.concatenate((at[rows], at[rows][::-1])), np.concatenate((top[rows], bottom[rows][::-1])), False) + "z"
-        for rows in _stretches(known)
+        for rows in _runs(known)
     )
     return "".join(pieces)
 
 
 def bars(x: Floats, low: Floats, high: Floats, width: float, frame: Frame) -> str:
-    """One box for each x of which both ends are known, `width` of the axis of x wide."""
+    """One box for each x of which both ends are known; `width` is in the unit of x."""
     left, right = np.rint(frame.columns(x - width / 2)), np.rint(frame.columns(x + width / 2))
     top, bottom = np.rint(frame.rows(high)), np.rint(frame.rows(low))
     shown = np.isfinite(left) & np.isfinite(top) & np.isfinite(bottom) & (bottom != top)
@@ -67,7 +67,7 @@ def bars(x: Floats, low: Floats, high: Floats, width: float, frame: Frame) -> st
 
 
 def stacked(series: Sequence[Series]) -> list[tuple[Series, Floats, Floats]]:
-    """Each with its lower and upper edge. All have the same x, and what is not known adds nothing."""
+    """Each series with its lower and upper edge. All have the same x; unknown values count as 0."""
     found: list[tuple[Series, Floats, Floats]] = []
     for each in series:
         low = found[-1][2] if found and found[-1][2].size == each.y.size else np.zeros(each.y.size)
@@ -76,14 +76,14 @@ def stacked(series: Sequence[Series]) -> list[tuple[Series, Floats, Floats]]:
 
 
 def bar_width(series: Sequence[Series]) -> float:
-    """In the unit of x: most of the way to the nearest neighbour."""
+    """In the unit of x: `_BAR_SHARE` of the smallest distance between two bars."""
     places = np.unique(np.concatenate([each.x for each in series])) if series else np.empty(0)
     gaps = np.diff(places[np.isfinite(places)])
     return _BAR_SHARE * float(gaps.min() if gaps.size else 1.0)
 
 
 def dot_sizes(series: Series) -> list[float]:
-    """Radii in pixels: the area grows with the weight."""
+    """Radii in pixels: the area is proportional to the weight."""
     if series.weight.size != series.x.size:
         return [_DOT_PX] * int(series.x.size)
     share = np.clip(np.nan_to_num(series.weight), 0, 1)
@@ -92,11 +92,11 @@ def dot_sizes(series: Series) -> list[float]:
 
 
 def percent(share: float) -> str:
-    """A place as SVG writes it, to a tenth of a pixel."""
+    """A place in percent for SVG, precise to a tenth of a pixel."""
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _stretches(known: Mask) -> Iterator[slice]:
+def _runs(known: Mask) -> Iterator[slice]:
     edges = np.flatnonzero(np.diff(np.concatenate(([0], known.astype(np.int8), [0]))))
     return (slice(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True))
 
@@ -110,7 +110,7 @@ def _run(x: Floats, y: Floats, in_steps: bool) -> str:
         steps = np.stack((np.diff(across), np.diff(down)), axis=1)
         moved = steps[(steps != 0).any(axis=1)].tolist()
         path = ("l" + "".join(_pair(*step) for step in moved).lstrip(" ")) if moved else ""
-    alone = "" if path else "h0"  # a round end makes a dot of it
+    alone = "" if path else "h0"  # with round line ends, this is a dot
     return f"M{across[0]} {down[0]}{path}{alone}"
 
 

@@ -1,4 +1,4 @@
-"""What is on a chart? Everything that its template prints, worked out from the numbers."""
+"""What is on a chart? Everything that its template prints, computed from the numbers."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent
 from perfdoctor.report.words.foreign_text import clean_block, clean_name
 
 _STACKED = ("area", "bars")
-_BESIDE_X = ("stretches",)
-#: So many different colours; further lines differ in their dashes.
+_BESIDE_X = ("spans",)
+#: The number of different colours; further lines differ in their dashes.
 _COLOURS, _DASHES = 6, 4
 _MOST_TICKS = 6
-#: Of more bars or dots nobody points at a single one.
-_MOST_TOLD = 130
+#: More bars than these are too narrow for tooltips of their own.
+_MOST_TOOLTIPS = 130
 _SHAPES = ("round", "square", "diamond")
-#: How long a name beside a mark may be.
+#: The length of a label in characters.
 _SHORT_NAME = 30
-#: Guides nearer to each other than this share of the height have their names in the legend only.
+#: Guides closer together than this share of the height have their names only in the legend.
 _NAME_ROOM = 0.045
-#: Names of guides end here, or the frame cuts them.
+#: Labels of guides end here, so that the frame does not cut them.
 _AT_THE_END = 0.97
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One element. `kind` says which; `path` for paths, else its place in percent (and size) as SVG writes it."""
+    """One SVG element of this `kind`: a `path`, or a place (and size) in percent."""
 
     kind: str
     css: str
-    told: str
+    tooltip: str
     path: str = ""
     x: str = ""
     y: str = ""
@@ -56,10 +56,10 @@ class LegendLine:
 
 @dataclass(frozen=True)
 class Drawing:
-    """All that the template needs. Ticks: (place in percent, label); names beside marks: `Label`s in shares."""
+    """All that the template needs. Ticks: (place in percent, label); labels of marks: places in shares."""
 
     chart: Chart
-    told: str
+    description: str
     x_ticks: Sequence[tuple[str, str, str]]
     y_ticks: Sequence[tuple[str, str]]
     paths: Sequence[Mark]
@@ -71,29 +71,29 @@ class Drawing:
 
 
 def chart(picture: Chart) -> Markup:
-    """The chart as a `figure`, its words and names escaped."""
+    """The chart as a `figure`, its texts escaped."""
     page = template("chart.html.j2").render(d=drawing(picture), percent=percent, WIDTH=WIDTH, HEIGHT=HEIGHT)
     return Markup(page)  # noqa: S704 escaped by the template
 
 
 def drawing(picture: Chart) -> Drawing:
-    """Where everything goes."""
+    """Everything that the template prints."""
     frame, css = _frame(picture), _classes(picture.series)
     paths: list[Mark] = []
     points: list[Mark] = []
     for series in picture.series:
         if series.kind in ("line", "steps", "guide"):
             path = marks.line(series, frame, in_steps=series.kind == "steps")
-            paths.append(Mark(series.kind, css[id(series)], _span_told(series, picture), path=path))
+            paths.append(Mark(series.kind, css[id(series)], _span_tooltip(series, picture), path=path))
     for kind in _STACKED:
         paths[:0] = _stack([each for each in picture.series if each.kind == kind], picture, frame, css)
     points += _hits(picture, frame)
     points += _dots(picture, frame, css)
-    points += _stretches(picture, frame, css)
+    points += _spans(picture, frame, css)
     points += _remarks(picture, frame)
     return Drawing(
         chart=picture,
-        told=words.told(picture),
+        description=words.description(picture),
         x_ticks=[
             (percent(at), label, "end" if at >= _AT_THE_END else "middle") for at, label in frame.x.ticks(_MOST_TICKS)
         ],
@@ -140,9 +140,9 @@ def _frame(picture: Chart) -> marks.Frame:
 
 
 def _classes(series: Sequence[Series]) -> dict[int, str]:
-    """The CSS classes of each series by its identity: a part of the step keeps its colour, others go by their number.
+    """The CSS classes of each series by its identity: parts of the step have their own colour, others one by number.
 
-    Lines upon a stack have the colour of ink, which no part has; guides are dashed where there are such.
+    Lines over a stack have the colour of text, which no part has; guides are dashed where there are such lines.
     """
     found: dict[int, str] = {}
     is_stack = any(each.kind in _STACKED for each in series)
@@ -170,13 +170,13 @@ def _stack(series: Sequence[Series], picture: Chart, frame: marks.Frame, css: di
     for each, low, high in marks.stacked(series):
         is_bar = each.kind == "bars"
         path = marks.bars(each.x, low, high, width, frame) if is_bar else marks.between(each.x, low, high, frame)
-        yield Mark(each.kind, css[id(each)], _span_told(each, picture), path=path)
+        yield Mark(each.kind, css[id(each)], _span_tooltip(each, picture), path=path)
 
 
 def _hits(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
-    """Over each bar something to point at, which tells all its parts."""
+    """An invisible box over each bar, with a tooltip of all its parts."""
     bars = [each for each in picture.series if each.kind == "bars"]
-    if not bars or bars[0].x.size > _MOST_TOLD:
+    if not bars or bars[0].x.size > _MOST_TOOLTIPS:
         return
     width = marks.bar_width(bars)
     left, right = frame.x.at(bars[0].x - width / 2), frame.x.at(bars[0].x + width / 2)
@@ -185,8 +185,8 @@ def _hits(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
                  if row < each.y.size and each.y[row] != 0]  # fmt: skip
         whole = words.said(float(sum(np.nan_to_num(each.y[row]) for each in bars if row < each.y.size)), picture.y.unit)
         name = clean_name(bars[0].labels[row]) if bars[0].labels else words.said(float(bars[0].x[row]), picture.x.unit)
-        told = f"{name}: {whole}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
-        yield Mark("hit", "", told, x=percent(float(left[row])), y="0", height="100%",
+        tooltip = f"{name}: {whole}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+        yield Mark("hit", "", tooltip, x=percent(float(left[row])), y="0", height="100%",
                    width=percent(float(right[row] - left[row])))  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def _dots(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[M
         shape = _SHAPES[number % len(_SHAPES)]
         for row, (x, y, radius) in enumerate(_places(series, frame)):
             if np.isfinite(x) and np.isfinite(y):
-                yield Mark(shape, css[id(series)], _dot_told(series, row, picture), x=percent(x), y=percent(y),
+                yield Mark(shape, css[id(series)], _dot_tooltip(series, row, picture), x=percent(x), y=percent(y),
                            radius=radius)  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _places(series: Series, frame: marks.Frame) -> Iterator[tuple[float, float, 
 
 
 def _named_dots(picture: Chart, frame: marks.Frame) -> list[labels.Dot]:
-    """Those with a name, the weightiest first: what stands behind a comma is told to who points at them."""
+    """Those with a name, largest first. Text after a comma is only in the tooltip."""
     found = []
     for series in picture.series:
         if series.kind == "dots":
@@ -217,14 +217,14 @@ def _named_dots(picture: Chart, frame: marks.Frame) -> list[labels.Dot]:
     return sorted(found, key=lambda dot: -dot.radius_px)
 
 
-def _stretches(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
-    """Each kind in a lane of its own under the upper edge."""
-    kinds = [each for each in picture.series if each.kind == "stretches"]
+def _spans(picture: Chart, frame: marks.Frame, css: dict[int, str]) -> Iterator[Mark]:
+    """Each kind in its own lane below the upper edge."""
+    kinds = [each for each in picture.series if each.kind == "spans"]
     for lane, series in enumerate(kinds):
         starts, ends = frame.x.at(series.x), frame.x.at(series.y)
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             begin, until = (words.said(float(each[row]), picture.x.unit) for each in (series.x, series.y))
-            yield Mark("stretch", css[id(series)], f"{clean_name(series.name)}: {begin} to {until}", x=percent(start),
+            yield Mark("span", css[id(series)], f"{clean_name(series.name)}: {begin} to {until}", x=percent(start),
                        y=percent(lane * marks.LANE), width=percent(max(end - start, 0.001)),
                        height=percent(marks.LANE * 0.75))  # fmt: skip
 
@@ -234,15 +234,15 @@ def _remarks(picture: Chart, frame: marks.Frame) -> Iterator[Mark]:
         if series.kind == "marks":
             for row, (x, y) in enumerate(zip(frame.x.at(series.x), frame.y.at(series.y), strict=True)):
                 if np.isfinite(x) and np.isfinite(y):
-                    told = clean_name(series.labels[row], 200) if series.labels else clean_name(series.name)
-                    yield Mark("remark", "", told, x=percent(float(x)), y=percent(float(1 - y)))
+                    tooltip = clean_name(series.labels[row], 200) if series.labels else clean_name(series.name)
+                    yield Mark("remark", "", tooltip, x=percent(float(x)), y=percent(float(1 - y)))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
 def _guide_names(picture: Chart, frame: marks.Frame) -> list[labels.Label]:
-    """At the right end of each guide that reaches it, where no other's name is; beside dots the legend must do."""
+    """At the right end of each guide that reaches it and has room there; charts with dots have only the legend."""
     found: list[labels.Label] = []
     if any(series.kind == "dots" for series in picture.series):
         return found
@@ -256,7 +256,7 @@ def _guide_names(picture: Chart, frame: marks.Frame) -> list[labels.Label]:
 
 
 def _guide_name(series: Series, picture: Chart) -> str:
-    """With its height, where it has one."""
+    """With its height if it is level."""
     known = series.y[np.isfinite(series.y)]
     is_level = known.size and (known == known[0]).all()
     height = f" {words.said(float(known[0]), picture.y.unit)}" if is_level else ""
@@ -264,7 +264,7 @@ def _guide_name(series: Series, picture: Chart) -> str:
 
 
 def _legend(picture: Chart, css: dict[int, str]) -> list[LegendLine]:
-    """In the order in which they lie on each other, the uppermost first; none for a picture of one thing."""
+    """Stacked series from top to bottom, then the others; none for a chart of one series."""
     stacked = [each for each in picture.series if each.kind in _STACKED]
     others = [each for each in picture.series if each.kind not in _STACKED]
     if len(picture.series) < 2:
@@ -278,8 +278,8 @@ def _legend(picture: Chart, css: dict[int, str]) -> list[LegendLine]:
     return lines
 
 
-def _span_told(series: Series, picture: Chart) -> str:
-    """A line or area in words: its name, its lowest and its highest."""
+def _span_tooltip(series: Series, picture: Chart) -> str:
+    """A line or area in words: its name, its lowest and its highest number."""
     known = series.y[np.isfinite(series.y)]
     if not known.size:
         return clean_name(series.name)
@@ -287,20 +287,20 @@ def _span_told(series: Series, picture: Chart) -> str:
     return f"{clean_name(series.name)}: {low}" + (f" to {high}" if low != high else "")
 
 
-def _dot_told(series: Series, row: int, picture: Chart) -> str:
+def _dot_tooltip(series: Series, row: int, picture: Chart) -> str:
     name = series.labels[row] if series.labels else series.name
     x, y = words.said(float(series.x[row]), picture.x.unit), words.said(float(series.y[row]), picture.y.unit)
     return f"{clean_name(name)}: {y} at {x}"
 
 
 def _numbers(picture: Chart) -> list[list[str]]:
-    """Of lines and areas, which no table repeats: name, first, lowest, highest and last number. Bars have a table."""
+    """Of lines and areas: name, first, lowest, highest and last number. Bars have a table of their own."""
     rows: list[list[str]] = []
     if any(each.kind == "bars" for each in picture.series):
         return rows
     for series in picture.series:
         known = series.y[np.isfinite(series.y)]
         if series.kind in ("line", "steps", "area") and known.size:
-            told = (known[0], known.min(), known.max(), known[-1])
-            rows.append([clean_name(series.name), *(words.said(float(each), picture.y.unit) for each in told)])
+            shown = (known[0], known.min(), known.max(), known[-1])
+            rows.append([clean_name(series.name), *(words.said(float(each), picture.y.unit) for each in shown)])
     return rows

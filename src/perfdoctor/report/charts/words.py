@@ -1,4 +1,4 @@
-"""How is a number on a chart said? In the words of the whole report, and on an axis without digits that say nothing."""
+"""How is a number on a chart written? As in the rest of the report; on an axis with as few digits as possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIMPLE = {"watt": "W", "celsius": "°C", "flop_per_byte": "FLOP/B"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 _SECONDS = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 _BYTES = tuple((1024.0**power, unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB")))
-#: More decimals than this tell of the float, not of what was measured.
+#: Further decimals would only show rounding errors.
 _MOST_DECIMALS = 6
 
 
@@ -43,7 +43,7 @@ _WORDS: Mapping[str, Callable[[float], str]] = {
 
 
 def said(value: float | str, unit: Unit) -> str:
-    """A number in its unit, as everywhere in the report; text that comes from a recording is cleaned."""
+    """A number in its unit, as in the rest of the report; text from a recording is cleaned."""
     if isinstance(value, str):
         return clean_name(value)
     if not math.isfinite(value):
@@ -55,19 +55,19 @@ def said(value: float | str, unit: Unit) -> str:
     return wording.count(value) + (f" {_SIMPLE[unit]}" if unit in _SIMPLE else "")
 
 
-def told(picture: Chart | Heat) -> str:
-    """The picture's sentence, with its numbers in words."""
-    return picture.told.format(**{name: said(value, unit) for name, (value, unit) in picture.numbers.items()})
+def description(picture: Chart | Heat) -> str:
+    """The chart's description with its numbers filled in."""
+    return picture.description.format(**{name: said(value, unit) for name, (value, unit) in picture.numbers.items()})
 
 
 def scale_of(largest: float, unit: Unit) -> tuple[float, str]:
-    """In what an axis up to this number counts: how much of the unit one is, and its name ("" for plain numbers)."""
+    """The unit for an axis up to this number: its size, and its name ("" for plain numbers)."""
     steps = _SCALES.get(unit, ((1.0, ""),))
     return next(((size, name) for size, name in reversed(steps) if abs(largest) >= size * 0.9995), steps[0])
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """One a tick, all of the same unit and as many decimals as it takes to tell neighbours apart; a zero is a zero."""
+    """One a tick, all in the same unit and with enough decimals to distinguish neighbours; zero is `0`."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     size, name = scale_of(largest, unit)
     step = min((b - a for a, b in pairwise(ticks) if b > a), default=largest or 1.0) / size
@@ -78,7 +78,7 @@ def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
 
 
 def power_label(tick: float, unit: Unit) -> str:
-    """A tick of a logarithmic axis in its own unit: `100 GFLOP/s`; `0.1` of FLOP a byte, which the axis' name says."""
+    """A tick of a logarithmic axis in its own unit: `100 GFLOP/s`; only `0.1` for FLOP a byte, which the axis names."""
     if unit == "flop_per_byte":
         return f"{tick:,.12g}"
     return _ticks_words(tick, tick, _SCALES.get(unit, ((1.0, ""),)), 1)

@@ -1,4 +1,4 @@
-"""How is a fix's code shown: coloured and folded to a terminal's width, or as it is behind fences, to be copied?"""
+"""How is a fix's code shown: coloured and folded to the terminal's width, or unchanged between fences for copying?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from perfdoctor.report.words.fix_text import Block
 
 _SHELLS = ("bash", "console", "sh", "shell")
-#: What a line of a shell begins with, where the block does not name its language.
+#: How a shell command begins, for blocks that do not name their language.
 _COMMAND = re.compile(
     r"(?:export|make|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|[A-Z_]+=\S+)(?: |$)"
 )
 _INDENT = "    "
-#: The terminal's own colours, and of them those that can be read on a dark ground and on a light one.
+#: Of the terminal's own colours, those that are readable on dark and on light backgrounds.
 _THEME = ANSISyntaxTheme(
     {
         ("Comment",): Style(dim=True),
@@ -35,7 +35,7 @@ _THEME = ANSISyntaxTheme(
 
 
 def shown(block: Block, console: Console, width: int) -> Iterator[Text]:
-    """A block of code. Behind a pipe nothing is changed: what is copied from there must run."""
+    """A block of code. Piped output is unchanged, so that what is copied from it runs."""
     lines = block.text.splitlines()
     language = block.language or _language(lines)
     if not console.is_terminal:
@@ -48,9 +48,9 @@ def shown(block: Block, console: Console, width: int) -> Iterator[Text]:
 
 
 def folded(lines: Sequence[str], width: int) -> Iterator[str]:
-    """The same program in shorter lines: comments are folded, or go above the line that they stand behind.
+    """The same program in shorter lines: comments are folded, or moved above their line.
 
-    What is still too long stays so, for a terminal's own break is not copied.
+    Lines that are still too long stay: a line break made by the terminal is not copied.
     """
     before = ""
     for line in lines:
@@ -70,7 +70,7 @@ def folded(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _parted(line: str) -> tuple[str, str]:
-    """The code, and the comment behind it without its sign; a sign within quotes begins none."""
+    """The code, and the comment after it without `#`; a `#` within quotes starts none."""
     for found in re.finditer(r"(?:^|\s)#\s?", line):
         code = line[: found.start()]
         if code.count('"') % 2 == 0 and code.count("'") % 2 == 0:

@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from perfdoctor.records.work_done import Efficiency
 
 _NAME_LIMIT = 48
-#: From here on nothing that matters is missing among what is counted.
+#: From this share of the matmul time on, the counted FLOP are complete.
 _WHOLE = 0.995
-#: Of less of the matmul time that is known, its FLOP tell nothing of the step's.
-_TELLING = 0.5
+#: Below this share, the counted FLOP do not represent the step.
+_ENOUGH = 0.5
 _TO_RECORD = (
     "record shapes with `perfdoctor run`, or torch.profiler and record_shapes=True; "
-    "or tell --parameters and --tokens-per-step"
+    "or give --parameters and --tokens-per-step"
 )
 
 
 def line(diagnosis: Diagnosis) -> str:
-    """`MFU 41 % of 989 TFLOP/s (bf16, dense; NVIDIA H100 SXM) …`, or what is missing; "" where nothing can be said."""
+    """`MFU 41 % of 989 TFLOP/s (bf16, dense; NVIDIA H100 SXM) …`, or what is missing; "" where nothing is known."""
     efficiency = diagnosis.efficiency
     if efficiency is None:
         return ""
-    if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _TELLING:
+    if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _ENOUGH:
         return _use(efficiency)
     parts = [_use(efficiency), _work(efficiency, diagnosis.per_step), _items(efficiency)]
     return " ".join(part for part in parts if part)
@@ -36,8 +36,8 @@ def line(diagnosis: Diagnosis) -> str:
 def _use(efficiency: Efficiency) -> str:
     if efficiency.mfu is None and efficiency.hfu is None:
         return _missing(efficiency)
-    told = efficiency.model_from == "parameters"
-    least = "" if told or efficiency.known_share >= _WHOLE else "at least "
+    is_given = efficiency.model_from == "parameters"
+    least = "" if is_given or efficiency.known_share >= _WHOLE else "at least "
     numbers = f"MFU {least}{wording.fine_share(efficiency.mfu)}" if efficiency.mfu is not None else ""
     if efficiency.hfu is not None and efficiency.hfu != efficiency.mfu:
         least = "" if efficiency.known_share >= _WHOLE else "at least "
@@ -46,7 +46,7 @@ def _use(efficiency: Efficiency) -> str:
     gpu = clean(efficiency.gpu, _NAME_LIMIT)
     of_peak = f"{numbers} of {peak} ({efficiency.data_type}, dense{f'; {gpu}' if gpu else ''})"
     if max(efficiency.mfu or 0, efficiency.hfu or 0) > 1:
-        return f"{of_peak}: impossible, so the GPU, its peak, or what was told of model and tokens is wrong."
+        return f"{of_peak}: impossible, so the GPU, its peak, --parameters or --tokens-per-step is wrong."
     return f"{of_peak}."
 
 
@@ -54,19 +54,19 @@ def _missing(efficiency: Efficiency) -> str:
     if not efficiency.on_gpu:
         return ""
     if "steps" in efficiency.lacks:
-        return "MFU is not known: no steps were found to hold --tokens-per-step against."
+        return "MFU is unknown: --tokens-per-step needs steps, and none were found."
     if "shapes" in efficiency.lacks and efficiency.flop_per_step:
-        return f"MFU is not known: shapes tell too little of the work; {_TO_RECORD}."
+        return f"MFU is unknown: too few shapes were recorded; {_TO_RECORD}."
     if "shapes" in efficiency.lacks:
-        return f"MFU is not known: {_TO_RECORD}."
+        return f"MFU is unknown: {_TO_RECORD}."
     if "data_type" in efficiency.lacks:
-        return "MFU is not known: neither ops nor kernels tell the data type of most products."
+        return "MFU is unknown: the data type of most matmuls was not recorded."
     name = clean(efficiency.gpu, _NAME_LIMIT)
     of_type = efficiency.data_type or "bf16"
     if "type_peak" in efficiency.lacks:
-        return f"MFU is not known: {name or 'this GPU'} has no {of_type} peak here; tell it: --peak {of_type}=…T."
-    whose = f"the peaks of {name!r} are not known here" if name else "the recording does not tell the GPU"
-    return f"MFU is not known: {whose}; tell it with --gpu NAME or --peak {of_type}=…T."
+        return f"MFU is unknown: no {of_type} peak of {name or 'this GPU'} is known; give it with --peak {of_type}=…T."
+    why = f"the peaks of {name!r} are not known" if name else "the recording does not name the GPU"
+    return f"MFU is unknown: {why}; give --gpu NAME or --peak {of_type}=…T."
 
 
 def _work(efficiency: Efficiency, per_step: bool) -> str:
@@ -77,13 +77,13 @@ def _work(efficiency: Efficiency, per_step: bool) -> str:
         said += f", from the shapes of {wording.share(efficiency.known_share)} of the matmul time"
     if efficiency.recomputed_flop_per_step:
         again = wording.share_of(efficiency.recomputed_flop_per_step, efficiency.flop_per_step)
-        said += f"; {again} of it is forward work done again"
+        said += f"; {again} of it is recomputed forward work"
     return f"{said}."
 
 
 def _items(efficiency: Efficiency) -> str:
     if not efficiency.items_per_second:
         return ""
-    what = "tokens" if efficiency.items == "tokens" else "targets of the loss"
-    each = " and GPU" if efficiency.on_gpu else ""
+    what = "tokens" if efficiency.items == "tokens" else "loss targets"
+    each = " per GPU" if efficiency.on_gpu else ""
     return f"{wording.count(float(round(efficiency.items_per_second)))} {what} a second{each}."

@@ -17,7 +17,7 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
 
 @dataclass(frozen=True)
 class Block:
-    """`language` is "" where the text does not name one; prose has none."""
+    """Code or prose. `language` is "" where the text names none."""
 
     code: bool
     text: str
@@ -25,7 +25,7 @@ class Block:
 
 
 def blocks(how: str) -> tuple[Block, ...]:
-    """Text without fences (``` or ~~~) is code as a whole; with them, what stands outside is prose."""
+    """Text without fences (``` or ~~~) is all code; with fences, the text outside is prose."""
     lines = textwrap.dedent(clean_block(how)).expandtabs(4).splitlines()
     if not any(_FENCE.match(line) for line in lines):
         return _block(lines, code=True)

@@ -1,4 +1,4 @@
-"""How is text from a trace made safe to print? It is hostile: markup, escape sequences, names of 5,000 characters."""
+"""How is text from a trace made safe to print? It may hold markup, escape sequences, names of 5,000 characters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ NAME_LIMIT = 96
 PROSE_LIMIT = 400
 
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
-# Besides C0 and C1: what reorders or hides text (bidirectional marks, zero-width characters, line separators).
+# Besides C0 and C1: characters that reorder or hide text (bidirectional marks, zero-width, line separators).
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean_block(text: str) -> str:
-    """The text with its line breaks and indentation, without escape sequences and characters that steer a terminal."""
+    """The text with its line breaks and indentation, without escape sequences and control characters."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
     return _SURROGATES.sub("\ufffd", _UNSEEN.sub("", text))
 
@@ -25,7 +25,7 @@ def clean(text: str, limit: int = PROSE_LIMIT) -> str:
 
 
 def clean_name(text: str, limit: int = NAME_LIMIT) -> str:
-    """A kernel's or file's name: both ends are kept, because C++ says what at the front and for which types behind."""
+    """A kernel's or file's name. Both ends are kept: C++ has the function at the front and the types at the end."""
     return shorten(" ".join(clean_block(text).split()).removeprefix("void "), limit)
 
 

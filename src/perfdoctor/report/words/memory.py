@@ -1,4 +1,4 @@
-"""How is the memory of each device put into words and small tables? The same for every report."""
+"""How is the memory of each device described in words and small tables? The same in every report."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
 
 if TYPE_CHECKING:
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.memory import MemoryUse
 
-#: Devices shown, those with the highest peak first: the others of a large job look like them.
+#: Devices shown, highest peak first: the other devices of a large job are similar.
 SHOWN_DEVICES = 4
 SHOWN_HOLDERS = 5
 _LINE_LIMIT = 72
-#: Callers beyond the first seldom tell more; JSON has them all.
+#: More callers seldom help; JSON has all.
 _SHOWN_LINES = 2
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a table: what, bytes in words, their share of the peak in words, and how many tensors ("" for all)."""
+    """One row of a table: what, size and share of the peak in words, and how many tensors ("" if not counted)."""
 
     what: str
     size: str
@@ -42,31 +42,29 @@ def shown(diagnosis: Diagnosis) -> Sequence[MemoryUse]:
 
 
 def peak(use: MemoryUse) -> str:
-    """`rank 0: at most 13.0 GiB in use of 13.2 GiB reserved; 241 MiB lay free in 60 pieces of 39.4 MiB at most`."""
+    """`rank 0: peak 13.0 GiB in use, 13.2 GiB reserved; 241 MiB free in 60 blocks, the largest 39.4 MiB`."""
     if use.source == "driver":
-        taken = wording.size(use.peak_bytes)
-        return f"{place(use)}: at most {taken} taken from the device since the recording began, by torch and libraries."
+        peak_size = wording.size(use.peak_bytes)
+        return f"{place(use)}: peak {peak_size} allocated from CUDA since the recording began, by torch and libraries."
     free = ""
     if use.free_pieces > 0:
-        pieces = wording.counted(use.free_pieces, "piece")
-        largest = f" of {wording.size(use.largest_free_bytes)} at most" if use.free_pieces > 1 else ""
-        free = f"; {wording.size(use.free_bytes)} lay free in {pieces}{largest}"
-    return (
-        f"{place(use)}: at most {wording.size(use.peak_bytes)} in use{_reserved(use.peak_reserved_bytes, 'of')}{free}."
-    )
+        blocks = wording.counted(use.free_pieces, "block")
+        largest = f", the largest {wording.size(use.largest_free_bytes)}" if use.free_pieces > 1 else ""
+        free = f"; {wording.size(use.free_bytes)} free in {blocks}{largest}"
+    return f"{place(use)}: peak {wording.size(use.peak_bytes)} in use{_reserved(use.peak_reserved_bytes)}{free}."
 
 
 def now(use: MemoryUse) -> str:
-    """What is held at the end, in torch's own words."""
+    """What is allocated and reserved at the end of the recording, in torch's terms."""
     if use.source == "driver":
-        held = f"{wording.size(use.reserved_bytes)} taken"
+        at_end = f"{wording.size(use.reserved_bytes)} allocated"
     else:
-        held = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes, 'and')}"
-    return f"At the end {held}; {wording.counted(use.events, 'change')} recorded."
+        at_end = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes)}"
+    return f"At the end: {at_end}; {wording.counted(use.events, 'allocator event')} recorded."
 
 
-def _reserved(number: int, joined_by: str) -> str:
-    return f" {joined_by} {wording.size(number)} reserved" if number >= 0 else ""
+def _reserved(number: int) -> str:
+    return f", {wording.size(number)} reserved" if number >= 0 else ""
 
 
 def place(use: MemoryUse) -> str:
@@ -74,15 +72,19 @@ def place(use: MemoryUse) -> str:
 
 
 def categories(use: MemoryUse) -> list[Line]:
-    """What the peak was for, the most first."""
+    """The peak by purpose, largest first."""
     return [
-        Line(MEMORY_KINDS.get(name, clean_name(name, 32)), wording.size(held), wording.share_of(held, use.peak_bytes))
-        for name, held in use.by_category.items()
+        Line(
+            memory_label(name) if name in MEMORY_KINDS else clean_name(name, 32),
+            wording.size(part),
+            wording.share_of(part, use.peak_bytes),
+        )
+        for name, part in use.by_category.items()
     ]
 
 
 def holders(use: MemoryUse) -> list[Line]:
-    """Who held most of the peak, by line and callers; what tells no line is in the categories."""
+    """The largest allocations at the peak, by source line and callers; those without a line are in the categories."""
     named = [holder for holder in use.holders if holder.line][:SHOWN_HOLDERS]
     return [
         Line(

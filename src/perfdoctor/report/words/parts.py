@@ -1,4 +1,4 @@
-"""Which parts does a step's time have, in the order and with the widths in which a bar shows them?"""
+"""Which parts does a step have, in which order and with which widths in a bar?"""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import IDLE_CAUSES
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.report.words.wording import counted
-from perfdoctor.vocabulary import parts as part_names
-from perfdoctor.vocabulary.parts import PART_LABELS
+from perfdoctor.vocabulary import places as names
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, REST, SMALL_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The rest of the idle causes, shown as one part when each is too small to be seen.
-REST = "rest"
-SMALL_SHARE = 0.01
-#: More findings than these are shown only to who asks.
+#: Further findings are shown only on request.
 SHOWN_FINDINGS = 5
 
 
 @dataclass(frozen=True)
 class Part:
-    """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window without steps)."""
+    """`ns` of the windows' `whole_ns`; `shown_ns` is the same share of one step (of the window if there are none)."""
 
     key: str
     label: str
@@ -38,7 +34,7 @@ class Part:
 
 
 def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
-    """The parts that are not empty, of one or several ranks together; they sum to the whole."""
+    """The non-empty parts of one or several ranks together; they sum to the whole."""
     sizes = {
         "compute": sum(split.compute_ns for split in splits),
         "exposed_communication": sum(split.exposed_communication_ns for split in splits),
@@ -47,7 +43,7 @@ def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
     }
     whole = sum(split.window_ns for split in splits)
     small = [key for key in IDLE_CAUSES if 0 < sizes[key] < SMALL_SHARE * whole]
-    labels = dict(PART_LABELS)
+    labels = {name: part.label for name, part in PARTS.items()}
     if len(small) > 1:
         sizes[REST] = sum(sizes.pop(key) for key in small)
         labels[REST] = f"idle: {counted(len(small), 'smaller cause')}"
@@ -67,7 +63,7 @@ def all_parts(diagnosis: Diagnosis) -> tuple[Part, ...]:
 
 
 def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSplit, str]]:
-    """All of them if they are few; else the slowest and the median, each with that word."""
+    """All of them if they are few; otherwise the slowest and the median, labelled as such."""
     if len(splits) <= at_most:
         return [(split, "") for split in splits]
     ordered = sorted(splits, key=lambda split: (-split_base_ns(split), -split.compute_ns, split.rank))
@@ -75,21 +71,21 @@ def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSp
 
 
 def place_names(splits: Sequence[TimeSplit]) -> dict[tuple[int, int | None], str]:
-    """`rank 3`, with the device only where a rank has several."""
+    """`rank 3`, with its device where a rank has several."""
     places = [(split.rank, split.device) for split in splits]
-    return dict(zip(places, part_names.place_names(places), strict=True))
+    return dict(zip(places, names.place_names(places), strict=True))
 
 
 def cells(shown: Sequence[Part], width: int) -> list[int]:
-    """How many of `width` characters each part gets: largest remainders, and at least one from 1 % on."""
+    """How many of `width` characters each part gets: largest remainders, at least one from 1 % on."""
     whole = sum(part.ns for part in shown)
     if not whole:
         return [0] * len(shown)
     exact = [part.ns * width / whole for part in shown]
     least = [1 if part.ns >= SMALL_SHARE * whole else 0 for part in shown]
-    given = [max(int(want), floor) for want, floor in zip(exact, least, strict=True)]
-    by_need = sorted(range(len(shown)), key=lambda i: exact[i] - given[i], reverse=True)
-    for i in by_need[: max(width - sum(given), 0)]:
+    given = [max(int(cells_of), floor) for cells_of, floor in zip(exact, least, strict=True)]
+    by_remainder = sorted(range(len(shown)), key=lambda i: exact[i] - given[i], reverse=True)
+    for i in by_remainder[: max(width - sum(given), 0)]:
         given[i] += 1
     while sum(given) > width:
         given[max(range(len(given)), key=given.__getitem__)] -= 1

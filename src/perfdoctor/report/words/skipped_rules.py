@@ -1,4 +1,4 @@
-"""Which rules could not look, what did they lack, and what is there to record for them?"""
+"""Which rules were not checked, which signals did they lack, and how are these recorded?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import clean
-from perfdoctor.report.words.wording import counted, tells_of_the_machine
+from perfdoctor.report.words.wording import counted, describes_machine
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, need_label
 
 if TYPE_CHECKING:
@@ -14,40 +14,40 @@ if TYPE_CHECKING:
 
     from perfdoctor.records.diagnosis import Diagnosis
 
-#: Of more rules that could not look only their number is told; `perfdoctor rules` lists them.
+#: Larger groups of skipped rules are only counted; `perfdoctor rules` lists them.
 _MOST_NAMED = 30
 
 
-def not_looked_at(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
-    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what wakes them), largest group first."""
+def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
+    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what to record), largest group first."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for outcome in diagnosis.outcomes:
         if outcome.status == "skipped":
-            # Of memory or a machine alone no rule about time is to be told apart from the others.
-            of_machine = tells_of_the_machine(diagnosis)
-            alone = not diagnosis.time and (diagnosis.memory or of_machine)
-            is_told_apart = of_machine and set(MACHINE_SIGNALS).issuperset(outcome.missing)
-            missing = ("time",) if alone and not is_told_apart else outcome.missing
+            # Without a timeline, all rules about time lack the same: the timeline.
+            of_machine = describes_machine(diagnosis)
+            without_timeline = not diagnosis.time and (diagnosis.memory or of_machine)
+            is_of_machine = of_machine and set(MACHINE_SIGNALS).issuperset(outcome.missing)
+            missing = ("time",) if without_timeline and not is_of_machine else outcome.missing
             groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(_listed(missing) or "something", tuple(rules), waking(missing)) for missing, rules in ordered]
+    return [(_listed(missing) or "something", tuple(rules), to_record(missing)) for missing, rules in ordered]
 
 
 def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:
-    """What the skipped rules lacked, each signal by itself, with how many of them lacked it; the most first."""
+    """Each signal that skipped rules lacked, with the number of these rules, most frequent first."""
     needs = {clean(outcome.rule): outcome.missing for outcome in diagnosis.outcomes}
     found: Counter[str] = Counter()
-    for missing, rules, _ in not_looked_at(diagnosis):
+    for missing, rules, _ in not_checked(diagnosis):
         for rule in rules:
-            # Without any work to account for, what else is missing tells more.
-            telling = [need for need in needs[rule] if need != "places"]
-            alone = not telling or missing == need_label("time")
-            found.update({missing} if alone else {_listed((need,)) for need in telling})
+            # The other missing signals are more specific than "any work to account for".
+            specific = [need for need in needs[rule] if need != "places"]
+            is_whole = not specific or missing == need_label("time")
+            found.update({missing} if is_whole else {_listed((need,)) for need in specific})
     return found.most_common()
 
 
 def named(rules: Sequence[str]) -> Sequence[str]:
-    """The rules of such a group by name; none where nobody would read them all."""
+    """The rules of such a group by name; none of a group that is too long to read."""
     return rules if len(rules) <= _MOST_NAMED else ()
 
 
@@ -56,8 +56,13 @@ def lacking(missing: str, rules: Sequence[str]) -> str:
     return ": ".join((f"{counted(len(rules), 'rule')} without {missing}", *filter(None, [", ".join(named(rules))])))
 
 
-def waking(missing: Sequence[str]) -> str:
-    """What to record so that a skipped rule can look; "" where that is not known."""
+def how_to_check(rules: Sequence[str], hint: str) -> str:
+    """`. To check them, record on a GPU with nsys --trace=cuda`; "" without a hint."""
+    return f". To check {'it' if len(rules) == 1 else 'them'}, {hint}" if hint else ""
+
+
+def to_record(missing: Sequence[str]) -> str:
+    """How to record what a skipped rule lacks; "" where that is not known."""
     first = [need.split("|")[0] for need in missing]
     return "; ".join(dict.fromkeys(NEEDS[need].hint for need in first if need in NEEDS))
 

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
+from perfdoctor.vocabulary.kinds import MATH_PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,9 @@ FOUND_BY = {
     "optimizer-kernels": "optimizer kernels",
     "periodicity": "repetition",
 }
-#: Sources that tell of the machine and of no time.
+#: Sources that describe a machine and hold no timeline.
 _OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
-#: Sources that tell of kernels one by one.
+#: Sources of single kernels, without a timeline.
 _KERNELS_ALONE = frozenset(("ncu",))
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
@@ -40,7 +41,7 @@ def _three_digits(number: float) -> str:
 
 
 def _scaled(number: float, steps: Sequence[tuple[float, str]]) -> str:
-    """`steps` ascend; a step counts from 0.9995 of its size on, so that no unit ever shows 1000 of the one below."""
+    """The number in the largest unit that fits. `steps` ascend; 0.9995 of a unit is enough, so 1000 is never shown."""
     if not math.isfinite(number):
         return NO_NUMBER
     if number == 0:
@@ -77,14 +78,14 @@ def share_of(part: float, whole: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes in powers of 1024, as memory is counted."""
+    """Bytes in powers of 1024, as usual for memory."""
     if abs(number) < 1023.5:
         return count(number) + " B"
     return _scaled(number, [(1024**power, f"{letter}iB") for power, letter in enumerate("KMGTP", 1)])
 
 
 def rate(bytes_per_second: float) -> str:
-    """Bytes a second in powers of 1000, as links and memories are sold."""
+    """Bytes a second in powers of 1000, as in data sheets of links and memories."""
     return _scaled(bytes_per_second, [(1, "B/s"), *((1000**p, f"{letter}B/s") for p, letter in enumerate("kMGTP", 1))])
 
 
@@ -115,13 +116,13 @@ def factor(number: float) -> str:
 
 
 def speedup(low_likely_high: tuple[float, float, float]) -> str:
-    """`2.6× (1.9–2.7)`; without the range where it says nothing more."""
+    """`2.6× (1.9–2.7)`; without the range where all three round to the same."""
     low, likely, high = (factor(value) for value in low_likely_high)
     return f"{likely}×" if low == high else f"{likely}× ({low}–{high})"
 
 
 def quantity(value: Value, unit: str, limit: int = NAME_LIMIT) -> str:
-    """A value of evidence in its unit; what is no number is text, whatever the unit says."""
+    """A value of evidence in its unit; a text stays text, whatever the unit."""
     if isinstance(value, str):
         return clean_name(value, limit)
     words = {"ns": duration, "bytes": size, "bytes_per_second": rate, "share": share, "count": count}
@@ -137,39 +138,39 @@ def counted(number: int, noun: str) -> str:
 
 def the_base(diagnosis: Diagnosis) -> str:
     length = duration(diagnosis.base_ns)
-    return f"each {length} step" if diagnosis.per_step else f"the {length} looked at"
+    return f"each {length} step" if diagnosis.per_step else f"the {length} window"
 
 
 _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 
 def verdict(diagnosis: Diagnosis) -> str:
-    """The one sentence: the dearest finding and what it costs, or why there is none."""
+    """The first line of a report: the costliest finding and its predicted saving, or why there is none."""
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or costs_no_time(advice)]
     if worth_fixing:
         return _worst(diagnosis, worth_fixing[0])
-    blind = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
+    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
     rules = counted(len(diagnosis.outcomes), "rule")
     if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
-        first = diagnosis.findings[0].title if diagnosis.findings else _told(diagnosis)
-        return f"{clean(first).rstrip('.')}; single kernels were measured, and what they are of a step is not known."
+        first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
+        return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of a step is unknown."
     if not diagnosis.time and diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
-        reserved = f" of {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
-        return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}; of time nothing was recorded."
+        reserved = f", {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
+        return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}. No timeline was recorded."
     if not diagnosis.time and diagnosis.findings:
-        return f"{clean(diagnosis.findings[0].title).rstrip('.')}; of time nothing was recorded."
-    if not diagnosis.time and tells_of_the_machine(diagnosis):
-        return f"{_told(diagnosis)}; nothing was found wrong, and of time nothing was recorded."
+        return f"{clean(diagnosis.findings[0].title).rstrip('.')}. No timeline was recorded."
+    if not diagnosis.time and describes_machine(diagnosis):
+        return f"{_first_note(diagnosis)}. No problem found; no timeline was recorded."
     if not diagnosis.time:
-        return "Nothing to diagnose: the recording holds no work of a GPU and none of a training thread."
-    if blind == len(diagnosis.outcomes):
-        return f"Nothing was diagnosed: none of {rules} could look at this recording."
-    doubt = f"; {blind} of {rules} could not look" if blind else ""
+        return "Nothing to diagnose: the recording contains neither GPU work nor a training thread."
+    if unchecked == len(diagnosis.outcomes):
+        return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
+    limitation = f"; {unchecked} of {rules} could not be checked" if unchecked else ""
     largest, limit = _limit(diagnosis)
-    # What stands still for most of a step is not well, even where no rule can prove why.
+    # A step that is mostly idle or communication has a problem, even if no rule can prove its cause.
     said = "Nothing worth fixing" if largest == "compute" else "No cause was proven"
-    return f"{said}: {limit}{doubt}."
+    return f"{said}: {limit}{limitation}."
 
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
@@ -177,17 +178,17 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     if costs_no_time(advice):
         return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
     if not saving or not base:
-        return f"{title}; how much time a fix brings is not known."
+        return f"{title}. How much time a fix saves is unknown."
     if advice.confidence == "low":
         most = share(advice.saving_ns_per_step.high / base)
-        return f"{title}: fixing it may take up to {most} off {the_base(diagnosis)} (low confidence)."
+        return f"{title}. Fixing it may take up to {most} off {the_base(diagnosis)} (low confidence)."
     left = duration(max(base - saving, 0))
     gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
-    return f"{title}: fixing it takes {gain} ({factor(advice.speedup[1])}×)."
+    return f"{title}. Fixing it takes {gain} ({factor(advice.speedup[1])}×)."
 
 
 def costs_no_time(advice: Advice) -> bool:
-    """Is the loss another than time? Memory that grows ends the run, and makes no step longer."""
+    """Does it cost memory, and no time? Growing memory ends the run, but makes no step longer."""
     return advice.category == "memory" and not advice.saving_ns_per_step.high
 
 
@@ -206,7 +207,7 @@ def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
 
 
 def bar_heading(diagnosis: Diagnosis) -> str:
-    what = "One step" if diagnosis.per_step else "The stretch looked at"
+    what = "One step" if diagnosis.per_step else "Analysed window"
     number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
     mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
     return f"{what}, {duration(diagnosis.base_ns)}{mean}"
@@ -214,15 +215,14 @@ def bar_heading(diagnosis: Diagnosis) -> str:
 
 def saving(diagnosis: Diagnosis, advice: Advice) -> str:
     """`saves 431 ms of 701 ms a step, 2.6× (1.9–2.7)`."""
-    likely, base = advice.saving_ns_per_step.likely, duration(diagnosis.base_ns)
+    likely = advice.saving_ns_per_step.likely
     if costs_no_time(advice):
         return "costs memory, no time"
     if not advice.saving_ns_per_step.high:
-        return "good to know, saves nothing by itself"
+        return "note: saves nothing by itself"
     if not likely:
-        return "saving not known"
-    whole = f"{base} a step" if diagnosis.per_step else f"the {base} looked at"
-    return f"saves {duration(likely)} of {whole}, {speedup(advice.speedup)}"
+        return "saving unknown"
+    return f"saves {duration(likely)} {saved_of(diagnosis)}, {speedup(advice.speedup)}"
 
 
 def confidence(word: str) -> str:
@@ -230,13 +230,13 @@ def confidence(word: str) -> str:
 
 
 def certainty(advice: Advice) -> str:
-    """Why we are as sure as we are, in one sentence; "" where nothing was noted."""
+    """The reasons for the confidence in one sentence; "" where none is given."""
     because = clean(advice.confidence_because, 240)
     return f"{confidence(advice.confidence).capitalize()}: {because[0].lower()}{because[1:]}" if because else ""
 
 
 def fix_terms(effort: str, *, changes_numerics: bool) -> str:
-    return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics stay'}"
+    return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics unchanged'}"
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -247,11 +247,11 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def machines(diagnosis: Diagnosis) -> tuple[str, str]:
-    """The GPUs by name, and how many ranks of how many were recorded ("" if not told)."""
+    """The GPUs by name, and how many of the job's ranks were recorded ("" if unknown)."""
     names = Counter(clean_name(gpu.name, 48) or "unnamed GPU" for gpu in diagnosis.gpus)
     gpus = ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
-    told = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}
-    ranks = len({split.rank for split in diagnosis.time} | told)
+    named = {use.rank for use in diagnosis.memory} | {gpu.rank for gpu in diagnosis.gpus}
+    ranks = len({split.rank for split in diagnosis.time} | named)
     of_all = f" of {count(diagnosis.world_size)} ranks" if diagnosis.world_size > ranks else ""
     if diagnosis.memory and not gpus and not diagnosis.time:
         gpus = counted(len(diagnosis.memory), "GPU")
@@ -264,15 +264,15 @@ def _steps(diagnosis: Diagnosis) -> str:
     steps = diagnosis.steps
     if not steps.count:
         if not diagnosis.time and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
-            return "no time recorded"
+            return "no timeline recorded"
         return "no steps found" if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
     found = FOUND_BY.get(steps.found_by, steps.found_by)
     return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
 
 
-def tells_of_the_machine(diagnosis: Diagnosis) -> bool:
-    """Was anything read that tells of the machine and of no time?"""
+def describes_machine(diagnosis: Diagnosis) -> bool:
+    """Was anything read that describes the machine and holds no timeline?"""
     return _is_of(diagnosis, _OF_THE_MACHINE)
 
 
@@ -280,29 +280,27 @@ def _is_of(diagnosis: Diagnosis, kinds: frozenset[str]) -> bool:
     return any(source.kind in kinds for source in diagnosis.sources)
 
 
-def _told(diagnosis: Diagnosis) -> str:
-    """What the first file tells, as its reader noted it, and how many more files there are."""
+def _first_note(diagnosis: Diagnosis) -> str:
+    """The reader's note on the first file, and how many more files there are."""
     files = list(dict.fromkeys(source.file for source in diagnosis.sources))
     heads = [(note, f"{file}: ") for file in files for note in diagnosis.notes]
     first = next((note.removeprefix(head) for note, head in heads if note.startswith(head)), "One file")
-    more = f" ({counted(len(files) - 1, 'more file')} beside)" if len(files) > 1 else ""
+    more = f" ({counted(len(files) - 1, 'more file')})" if len(files) > 1 else ""
     return clean(first, 160).rstrip(".") + more
 
 
-def stretch(span: Span) -> str:
-    """Where to look in the recording."""
+def where(span: Span) -> str:
+    """`512 ms on rank 0, from 4.40 s to 4.91 s of the window`"""
     length, begin, end = (duration(ns) for ns in (span.end_ns - span.start_ns, span.start_ns, span.end_ns))
     where = f"at {begin}" if begin == end else f"from {begin} to {end}"
     return f"{length} on rank {span.rank}, {where} of the window"
 
 
 def saved_of(diagnosis: Diagnosis) -> str:
-    """What a saving is a part of: `of 701 ms a step`."""
+    """The time that a saving is part of: `of 701 ms a step`."""
     base = duration(diagnosis.base_ns)
-    return f"of {base} a step" if diagnosis.per_step else f"of the {base} looked at"
+    return f"of {base} a step" if diagnosis.per_step else f"of the {base} window"
 
 
 def math_path(path: str) -> str:
-    return {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}.get(
-        path, clean_name(path, 24)
-    )
+    return MATH_PATHS[path] if path in MATH_PATHS else clean_name(path, 24)

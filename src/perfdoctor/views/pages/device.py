@@ -1,4 +1,4 @@
-"""The page `device`: what did the GPUs tell of themselves while the training ran?"""
+"""The page `device`: which clocks, power and utilization did the GPUs have while the training ran?"""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MHZ = 1e6
 #: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.
 _AT_WORK = 0.5
 _HELD_NAMES = {
-    "heat": "held down by heat", "brake": "held down by the power brake", "hardware": "held down by the board",
-    "power": "held down by the power limit", "clocks-set": "held down by clocks that somebody set",
+    "heat": "throttled by temperature", "brake": "throttled by the power brake", "hardware": "throttled by hardware",
+    "power": "throttled by the power limit", "clocks-set": "limited by set clocks",
 }  # fmt: skip
-#: Stretches nearer to each other than this share of the picture's width are one for the eye.
+#: Spans closer together than this share of the chart's width are drawn as one.
 _SEEN_SHARE = 0.002
 
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A column of the samples: in the picture and the table its numbers are times `factor`, in `unit`."""
+    """A column of the samples; multiplied by `factor`, its numbers are in `unit`."""
 
     column: str
     name: str
@@ -40,18 +40,18 @@ _QUANTITIES = (
     _Quantity("sm_clock_mhz", "SM clock", "hertz", _MHZ),
     _Quantity("power_w", "power", "watt"),
     _Quantity("temperature_c", "temperature", "celsius"),
-    _Quantity("utilization_share", "time with any kernel", "share"),
-    _Quantity("sm_active_share", "SMs at work", "share"),
-    _Quantity("tensor_active_share", "tensor cores at work", "share"),
-    _Quantity("dram_active_share", "memory at work", "share"),
-    _Quantity("memory_used_bytes", "memory in use", "bytes"),
+    _Quantity("utilization_share", "GPU utilization", "share"),
+    _Quantity("sm_active_share", "SM activity", "share"),
+    _Quantity("tensor_active_share", "tensor core activity", "share"),
+    _Quantity("dram_active_share", "DRAM activity", "share"),
+    _Quantity("memory_used_bytes", "memory used", "bytes"),
     _Quantity("memory_clock_mhz", "memory clock", "hertz", _MHZ),
     _Quantity("pcie_rx_bytes_per_second", "received over PCIe", "bytes_per_second"),
     _Quantity("pcie_tx_bytes_per_second", "sent over PCIe", "bytes_per_second"),
     _Quantity("nvlink_rx_bytes_per_second", "received over NVLink", "bytes_per_second"),
     _Quantity("nvlink_tx_bytes_per_second", "sent over NVLink", "bytes_per_second"),
 )
-#: The limit of a quantity, where samples tell it.
+#: The limit of a quantity, where samples contain it.
 _LIMITS = {"power_w": ("power_limit_w", "power limit")}
 
 
@@ -68,60 +68,63 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _names(sampled: Sequence[Gpu]) -> list[str]:
-    """`GPU 3`, and of which file, where there are several: another file may tell of another machine."""
+    """`GPU 3`, with its file where there are several: files may be from different machines."""
     several = len({gpu.file for gpu in sampled}) > 1
     return [f"GPU {gpu.device}" + (f", {gpu.file}" if several else "") for gpu in sampled]
 
 
 def _places(run: Run, sampled: Sequence[Gpu]) -> tuple[list[Floats], Axis]:
-    """Where the samples of each GPU stand: in ns behind the window's begin, or, on no clock, one behind the other."""
+    """The x of each GPU's samples: ns since the start of the window, or numbers from 1 on if they have no clock."""
     if not all(gpu.samples["is_on_clock"].all() for gpu in sampled):
         return [np.arange(1, len(gpu.samples) + 1, dtype=np.float64) for gpu in sampled], Axis("sample", "position")
     starts = [int(place.window.starts[0]) for place in run.places]
     zero = min(starts) if starts else min(int(gpu.samples.start_ns[0]) for gpu in sampled)
-    label = "time behind the begin of the window" if starts else "time behind the first sample"
+    label = "time since the start of the window" if starts else "time since the first sample"
     return [(gpu.samples.start_ns - zero).astype(np.float64) for gpu in sampled], Axis(label, "ns")
 
 
-# --- one picture a quantity -------------------------------------------------------------------------------------------
+# --- one chart a quantity ---------------------------------------------------------------------------------------------
 
 
 def _chart(
     quantity: _Quantity, sampled: Sequence[Gpu], names: Sequence[str], places: Sequence[Floats], axis: Axis
 ) -> Iterator[Chart]:
-    """Where any GPU tells it, and it is not nothing all the time."""
-    told = [(name, x, gpu.floats(quantity.column) * quantity.factor)
-            for name, gpu, x in zip(names, sampled, places, strict=True)]  # fmt: skip
-    told = [each for each in told if np.isfinite(each[2]).any()]
-    if not any((np.nan_to_num(y) != 0).any() for _, _, y in told):
+    """A chart if any GPU reported the quantity, and not only zeros."""
+    known = [(name, x, gpu.floats(quantity.column) * quantity.factor)
+             for name, gpu, x in zip(names, sampled, places, strict=True)]  # fmt: skip
+    known = [each for each in known if np.isfinite(each[2]).any()]
+    if not any((np.nan_to_num(y) != 0).any() for _, _, y in known):
         return
-    means = [float(np.nanmean(y)) for _, _, y in told]
+    means = [float(np.nanmean(y)) for _, _, y in known]
     low, high = int(np.argmin(means)), int(np.argmax(means))
-    said = "{lowest} to {highest}, {mean} on the mean"
-    said += "; on the mean of each GPU {low} ({low_gpu}) to {high} ({high_gpu})." if len(told) > 1 else "."
+    said = "{lowest} to {highest}, mean {mean}"
+    said += "; means of the GPUs from {low} ({low_gpu}) to {high} ({high_gpu})." if len(known) > 1 else "."
     held = _held(sampled, places) if quantity.column == "sm_clock_mhz" else ()
     yield Chart(
         "device", quantity.column.replace("_", "-"), quantity.name[0].upper() + quantity.name[1:], said, axis,
-        Axis(quantity.name, quantity.unit), (*lines(told), *_limit(quantity, sampled, told), *held),
-        {"lowest": (min(float(np.nanmin(y)) for _, _, y in told), quantity.unit),
-         "highest": (max(float(np.nanmax(y)) for _, _, y in told), quantity.unit),
+        Axis(quantity.name, quantity.unit), (*lines(known), *_limit(quantity, sampled, known), *held),
+        {"lowest": (min(float(np.nanmin(y)) for _, _, y in known), quantity.unit),
+         "highest": (max(float(np.nanmax(y)) for _, _, y in known), quantity.unit),
          "mean": (float(np.mean(means)), quantity.unit), "low": (means[low], quantity.unit),
-         "low_gpu": (told[low][0], "text"), "high": (means[high], quantity.unit), "high_gpu": (told[high][0], "text")},
+         "low_gpu": (known[low][0], "text"), "high": (means[high], quantity.unit),
+         "high_gpu": (known[high][0], "text")},
     )  # fmt: skip
 
 
-def _limit(quantity: _Quantity, sampled: Sequence[Gpu], told: Sequence[tuple[str, Floats, Floats]]) -> Iterator[Series]:
-    """One line, where all samples of all GPUs tell the same limit."""
+def _limit(
+    quantity: _Quantity, sampled: Sequence[Gpu], drawn: Sequence[tuple[str, Floats, Floats]]
+) -> Iterator[Series]:
+    """One line, if all samples of all GPUs have the same limit."""
     column, name = _LIMITS.get(quantity.column, ("", ""))
     known = np.unique(np.concatenate([gpu.floats(column) for gpu in sampled])) if column else np.empty(0)
     known = known[~np.isnan(known)]
     if known.size == 1:
-        ends = np.array([min(float(x.min()) for _, x, _ in told), max(float(x.max()) for _, x, _ in told)])
+        ends = np.array([min(float(x.min()) for _, x, _ in drawn), max(float(x.max()) for _, x, _ in drawn)])
         yield Series(name, "guide", ends, np.full(2, float(known[0])))
 
 
 def _held(sampled: Sequence[Gpu], places: Sequence[Floats]) -> Iterator[Series]:
-    """When any GPU's clocks were held down, by what: from such a sample to the next."""
+    """The spans in which any GPU was throttled, by cause: from such a sample to the next."""
     width = max(float(x[-1]) for x in places) - min(float(x[0]) for x in places)
     for cause in HELD_BY:
         starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -134,7 +137,7 @@ def _held(sampled: Sequence[Gpu], places: Sequence[Floats]) -> Iterator[Series]:
         found = Intervals.of(np.concatenate(starts), np.concatenate(ends) + near)
         if found:
             yield Series(
-                _HELD_NAMES[cause], "stretches", found.starts.astype(np.float64), (found.ends - near).astype(np.float64)
+                _HELD_NAMES[cause], "spans", found.starts.astype(np.float64), (found.ends - near).astype(np.float64)
             )
 
 
@@ -150,7 +153,7 @@ def _table(sampled: Sequence[Gpu], names: Sequence[str]) -> Iterator[Table]:
         columns += _numbers(quantity, sampled)
     columns += _reasons(sampled)
     if any(column.unit not in ("text", "count") for column in columns):
-        yield Table("device", "device", "GPUs as they were sampled", tuple(columns), len(sampled))
+        yield Table("device", "device", "GPU samples", tuple(columns), len(sampled))
 
 
 def _numbers(quantity: _Quantity, sampled: Sequence[Gpu]) -> Iterator[TableColumn]:
@@ -158,7 +161,7 @@ def _numbers(quantity: _Quantity, sampled: Sequence[Gpu]) -> Iterator[TableColum
     known = [each[~np.isnan(each)] for each in every]
     if not any(each.size for each in known):
         return
-    alone = all(each.size <= 1 for each in known)  # of one sample all three are the same
+    alone = all(each.size <= 1 for each in known)  # for one sample all three are equal
     for word, of in (("mean", np.mean), ("lowest", np.min), ("highest", np.max)):
         if alone and word != "mean":
             continue
@@ -167,10 +170,10 @@ def _numbers(quantity: _Quantity, sampled: Sequence[Gpu]) -> Iterator[TableColum
 
 
 def _reasons(sampled: Sequence[Gpu]) -> Iterator[TableColumn]:
-    """Which share of the samples that tell it each cause held the clocks down; causes that never did are left out."""
-    told = [gpu.samples["reasons"] != UNKNOWN for gpu in sampled]
+    """The share of samples in which each cause throttled the GPU; causes that never did are omitted."""
+    known = [gpu.samples["reasons"] != UNKNOWN for gpu in sampled]
     for cause, name in _HELD_NAMES.items():
         shares = [float(gpu.held_by(cause)[rows].mean()) if rows.any() else None
-                  for gpu, rows in zip(sampled, told, strict=True)]  # fmt: skip
+                  for gpu, rows in zip(sampled, known, strict=True)]  # fmt: skip
         if any(shares):
-            yield TableColumn(name, "share", shares, "Of the samples that tell it.")
+            yield TableColumn(name, "share", shares, "Of the samples that report a reason.")

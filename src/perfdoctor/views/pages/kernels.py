@@ -1,4 +1,4 @@
-"""The page `kernels`: which kernels take the time, and which kinds of them?"""
+"""The page `kernels`: which kernels take the time, and which families of kernels?"""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from perfdoctor.metrics.kernels.costs import KernelCosts, kernel_costs
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
-from perfdoctor.views.tables import a_step, looked_at, numbers, of_the_step, table, text
+from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
+from perfdoctor.vocabulary.kinds import MATH_PATHS
 
-#: What is further down takes less than a thousandth of the time in every recording that we have.
+#: Further rows took less than a thousandth of the time in every recording examined.
 _MOST_ROWS = 500
-_MATH = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": "", "": ""}
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = kernel_costs(run)
     if costs is None:
         return
-    told = f"What ran on the GPU, by name; the costliest first. {looked_at(run)}"
-    yield from table("kernels", "kernels", "Kernels by name", told, _by_name(run, costs), most=_MOST_ROWS)
-    told = "The same by what the names say that a kernel does."
-    yield from table("kernels", "kernel-families", "Kernels by family", told, _by_family(run, costs), most=_MOST_ROWS)
+    explained = f"Costliest first. {basis(run)}"
+    yield from table("kernels", "kernels", "Kernels by name", explained, _by_name(run, costs), most=_MOST_ROWS)
+    explained = "The family is derived from a kernel's name."
+    rows = _by_family(run, costs)
+    yield from table("kernels", "kernel-families", "Kernels by family", explained, rows, most=_MOST_ROWS)
 
 
 def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
@@ -33,26 +34,24 @@ def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
     several = len({place.rank for place in run.places}) < len(run.places)  # several devices of one rank
     return [
         text("kernel", [name.removeprefix("void ") for name in costs.names]),
-        text("family", costs.families, "By the name."),
-        numbers(
-            f"time{step}", "ns", costs.ns_per_step, "On the GPU; of kernels side by side each counts.", adds_up=True
-        ),
+        text("family", costs.families, "Derived from the name."),
+        numbers(f"time{step}", "ns", costs.ns_per_step, "On the GPU; concurrent kernels count each.", adds_up=True),
         numbers(of_the_step(run), "share", costs.ns_per_step / max(run.step_ns, 1), adds_up=True),
-        numbers(f"runs{step}", "count", costs.runs_per_step, adds_up=True),
-        numbers("mean", "ns", took.mean, "Of one run."),
+        numbers(f"count{step}", "count", costs.runs_per_step, adds_up=True),
+        numbers("mean", "ns", took.mean, "Of one execution."),
         numbers("median", "ns", took.median),
         numbers("shortest", "ns", took.least),
         numbers("longest", "ns", took.most),
-        text("computes on", [_MATH[path] for path in costs.math_paths], "Where the name proves it."),
-        text("data type", costs.data_types, "By the name, else that of the op's first tensor."),
-        numbers("blocks", "count", costs.blocks, "The grid in which it spends most of its time."),
+        text("math path", [MATH_PATHS.get(path, "") for path in costs.math_paths], "If the name proves it."),
+        text("data type", costs.data_types, "From the name, otherwise of the op's first tensor."),
+        numbers("blocks", "count", costs.blocks, "Of the grid with most of its time."),
         numbers("threads a block", "count", costs.threads_per_block),
-        text("launched by", costs.ops, "The innermost op that launches most of it."),
-        text("own function", costs.lines, "The innermost function of your own code around that."),
-        text("slowest", [_place(each, devices=several) for each in costs.slowest], "Where its runs take longest."),
-        numbers("slower by", "share", costs.slower_share, "There, against the middle rank."),
-        numbers("runs in all", "count", took.count, "Of all ranks and steps looked at.", adds_up=True),
-        numbers("time in all", "ns", costs.ns, "Of all ranks and steps looked at.", adds_up=True),
+        text("launched by", costs.ops, "The innermost op with most of its launches."),
+        text("user function", costs.lines, "The innermost function of your code around that op."),
+        text("slowest", [_place(each, devices=several) for each in costs.slowest], "Where executions take longest."),
+        numbers("slower by", "share", costs.slower_share, "Compared with the median rank."),
+        numbers("total count", "count", took.count, "In all ranks and steps analysed.", adds_up=True),
+        numbers("total time", "ns", costs.ns, "In all ranks and steps analysed.", adds_up=True),
     ]
 
 
@@ -78,13 +77,13 @@ def _by_family(run: Run, costs: KernelCosts) -> list[TableColumn]:
         numbers(f"time{step}", "ns", ns[order], adds_up=True),
         numbers(of_the_step(run), "share", (ns / max(run.step_ns, 1))[order], adds_up=True),
         numbers("of all kernels", "share", grouping.ratio(ns, np.full(size, ns.sum()))[order], adds_up=True),
-        numbers(f"runs{step}", "count", runs[order], adds_up=True),
+        numbers(f"count{step}", "count", runs[order], adds_up=True),
         numbers("mean", "ns", grouping.ratio(ns, runs)[order]),
         numbers("different kernels", "count", np.bincount(group, minlength=size)[order], adds_up=True),
         numbers(
             "on tensor cores",
             "share",
             grouping.ratio(tensor, proven)[order],
-            "Of the time of kernels whose name proves what they compute on.",
+            "Of the time of kernels whose name proves their math path.",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The page `memory`: how much did torch hold, when was it most, what for, and does it grow?"""
+"""The page `memory`: how much memory was allocated over time, for what, by which lines, and does it grow?"""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text, Timeli
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
-from perfdoctor.views.lines import lines, telling_rows, thinned
-from perfdoctor.views.places import REST
-from perfdoctor.vocabulary import parts
-from perfdoctor.vocabulary.parts import MEMORY_KINDS
+from perfdoctor.views.lines import extreme_rows, lines, thinned
+from perfdoctor.vocabulary import places
+from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label
+from perfdoctor.vocabulary.parts import REST
 
-#: Pictures of devices, the fullest first: those of a large job look alike.
+#: Charts of devices, highest peak first: the devices of a large job are similar.
 MOST_DEVICES = 4
-#: Kinds of memory that have a colour of their own; the others are one.
+#: Kinds of memory with a colour of their own; the others are shown as one.
 _MOST_KINDS = 5
 _OTHERS = "all others"
-#: Of a stack of areas, where each level takes two points and each area two edges.
+#: Points of a stack of areas: each level takes two points, and each area has two edges.
 _MOST_LEVELS = 200
-#: Below this share of the device's memory its limit would press all else to the ground: it is told, not drawn.
+#: Below this share of the device's memory its limit is only mentioned: drawn, it would flatten the rest.
 _NEAR_THE_LIMIT = 0.25
-#: As findings call it.
+#: As in findings.
 _NO_STACK = "no stack"
-#: The place of what was held before the first change.
+#: The place of what was allocated before the first event.
 _BEFORE = -1
 _BYTES = Axis("bytes", "bytes")
-_BY_CHANGE = Axis("changes of the allocator's state, in their order", "position")
+_BY_CHANGE = Axis("allocator events, in order", "position")
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
@@ -46,7 +46,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 
 
 def _names(uses: Sequence[MemoryUse]) -> list[str]:
-    return parts.place_names([(use.rank, use.device) for use in uses])
+    return places.place_names([(use.rank, use.device) for use in uses])
 
 
 # --- over the recording -----------------------------------------------------------------------------------------------
@@ -72,26 +72,26 @@ def _over_time(run: Run, use: MemoryUse, name: str) -> Iterator[Chart]:
 
 def _chart(id_: str, title: str, axis: Axis, series: tuple[Series, ...], use: MemoryUse, capacity: int) -> Chart:
     numbers: dict[str, tuple[float | str, Unit]] = {"peak": (use.peak_bytes, "bytes")}
-    told = "At most {peak} in use"
+    description = "Peak {peak} in use"
     if use.peak_reserved_bytes >= 0:
         numbers["reserved"] = use.peak_reserved_bytes, "bytes"
-        told += ", of {reserved} reserved at that moment"
+        description += ", {reserved} reserved at that moment"
     if capacity:
         numbers["capacity"] = capacity, "bytes"
-        told += "; the GPU has {capacity}"
+        description += "; the GPU has {capacity}"
     if use.by_category:
         kind, held = next(iter(use.by_category.items()))
-        numbers |= {"kind": (MEMORY_KINDS.get(kind, kind), "text"), "share": (held / max(use.peak_bytes, 1), "share")}
-        told += ". Most of the peak, {share}: {kind}"
-    return Chart("memory", id_, title, f"{told}.", axis, _BYTES, series, numbers)
+        numbers |= {"kind": (memory_label(kind), "text"), "share": (held / max(use.peak_bytes, 1), "share")}
+        description += ". Largest part of the peak: {kind}, {share}"
+    return Chart("memory", id_, title, f"{description}.", axis, _BYTES, series, numbers)
 
 
 def _zero_ns(run: Run, rank: int, rows: Frame) -> tuple[int, str]:
-    """The window's begin on this rank; without one the first change."""
+    """The start of the window on this rank, or of the first event if there is none; and the label of the axis."""
     starts = [int(place.window.starts[0]) for place in run.places if place.rank == rank]
     if starts:
-        return min(starts), "time behind the begin of the window"
-    return int(rows.start_ns[0]) if len(rows) else 0, "time behind the first change"
+        return min(starts), "time since the start of the window"
+    return int(rows.start_ns[0]) if len(rows) else 0, "time since the first event"
 
 
 def _limit(capacity: int, use: MemoryUse, series: Sequence[Series]) -> Iterator[Series]:
@@ -102,7 +102,7 @@ def _limit(capacity: int, use: MemoryUse, series: Sequence[Series]) -> Iterator[
 
 
 def _of_replay(replay: Replay) -> Iterator[Series]:
-    """What was in use by what for, one upon the other; what was reserved as a line above."""
+    """Memory in use, stacked by purpose, and reserved memory as a line."""
     allocations = replay.allocations
     made, freed, size = (allocations[column] for column in ("made_at", "freed_at", "bytes"))
     is_made, is_freed = made != UNKNOWN, freed != UNKNOWN
@@ -117,7 +117,7 @@ def _of_replay(replay: Replay) -> Iterator[Series]:
 
 
 def _of_changes(rows: Frame, x: Floats) -> Iterator[Series]:
-    """By purpose; what was reserved is not told there."""
+    """Memory by purpose; reserved memory is not recorded there."""
     yield from _areas(x, rows["bytes"], rows.name)
 
 
@@ -128,34 +128,34 @@ def _of_totals(rows: Frame, x: Floats) -> Iterator[Series]:
 
 
 def _areas(at: Floats, change: Ints, kinds: Text) -> Iterator[Series]:
-    """Running sums by kind, that with most at the worst moment at the bottom: at the moments that tell of the whole."""
+    """Running sums by kind, the largest at the peak at the bottom; at the extreme moments of the total."""
     order = np.argsort(at, kind="stable")
     at, change, kinds = at[order], change[order], kinds.take(order)
-    # Of changes at one moment only the state behind them is known.
-    behind = np.flatnonzero(np.diff(at, append=np.inf) > 0)
-    if not behind.size:
+    # Of changes at one moment only the state after the last one counts.
+    last = np.flatnonzero(np.diff(at, append=np.inf) > 0)
+    if not last.size:
         return
-    held = change.cumsum()[behind]
-    rows = behind[telling_rows(held.astype(np.float64), _MOST_LEVELS)]
-    peak = int(behind[held.argmax()])
+    total = change.cumsum()[last]
+    rows = last[extreme_rows(total.astype(np.float64), _MOST_LEVELS)]
+    peak = int(last[total.argmax()])
     sums = {name: np.where(kinds.equals(name), change, 0).cumsum() for name in dict.fromkeys(kinds)}
     ranked = sorted(sums, key=lambda name: (-int(sums[name][peak]), name))
     shown = {name: sums[name] for name in ranked[:_MOST_KINDS]}
     if ranked[_MOST_KINDS:]:
         shown[REST] = np.sum([sums[name] for name in ranked[_MOST_KINDS:]], axis=0)
     x = np.repeat(at[rows], 2)[1:]
-    for name, total in shown.items():
-        if total[rows].any():
-            told = _OTHERS if name == REST else MEMORY_KINDS.get(name, name)
+    for name, sums_of in shown.items():
+        if sums_of[rows].any():
+            label = _OTHERS if name == REST else memory_label(name)
             part = name if name == REST or name in MEMORY_KINDS else ""
-            yield Series(told, "area", x, np.repeat(total[rows], 2)[:-1].astype(np.float64), part=part)
+            yield Series(label, "area", x, np.repeat(sums_of[rows], 2)[:-1].astype(np.float64), part=part)
 
 
 # --- from step to step ------------------------------------------------------------------------------------------------
 
 
 def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
-    """What is held there is held from one step to the next: where it rises, something is kept."""
+    """Memory allocated between steps: if it rises, something is kept from step to step."""
     frame = samples(timeline)
     for kind, whose in (("cuda", "GPU"), ("heap", "process")):
         rows = frame.take(frame.name.equals(kind))
@@ -167,7 +167,7 @@ def _at_the_ends_of_steps(timeline: Timeline) -> Iterator[Chart]:
         most = int(np.argmax(rises))
         name, _, held = named[most]
         yield Chart(
-            "memory", f"memory-steps-{kind}", f"Memory of the {whose} held at the ends of steps",
+            "memory", f"memory-steps-{kind}", f"Memory of the {whose} at the ends of steps",
             f"{{name}} {_change(rises[most])} over {{steps}} steps, from {{first}} to {{last}}.",
             Axis("step", "position"), _BYTES, tuple(lines(named, "steps")),
             {"name": (name, "text"), "change": (abs(rises[most]), "bytes"), "steps": (len(held), "count"),
@@ -183,7 +183,7 @@ def _change(bytes_: float) -> str:
 
 def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
     keys = sorted(set(zip(*(rows[column].tolist() for column in ("rank", "process", "device")), strict=True)))
-    names = parts.place_names([(rank, device) for rank, _, device in keys])
+    names = places.place_names([(rank, device) for rank, _, device in keys])
     for name, (rank, process, device) in zip(names, keys, strict=True):
         own = rows.of(rank=rank, process=process, device=device)
         yield (name if names.count(name) == 1 else f"{name}, process {process}"), own
@@ -195,39 +195,39 @@ def _by_process(rows: Frame) -> Iterator[tuple[str, Frame]]:
 def _devices(uses: Sequence[MemoryUse], timeline: Timeline) -> Table:
     capacities = [timeline.device_of(use.rank, use.device).memory_bytes or UNKNOWN for use in uses]
     columns: list[tuple[str, Unit, Sequence[int], str]] = [
-        ("most in use", "bytes", [use.peak_bytes for use in uses], "Handed out, or freed and still waited for."),
-        ("reserved at that moment", "bytes", [use.peak_reserved_bytes for use in uses], "From the driver."),
-        ("lay free of it", "bytes", [use.free_bytes for use in uses], ""),
-        ("in pieces", "count", [use.free_pieces for use in uses], ""),
-        ("largest piece", "bytes", [use.largest_free_bytes for use in uses], ""),
-        ("most ever reserved", "bytes", [use.most_reserved_bytes for use in uses], ""),
+        ("peak in use", "bytes", [use.peak_bytes for use in uses], "Allocated, or freed and used by another stream."),
+        ("reserved at the peak", "bytes", [use.peak_reserved_bytes for use in uses], "From the driver."),
+        ("free at the peak", "bytes", [use.free_bytes for use in uses], "Of the reserved memory."),
+        ("free blocks", "count", [use.free_pieces for use in uses], ""),
+        ("largest free block", "bytes", [use.largest_free_bytes for use in uses], ""),
+        ("peak reserved", "bytes", [use.most_reserved_bytes for use in uses], ""),
         ("allocated at the end", "bytes", [use.allocated_bytes for use in uses], ""),
         ("reserved at the end", "bytes", [use.reserved_bytes for use in uses], ""),
         ("memory of the GPU", "bytes", capacities, ""),
-        ("changes recorded", "count", [use.events for use in uses], ""),
+        ("allocator events", "count", [use.events for use in uses], ""),
     ]
-    told = [
+    known = [
         TableColumn(name, unit, [None if value == UNKNOWN else value for value in values], explained)
         for name, unit, values, explained in columns
         if any(value != UNKNOWN for value in values)
     ]
     first = TableColumn("device", "text", _names(uses))
-    return Table("memory", "memory-devices", "Memory, the fullest first", (first, *told), len(uses))
+    return Table("memory", "memory-devices", "Memory by device, highest peak first", (first, *known), len(uses))
 
 
 def _holders(uses: Sequence[MemoryUse]) -> Iterator[Table]:
-    """Who held most when most was in use, line by line."""
+    """The largest allocations at the peak, by source line."""
     rows = [(name, use, holder) for use, name in zip(uses, _names(uses), strict=True) for holder in use.holders]
     if not rows:
         return
     yield Table(
-        "memory", "memory-holders", "Who held the most when most was in use",
+        "memory", "memory-holders", "Largest allocations at the peak",
         (
             TableColumn("line and callers", "text", [each.stack or each.line or _NO_STACK for _, _, each in rows]),
             *([TableColumn("device", "text", [name for name, _, _ in rows])] if len(uses) > 1 else []),
-            TableColumn("for", "text", [MEMORY_KINDS.get(holder.category, holder.category) for _, _, holder in rows]),
+            TableColumn("purpose", "text", [memory_label(holder.category) for _, _, holder in rows]),
             TableColumn("tensors", "count", [holder.count for _, _, holder in rows]),
-            TableColumn("held", "bytes", [holder.bytes for _, _, holder in rows]),
+            TableColumn("allocated", "bytes", [holder.bytes for _, _, holder in rows]),
             TableColumn("of the peak", "share", [holder.bytes / max(use.peak_bytes, 1) for _, use, holder in rows]),
         ),
         len(rows),

@@ -1,4 +1,4 @@
-"""The page `ranks`: what does one rank do that the others do not?"""
+"""The page `ranks`: how do the ranks differ?"""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, parts_of, place_names
+from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
+from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
-#: More columns than this are thinner than a finger: then one stands for several steps.
+#: More columns would be too narrow to point at: then a column stands for several steps.
 _MOST_COLUMNS = 120
 #: A GPU is at work in samples in which a kernel ran for half of the time, as in `metrics/machine/gpu_samples.py`.
 _AT_WORK = 0.5
@@ -32,19 +33,19 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
     yield _table(run, names)
 
 
-# --- maps -------------------------------------------------------------------------------------------------------------
+# --- heat maps --------------------------------------------------------------------------------------------------------
 
 
 def _shares(run: Run) -> Mapping[str, Floats]:
-    """By part: its share of the window, one number a place; the parts of a place sum to one."""
-    every = [parts_of(place) for place in run.places]
+    """The share of each part in the window, one number a place; the parts of a place sum to one."""
+    every = [place.parts for place in run.places]
     whole = np.array([place.window_ns for place in run.places], np.float64)
     shares = {part: np.array([parts[part].total_ns for parts in every]) / whole for part in every[0]}
     return {part: share for part, share in shares.items() if share.any()}
 
 
 def _by_part(run: Run, names: Sequence[str]) -> Heat:
-    """Parts that are small everywhere are one column."""
+    """Parts that are small on all ranks are one column."""
     shares = _shares(run)
     small = [part for part, share in shares.items() if share.max() < SMALL_SHARE and part != "compute"]
     shown = {part: share for part, share in shares.items() if part not in small}
@@ -55,7 +56,7 @@ def _by_part(run: Run, names: Sequence[str]) -> Heat:
     alike = shown[apart][high] - shown[apart][low] < ALIKE
     differ = "The ranks differ most in {part}: {low} on {low_rank}, {high} on {high_rank}"
     return Heat(
-        "ranks", "ranks-parts", f"Parts of the {'step' if run.per_step else 'time'}, rank by rank",
+        "ranks", "ranks-parts", f"Parts of the {'step' if run.per_step else 'window'} by rank",
         "The ranks hardly differ." if alike else f"{differ}.",
         tuple(names), tuple(in_words(part) for part in shown), np.stack(list(shown.values()), axis=1), "share",
         {"part": (in_words(apart), "text"), "low": (float(shown[apart][low]), "share"),
@@ -65,7 +66,7 @@ def _by_part(run: Run, names: Sequence[str]) -> Heat:
 
 
 def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
-    """How long each step was on each rank; of ranks with fewer steps the last ones are not known."""
+    """The length of each step on each rank; ranks with fewer steps have unknown lengths at the end."""
     if not run.per_step:
         return
     durations = [np.diff(edges(place)).astype(np.float64) for place in run.places]
@@ -79,7 +80,7 @@ def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
     said = "The longest is step {step} on {rank}, {longest}; the median of all is {median}."
     said = "All steps take {median}." if alike else said
     yield Heat(
-        "ranks", "ranks-steps", "Length of each step, rank by rank",
+        "ranks", "ranks-steps", "Step time by rank",
         said + (f" A column is the longest of {together} steps." if together > 1 else ""),
         tuple(names), tuple(f"step {number + 1}" for number in range(0, most, together)), _longest(values, together),
         "ns",
@@ -89,7 +90,7 @@ def _by_step(run: Run, names: Sequence[str]) -> Iterator[Heat]:
 
 
 def _longest(values: Floats, together: int) -> Floats:
-    """Of each so many neighbouring columns the largest number."""
+    """The largest number of each group of neighbouring columns."""
     return np.fmax.reduceat(values, np.arange(0, values.shape[1], together), axis=1)
 
 
@@ -98,7 +99,7 @@ def _longest(values: Floats, together: int) -> Floats:
 
 def _table(run: Run, names: Sequence[str]) -> Table:
     places = run.places
-    parts, lengths = [parts_of(place) for place in places], [place.window_ns for place in places]
+    parts, lengths = [place.parts for place in places], [place.window_ns for place in places]
     columns = [
         TableColumn("rank", "text", names),
         *_devices(places),
@@ -113,8 +114,8 @@ def _table(run: Run, names: Sequence[str]) -> Table:
     ]
     order = np.argsort(-np.array(_per_step(places, lengths)), kind="stable").tolist()
     cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in order], c.explained) for c in columns)
-    explained = "Times and numbers are those of a step, means over the steps looked at; the parts sum to the step."
-    return Table("ranks", "ranks", "Ranks side by side", cut, len(places), explained if run.per_step else "")
+    explained = "Numbers are per step, means over the steps analysed; the parts sum to the step."
+    return Table("ranks", "ranks", "Ranks, slowest first", cut, len(places), explained if run.per_step else "")
 
 
 def _per_step(places: Sequence[Place], quantities: Sequence[float]) -> list[float]:
@@ -127,14 +128,14 @@ def _devices(places: Sequence[Place]) -> Iterator[TableColumn]:
 
 
 def _lateness(run: Run) -> Iterator[TableColumn]:
-    """Where collectives can be matched between the ranks."""
+    """If collectives can be matched between the ranks."""
     matched = skew(run)
     if matched is None:
         return
     by_rank = {rank: row for row, rank in enumerate(matched.ranks)}
     for name, quantity, explained in (
-        ("comes late", matched.caused_ns, "After the middle rank, in collectives in which it came last."),
-        ("waits for others", matched.waiting_ns, "In collectives that the last rank had not entered yet."),
+        ("lateness", matched.caused_ns, "After the median rank, in collectives at which it arrived last."),
+        ("waits for others", matched.waiting_ns, "In collectives, until the last rank arrived."),
     ):
         values = [
             float(quantity[by_rank[place.rank]]) / place.units if place.rank in by_rank else None
@@ -146,11 +147,11 @@ def _lateness(run: Run) -> Iterator[TableColumn]:
 def _kernels(places: Sequence[Place]) -> Iterator[TableColumn]:
     if any(len(place.kernels) for place in places):
         counts = [len(place.kernels) for place in places]
-        yield TableColumn("kernels", "number", _per_step(places, counts), "Collectives are not among them.")
+        yield TableColumn("kernels", "number", _per_step(places, counts), "Without collectives.")
 
 
 def _clocks(run: Run) -> Iterator[TableColumn]:
-    """The SM clock in the middle of the samples under load, where it is known whose samples they are."""
+    """The median SM clock of the samples under load, if it is known to which rank they belong."""
     sampled = of_places(run, _AT_WORK)
     values: list[float | None] = []
     for place in run.places:

@@ -1,4 +1,4 @@
-"""The page `steps`: how long was each step, of what parts, and which ones stand out?"""
+"""The page `steps`: how long was each step, which parts did it have, and which steps are outliers?"""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
-from perfdoctor.views.places import ALIKE, REST, SMALL_SHARE, in_short, in_words, place_names
+from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
+from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 from perfdoctor.vocabulary.rulebook import load_rules
 
 Numbers = Mapping[str, tuple[float | str, Unit]]
 
-#: More bars than this are thinner than a finger and than most screens' pixels: then each stands for several steps.
+#: More bars would be too narrow to point at: then each bar stands for several steps.
 MOST_BARS = 120
-#: How much of its room a bar takes, on paper and on screens.
+#: A bar's width as a share of the distance between bars.
 _BAR_SHARE = 0.8
-#: The part's name in the accounting of steps where it is another than in the accounting of windows.
-_KEYS = {"exposed_copies": "exposed_copy"}
 _MOST_ROWS = 5000
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """The mean over all places that have equally many steps; where there are several, also the longest of them."""
+    """The mean over all places with the same number of steps, and if there are several, the longest of them."""
 
     names: Sequence[str]
     places: Sequence[Place]
@@ -54,13 +53,13 @@ class _Steps:
 
     @property
     def remarks(self) -> dict[int, str]:
-        """By the step's row, of those much longer than their neighbours: the part that grew most, and where."""
+        """By the row of each outlier: the part that grew most, and on which rank."""
         found: dict[int, str] = {}
         for name, each in zip(self.names, self.rows, strict=True):
             where = f" on {name}" if len(self.names) > 1 else ""
             for row, part in enumerate(each.grown):
                 if part:
-                    more = in_words(_KEYS.get(part, part)) + where
+                    more = in_words(part) + where
                     found[row] = f"{found[row]} and {more}" if row in found else more
         return found
 
@@ -77,25 +76,25 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
 def _found(run: Run) -> _Steps | None:
     at = load_rules()["step-outliers"].at
     every = [(place, _sure(step_rows(place, at["deviations"], at["min_excess_share"]), at)) for place in run.places]
-    told = [(place, rows) for place, rows in every if rows is not None]
-    if not told or not run.per_step:
+    known = [(place, rows) for place, rows in every if rows is not None]
+    if not known or not run.per_step:
         return None
-    usual = Counter(rows.duration_ns.size for _, rows in told).most_common(1)[0][0]
-    alike = [(place, rows) for place, rows in told if rows.duration_ns.size == usual]
+    usual = Counter(rows.duration_ns.size for _, rows in known).most_common(1)[0][0]
+    alike = [(place, rows) for place, rows in known if rows.duration_ns.size == usual]
     places, rows = [place for place, _ in alike], [each for _, each in alike]
     parts: dict[str, Floats] = {
-        _KEYS.get(part, part): np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
+        part: np.mean([each.parts_ns[part] for each in rows], axis=0) for part in rows[0].parts_ns
     }
     return _Steps(place_names(places), places, rows, {part: ns for part, ns in parts.items() if ns.any()})
 
 
 def _sure(rows: StepRows | None, at: Mapping[str, float]) -> StepRows | None:
-    """As the rule `step-outliers`: a few long ones among enough steps are exceptions, many are another kind of step."""
+    """As in the rule `step-outliers`: a few long steps are outliers, many are another kind of step."""
     if rows is None:
         return None
     size, long = rows.duration_ns.size, sum(bool(part) for part in rows.grown)
-    is_told = size >= at["min_steps"] and long <= at["max_share_of_steps"] * size
-    return rows if is_told else replace(rows, grown=("",) * size)
+    has_outliers = size >= at["min_steps"] and long <= at["max_share_of_steps"] * size
+    return rows if has_outliers else replace(rows, grown=("",) * size)
 
 
 # --- the chart --------------------------------------------------------------------------------------------------------
@@ -106,10 +105,10 @@ def _chart(steps: _Steps) -> Chart:
     median, p90 = (float(np.quantile(steps.mean_ns, share)) for share in (0.5, 0.9))
     middles, half = _middles(steps, together), _BAR_SHARE / 2 * together
     ends = np.array([middles[0] - half, middles[-1] + half])
-    label = "step of those looked at" if together == 1 else f"step of those looked at, {together} a bar"
-    told, numbers = _told(steps, together)
+    label = "analysed step" if together == 1 else f"analysed step, {together} a bar"
+    description, numbers = _description(steps, together)
     return Chart(
-        "steps", "steps", "Step by step, mean of all ranks" if len(steps.rows) > 1 else "Step by step", told,
+        "steps", "steps", "Step times, mean of all ranks" if len(steps.rows) > 1 else "Step times", description,
         Axis(label, "position"), Axis("time", "ns"),
         (
             *_bars(steps, together),
@@ -123,7 +122,7 @@ def _chart(steps: _Steps) -> Chart:
 
 
 def _bars(steps: _Steps, together: int) -> Iterator[Series]:
-    """The parts that can be seen, and the rest of the idle as one."""
+    """The parts that are large enough to be seen, and the other idle causes as one."""
     whole = steps.mean_ns.sum()
     small = {part for part, ns in steps.parts_ns.items() if ns.sum() < SMALL_SHARE * whole and part != "compute"}
     shown = {part: ns for part, ns in steps.parts_ns.items() if part not in small}
@@ -154,12 +153,12 @@ def _marks(steps: _Steps, together: int) -> Iterator[Series]:
 
 
 def _middles(steps: _Steps, together: int) -> Floats:
-    """Where each bar stands: in the middle of the steps that it is for, the last ones as far from it as the others."""
+    """The x of each bar: the middle of its steps."""
     return np.arange(0, steps.number.size, together, dtype=np.float64) + (together + 1) / 2
 
 
 def _grouped(values: Floats, together: int, how: object) -> Floats:
-    """One number for each so many neighbours."""
+    """One number for each group of neighbours."""
     if together == 1:
         return values
     starts = np.arange(0, values.size, together)
@@ -168,7 +167,7 @@ def _grouped(values: Floats, together: int, how: object) -> Floats:
     return np.add.reduceat(values, starts) / np.diff(np.append(starts, values.size))
 
 
-def _told(steps: _Steps, together: int) -> tuple[str, Numbers]:
+def _description(steps: _Steps, together: int) -> tuple[str, Numbers]:
     every, remarks = steps.mean_ns, steps.remarks
     largest = max(steps.parts_ns, key=lambda part: float(steps.parts_ns[part].sum()))
     numbers: dict[str, tuple[float | str, Unit]] = {
@@ -180,40 +179,40 @@ def _told(steps: _Steps, together: int) -> tuple[str, Numbers]:
         "share": (float(steps.parts_ns[largest].sum() / every.sum()), "share"),
     }
     alike = every.max() - every.min() < ALIKE * every.max()
-    told = "{count} steps of {median}" if alike else "{count} steps of {low} to {high}, median {median}"
-    told += "; the largest part is {part}, {share}."
+    text = "{count} steps of {median}" if alike else "{count} steps of {low} to {high}, median {median}"
+    text += "; the largest part is {part}, {share}."
     if remarks:
         worst = max(remarks, key=lambda row: float(steps.durations_ns[:, row].max()))
         numbers |= {"long": (len(remarks), "count"), "worst": (worst + 1, "position"), "why": (remarks[worst], "text"),
                     "longest": (float(steps.durations_ns[:, worst].max()), "ns")}  # fmt: skip
-        told += " Steps far above the others: {long}; the longest is step {worst}, {longest}, where {why} grew most."
+        text += " Outliers: {long}; the longest is step {worst}, {longest}, where {why} grew most."
     if together > 1:
-        told += f" A bar is the mean of {together} steps."
-    told += _without_the_last(steps)
-    return told, numbers
+        text += f" A bar is the mean of {together} steps."
+    text += _without_the_last(steps)
+    return text, numbers
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
 def _table(steps: _Steps) -> Table:
-    before, behind = _left_out(steps)
+    before, after = _left_out(steps)
     inside = steps.number.size
-    size = before.size + inside + behind.size
-    unknown = [None] * before.size, [None] * behind.size
+    size = before.size + inside + after.size
+    unknown = [None] * before.size, [None] * after.size
 
     def of_used(values: npt.ArrayLike) -> list[float | None]:
         return [*unknown[0], *np.asarray(values).tolist(), *unknown[1]]
 
     remarks = ["left out: before the steady steps"] * before.size + [""] * inside
-    remarks += ["left out: behind the steady steps"] * behind.size
+    remarks += ["left out: after the steady steps"] * after.size
     for row, remark in steps.remarks.items():
-        remarks[before.size + row] = f"long: {remark} grew most"
+        remarks[before.size + row] = f"outlier: {remark} grew most"
     several = len(steps.rows) > 1
-    means = [*before.tolist(), *steps.mean_ns.tolist(), *behind.tolist()]
+    means = [*before.tolist(), *steps.mean_ns.tolist(), *after.tolist()]
     columns = [
-        TableColumn("step", "position", of_used(steps.number), "Of those looked at; the others are left out."),
-        TableColumn("begins", "ns", of_used(steps.rows[0].start_ns), "Behind the begin of the window."),
+        TableColumn("step", "position", of_used(steps.number), "Among the steps analysed; others have no number."),
+        TableColumn("start", "ns", of_used(steps.rows[0].start_ns), "Since the start of the window."),
         TableColumn("mean of all ranks" if several else "duration", "ns", means),
         *(
             TableColumn(in_short(part), "ns", of_used(ns.round()), in_words(part))
@@ -233,23 +232,23 @@ def _table(steps: _Steps) -> Table:
     shown = _longest_rows(means)
     cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in shown], c.explained) for c in columns)
     whole = f"Means of {len(steps.rows)} ranks. " if several else ""
-    told = f"{whole}The parts of a step sum to it.{_without_the_last(steps)}"
-    return Table("steps", "steps", "Every step", cut, size, told)
+    explained = f"{whole}The parts of a step sum to it.{_without_the_last(steps)}"
+    return Table("steps", "steps", "Every step", cut, size, explained)
 
 
 def _without_the_last(steps: _Steps) -> str:
-    """Why there are fewer steps here than were looked at, and why they are of other lengths."""
+    """Why this page may have one step less than were analysed, and other lengths."""
     used = max(place.steps.used for place in steps.places)
     if steps.number.size == used:
         return ""
     return (
-        " Each step begins here with the first work on the busiest stream, which makes them comparable; the last of "
-        f"the {used} looked at is not whole by this cut, and left out."
+        " Here a step begins with the first work on the busiest stream, so that steps are comparable; the last of the "
+        f"{used} steps analysed is incomplete by this division, and left out."
     )
 
 
 def _left_out(steps: _Steps) -> tuple[Floats, Floats]:
-    """Durations of the steps before and behind those used: of one place only, several may have left out others."""
+    """Durations of the steps before and after those used; only of a single place, as several may leave out others."""
     if len(steps.places) > 1:
         return np.empty(0), np.empty(0)
     found = steps.places[0].steps
@@ -258,6 +257,6 @@ def _left_out(steps: _Steps) -> tuple[Floats, Floats]:
 
 
 def _longest_rows(durations_ns: Sequence[float]) -> list[int]:
-    """In order; of too many the longest."""
+    """The rows in order; of too many only the longest."""
     order = np.argsort(-np.asarray(durations_ns), kind="stable")[:_MOST_ROWS]
     return [int(row) for row in np.sort(order)]

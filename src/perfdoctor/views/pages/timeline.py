@@ -1,19 +1,19 @@
-"""What happened when? The window looked at as tracks: each GPU with its streams, each rank's host with its threads."""
+"""What happened when? The analysed window as tracks: each GPU with its streams, each rank's host with its threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
+from perfdoctor.model.device_work import SIGNALS, launching_calls
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.launches import launch_rows
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
@@ -23,21 +23,21 @@ from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_la
 from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
 
-#: What a page may spend on its timeline, packed: the report keeps below 1.5 MB with everything else in it.
+#: The packed size of a timeline, so that the whole report is smaller than 1.5 MB.
 _MOST_BYTES = 900_000
-#: What a letter of a name takes of it.
+#: The packed size of one character of a name.
 _LETTER_BYTES = 0.4
-#: Which names are needed shows when the pieces are chosen: then again with so much less for pieces.
+#: The names are known only after pieces are chosen: then pieces are chosen again with what names leave.
 _MOST_TRIES = 3
-#: Around the moment of a finding as much is drawn whole on both sides as it is long itself, and at least this much.
+#: Around a finding's moment no events are merged for its own length on both sides, and at least for this long.
 _LEAST_AROUND_NS = 200_000
-#: A text that is longer is shown cut anyway.
+#: Longer texts are shown shortened.
 _MOST_LETTERS = 1_000
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
-    """One view; none of a recording that holds no time."""
-    found = looked_at(run)
+    """One view; none for a recording without a timeline."""
+    found = analysed_span(run)
     if found is None:
         return
     window = Window(*found)
@@ -65,11 +65,11 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
     )
 
 
-# --- what there is ---
+# --- all tracks ---
 
 
 def _groups(run: Run, window: Window) -> Iterator[tuple[TrackGroup, list[Lane]]]:
-    """By rank, its GPUs first; groups without anything in the window are left out."""
+    """By rank, its GPUs first; groups with nothing in the window are omitted."""
     timeline = run.timeline
     on_device, on_host = device_lanes(timeline, window), host_lanes(timeline, window)
     held, sampled = memory_lanes(timeline, window), sampled_lanes(run, window)
@@ -96,11 +96,11 @@ def _group(title: str, rank: int, device: int | None, lanes: Sequence[Lane]) -> 
         yield TrackGroup(title, rank, device), list(lanes)
 
 
-# --- what of it is drawn ---
+# --- which pieces are drawn ---
 
 
 def _around(findings: Sequence[Advice], window: Window) -> Iterator[tuple[int, int]]:
-    """The moments of the findings with what lies around them, the dearest finding first."""
+    """The moments of the findings with some time around them, costliest finding first."""
     for advice in findings:
         for span in advice.evidence:
             if isinstance(span, Span):
@@ -112,7 +112,7 @@ def _around(findings: Sequence[Advice], window: Window) -> Iterator[tuple[int, i
 def _fitting(
     lanes: Sequence[Lane], typical: tuple[int, int], moments: Sequence[tuple[int, int]]
 ) -> tuple[list[Thinned], Intervals]:
-    """As many pieces as the page has room for, with their names."""
+    """As many pieces as fit into the page with their names."""
     budget = _MOST_BYTES
     for _ in range(_MOST_TRIES):
         drawn, whole = thinned(lanes, budget, typical, moments)
@@ -124,13 +124,13 @@ def _fitting(
 
 
 def _bytes(drawn: Sequence[Thinned]) -> int:
-    """How much of the page these pieces take, about."""
+    """The approximate packed size of these pieces."""
     pieces, lone = sum(len(each) for each in drawn), sum(int((each.count == 1).sum()) for each in drawn)
     return lone * LONE_BYTES + (pieces - lone) * JOINED_BYTES
 
 
 def _letters(drawn: Sequence[Thinned]) -> int:
-    """How many letters the different names and details of these pieces have."""
+    """The number of characters in the different names and details of these pieces."""
     texts: dict[int, list[Text]] = {}  # by their values, which the tracks of a signal share
     for each in drawn:
         lone = each.piece[each.count == 1]
@@ -143,7 +143,7 @@ def _letters(drawn: Sequence[Thinned]) -> int:
     return total
 
 
-# --- how it is told ---
+# --- names and launches ---
 
 
 class _Names:
@@ -153,7 +153,7 @@ class _Names:
         self.known: dict[str, int] = {}
 
     def places(self, text: Text, otherwise: str = "") -> Ints:
-        """Where each row's text stands, or the other one where it is empty; -1 where that is empty as well."""
+        """The index of each row's text, or of `otherwise` where it is empty; -1 where both are empty."""
         table = np.full(len(text.values), -1, np.int64)
         for code in np.unique(text.codes).tolist():
             value = text.values[code] or otherwise
@@ -165,50 +165,28 @@ class _Names:
 
 @dataclass(frozen=True)
 class _Launch:
-    """For each piece the track of the call that launched it and when that began; -1 and 0 where that is not told."""
+    """For each piece the track of the call that launched it and the call's start; -1 and 0 where unknown."""
 
     track: Ints
     at_ns: Ints
 
 
 def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> Iterator[_Launch]:
-    """Of device work that is drawn by itself, by the calls in the window; of others nothing."""
+    """For device work that is not merged, by the calls in the window; unknown for all others."""
     calls = timeline.calls
     track_of_call = np.full(len(calls), -1, np.int64)
     for number, each in enumerate(drawn):
         if each.lane.kind == "calls":
             track_of_call[each.lane.rows] = number
-    asked = [_asking(each) for each in drawn]
-    answers = iter(_launching(asked, calls))
-    for each, rows in zip(drawn, asked, strict=True):
+    for each in drawn:
         track, at_ns = np.full(len(each), -1, np.int64), np.zeros(len(each), np.int64)
-        if rows is not None:
-            call = next(answers)
-            told = call != UNKNOWN
-            told[told] = track_of_call[call[told]] >= 0
-            lone = np.flatnonzero(each.count == 1)[told]
-            track[lone] = track_of_call[call[told]]
-            at_ns[lone] = calls.start_ns[call[told]] - window.start_ns
+        if each.lane.kind in SIGNALS and each.lane.frame is timeline[each.lane.kind] and len(calls):
+            lone = np.flatnonzero(each.count == 1)
+            call = launching_calls(timeline, each.lane.kind)[each.lane.rows[each.piece[lone]]]
+            is_known = (call != UNKNOWN) & (track_of_call[call] >= 0)
+            track[lone[is_known]] = track_of_call[call[is_known]]
+            at_ns[lone[is_known]] = calls.start_ns[call[is_known]] - window.start_ns
         yield _Launch(track, at_ns)
-
-
-def _asking(each: Thinned) -> Frame | None:
-    """The device work that is drawn by itself; None where there is none."""
-    frame = each.lane.frame
-    if frame is None or "correlation" not in frame.columns or each.lane.kind == "calls":
-        return None
-    return frame.take(each.lane.rows[each.piece[each.count == 1]])
-
-
-def _launching(asked: Sequence[Frame | None], calls: Frame) -> list[Ints]:
-    """The rows of `calls` that launched them, all looked up at once."""
-    frames = [frame for frame in asked if frame is not None]
-    if not frames or not len(calls):
-        return [np.full(len(frame), UNKNOWN, np.int64) for frame in frames]
-    columns: Mapping[str, Ints] = {
-        column: np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "process", "correlation")
-    }
-    return np.split(launch_rows(Frame(columns), calls), np.cumsum([len(frame) for frame in frames])[:-1])
 
 
 def _track(group: int, each: Thinned, launch: _Launch, names: _Names, window: Window) -> Track:

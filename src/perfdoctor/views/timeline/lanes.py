@@ -1,4 +1,4 @@
-"""What is a track before it is thinned, and in which row of it is each piece drawn?"""
+"""What is a track before events are merged, and in which row is each piece drawn?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_SHORT = np.iinfo(np.uint16).max
 
 @dataclass(frozen=True)
 class Window:
-    """The stretch that is drawn, in ns of the recording."""
+    """The time that is drawn, in ns of the recording."""
 
     start_ns: int
     end_ns: int
@@ -28,11 +28,11 @@ class Window:
         return self.end_ns - self.start_ns
 
     def rows(self, frame: Frame) -> Ints:
-        """Which rows of the frame touch it."""
+        """Which rows of the frame overlap it."""
         return np.flatnonzero((frame.end_ns > self.start_ns) & (frame.start_ns < self.end_ns))
 
     def inside(self, start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
-        """Starts and durations of the parts that lie in it, in ns since its start."""
+        """Starts and durations clipped to it, in ns since its start."""
         start: Ints = np.maximum(start_ns, self.start_ns) - self.start_ns
         end: Ints = np.minimum(end_ns, self.end_ns) - self.start_ns
         return start, end - start
@@ -42,8 +42,8 @@ class Window:
 class Lane:
     """One track, every piece of it, sorted by start; times are ns since the window's start, cut at its edges.
 
-    `kind` is a signal's name, or step, idle or counter. `frame` and `rows` tell which row of a signal each piece is;
-    None and empty where it is none.
+    `kind` is a signal's name, or step, idle or counter. `frame` and `rows` give the row of a signal of each piece; None
+    and empty where it is none.
     """
 
     kind: str
@@ -69,7 +69,7 @@ def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: Window) -> 
 
 
 def _outer_first(start: Ints, end: Ints) -> Ints:
-    """The order by start and, of those that start together, the longest first; starts ascend already."""
+    """The order by start, and longest first among equal starts; starts ascend already."""
     order: Ints = np.arange(start.size)
     together = start[1:] == start[:-1]
     if not (together & (end[1:] > end[:-1])).any():
@@ -85,10 +85,10 @@ def _outer_first(start: Ints, end: Ints) -> Ints:
 def depths(start: Ints, end: Ints) -> Ints:
     """The row of each piece, 0 outermost, so that pieces of a row do not overlap; in the order of `_outer_first`.
 
-    Where pieces nest it is how many are open around one. What overlaps without nesting goes into the first free row
-    below those that contain it.
+    Nested pieces are in the row of their depth. Pieces that overlap without nesting go to the first free row below
+    those that contain them.
     """
-    end = np.maximum(end, start + 1)  # what took no time would lie in and beside its neighbours at once
+    end = np.maximum(end, start + 1)  # an empty piece would be both inside and next to its neighbours
     if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
         return np.zeros(start.size, np.int64)
     row: Ints = np.arange(start.size) - np.searchsorted(np.sort(end), start, side="right")
@@ -98,7 +98,7 @@ def depths(start: Ints, end: Ints) -> Ints:
 
 
 def _crossing(start: Ints, end: Ints, row: Ints) -> Mask:
-    """One bool a piece: does the one before it in its row reach into it?"""
+    """One bool a piece: does the piece before it in its row overlap it?"""
     at = order(row)
     found = np.zeros(start.size, dtype=bool)
     found[at[1:]] = (row[at[1:]] == row[at[:-1]]) & (start[at[1:]] < end[at[:-1]])
@@ -106,7 +106,7 @@ def _crossing(start: Ints, end: Ints, row: Ints) -> Mask:
 
 
 def _clusters(start: Ints, end: Ints, crossing: Mask) -> Iterator[tuple[int, int]]:
-    """First and last (exclusive) of the pieces that hang together by overlapping, where some of them cross."""
+    """First and last (exclusive) piece of each group of overlapping pieces in which some cross."""
     begins = np.flatnonzero(start[1:] >= np.maximum.accumulate(end)[:-1]) + 1
     edges = np.concatenate(([0], begins, [start.size]))
     of_crossing = np.unique(np.searchsorted(edges, np.flatnonzero(crossing), side="right"))
@@ -114,7 +114,7 @@ def _clusters(start: Ints, end: Ints, crossing: Mask) -> Iterator[tuple[int, int
 
 
 def _first_free(starts: list[int], ends: list[int]) -> list[int]:
-    """One piece after the other: below the lowest open row that contains it, else wherever there is room."""
+    """For one piece after the other: the first free row below the lowest row that contains it."""
     reach: list[int] = []
     rows = []
     for start, end in zip(starts, ends, strict=True):
@@ -128,7 +128,7 @@ def _first_free(starts: list[int], ends: list[int]) -> list[int]:
 
 
 def order(small: Ints) -> Ints:
-    """A stable order of whole numbers from 0 on."""
+    """A stable order of non-negative integers."""
     most = int(small.max(initial=0))
     if not most:
         return np.arange(small.size)

@@ -1,4 +1,4 @@
-"""Which tracks follow from the accounting and from samples: steps, idle by cause, memory, clocks and power?"""
+"""Which tracks come from the accounting and from samples: steps, idle by cause, memory, clocks and power?"""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from perfdoctor.model.timeline import Floats, Frame, Timeline
 from perfdoctor.records.views import Unit
 from perfdoctor.views.timeline.lanes import Lane, Window, split
 
-#: A GPU that computed for half of the time between two samples was at work: its samples tell whose they are.
+#: A GPU that computed for half of the time between two samples was at work, which assigns its samples to a rank.
 _AT_WORK = 0.5
 _HERTZ_IN_MHZ = 1e6
-#: Columns of the samples of a GPU, what they are called, their units, and how many of those make one as recorded.
+#: (column, label, unit, factor from the recorded unit) of the samples of a GPU.
 _SAMPLED: tuple[tuple[str, str, Unit, float], ...] = (
     ("sm_clock_mhz", "SM clock", "hertz", _HERTZ_IN_MHZ),
     ("power_w", "power", "watt", 1.0),
     ("temperature_c", "temperature", "celsius", 1.0),
-    ("utilization_share", "utilisation", "share", 1.0),
+    ("utilization_share", "utilization", "share", 1.0),
     ("memory_used_bytes", "memory used", "bytes", 1.0),
 )
 
 
 def step_lane(place: Place, window: Window) -> Lane | None:
-    """The steps that were found, or the executions of a range; steady ones are numbered from 1 on, as in findings."""
+    """The steps, or the executions of a range; steady ones are numbered from 1 on, as in findings."""
     starts, ends = _edges(place)
     touch = np.flatnonzero((ends > window.start_ns) & (starts < window.end_ns) & (ends > starts))
     if not touch.size:
@@ -42,7 +42,7 @@ def step_lane(place: Place, window: Window) -> Lane | None:
 
 
 def _edges(place: Place) -> tuple[Ints, Ints]:
-    """When the steps begin and end; an execution of a range ends with its own time, and not where the next begins."""
+    """Starts and ends of the steps. An execution of a range ends with the range, not where the next one starts."""
     starts, ends = place.steps.bounds[:-1], place.steps.bounds[1:]
     if place.steps.lengths_ns is None or not starts.size:
         return starts, ends
@@ -51,7 +51,7 @@ def _edges(place: Place) -> tuple[Ints, Ints]:
 
 
 def idle_lane(place: Place, window: Window) -> Lane | None:
-    """A piece for each stretch of one cause; the name is the cause."""
+    """A piece for each interval of one cause; its name is the cause."""
     causes = {cause: pieces for cause, pieces in place.idle_causes.items() if pieces}
     if not causes:
         return None
@@ -66,7 +66,7 @@ def idle_lane(place: Place, window: Window) -> Lane | None:
 
 
 def typical_step(run: Run, window: Window) -> tuple[int, int]:
-    """The used step of median length on the place whose steps are longest; everything where no steps were found."""
+    """The step of median length among those used, on the place with the longest steps; the window without steps."""
     stepping = [place for place in run.places if place.steps.used]
     if not stepping:
         return 0, window.length_ns
@@ -81,12 +81,12 @@ def typical_step(run: Run, window: Window) -> tuple[int, int]:
 
 
 def memory_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
-    """What torch's allocator, or the process, held: by rank and device; device -1 is the host."""
+    """Memory of torch's allocator or of the process, by rank and device; device -1 is the host."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for signal in ("memory_totals", "memory"):
         frame = timeline[signal]
         for (rank, device), rows in split(frame, np.arange(len(frame)), "rank", "device"):
-            if (rank, device) not in found:  # totals tell each change, samples only the ends of steps
+            if (rank, device) not in found:  # totals have each change, samples only the ends of steps
                 lanes = list(_held(frame, rows, window))
                 if lanes:
                     found[rank, device] = lanes
@@ -101,7 +101,7 @@ def _held(frame: Frame, rows: Ints, window: Window) -> Iterator[Lane]:
 
 
 def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
-    """Clocks, power and the like of each place's GPU, where it is known whose they are and when they were taken."""
+    """Clocks, power and other samples of each place's GPU, if their rank and their time are known."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for place, gpu in of_places(run, _AT_WORK).items() if len(run.timeline["device_samples"]) else ():
         samples = gpu.samples.take(gpu.samples["is_on_clock"])
@@ -114,7 +114,7 @@ def sampled_lanes(run: Run, window: Window) -> Mapping[tuple[int, int], list[Lan
 
 
 def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: Window) -> Iterator[Lane]:
-    """Each value holds until the next; the last one before the window is that at its beginning."""
+    """Each value holds until the next; the last one before the window holds at its start."""
     known = ~np.isnan(values)
     at_ns, values = at_ns[known], values[known]
     until = np.append(at_ns[1:], window.end_ns)[: at_ns.size]

@@ -1,4 +1,4 @@
-"""Which tracks do the recorded signals make, by device and stream, and by host thread?"""
+"""Which tracks do the recorded signals give, by device and stream, and by host thread?"""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.views.timeline.lanes import Lane, Window, lane_of, split
 from perfdoctor.vocabulary.signals import SIGNALS
 
-#: Tracks of host threads for all ranks together that have a track of their own; a screen shows some forty.
+#: Host threads of all ranks with tracks of their own; a screen shows some forty.
 _MOST_THREADS = 32
-#: In every rank the thread that trains and autograd's have one.
+#: In every rank the training thread and autograd's have tracks of their own.
 _FEWEST_THREADS = 2
 
 #: In the order of their tracks.
@@ -28,7 +28,7 @@ Threads = dict[Thread, dict[str, Ints]]
 
 
 def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int], list[Lane]]:
-    """The tracks of each (rank, device): a kind behind the other, in each the stream with most pieces first."""
+    """The tracks of each (rank, device), by kind, and within a kind the stream with most pieces first."""
     found: dict[tuple[int, int], list[Lane]] = {}
     for kind in _ON_DEVICE:
         frame = timeline[kind]
@@ -41,14 +41,14 @@ def device_lanes(timeline: Timeline, window: Window) -> Mapping[tuple[int, int],
 
 
 def collective_lanes(place: HostPlace, window: Window) -> Iterator[Lane]:
-    """On a run without a GPU: the messages of the library's threads."""
+    """On a run without a GPU: the collectives in the library's threads."""
     frame = place.recorded_collectives
     for (thread,), rows in split(frame, window.rows(frame), "stream"):
         yield lane_of("collectives", f"thread {thread} · {SIGNALS['collectives'].track}", frame, rows, window)
 
 
 def host_lanes(timeline: Timeline, window: Window) -> Mapping[int, list[Lane]]:
-    """The tracks of each rank's host threads, those that are at work longest first; the quietest share one a signal."""
+    """The tracks of each rank's host threads, busiest first; the least busy threads share one track a signal."""
     ranks: dict[int, Threads] = {}
     for kind in _ON_HOST:
         frame = timeline[kind]
@@ -75,7 +75,7 @@ def _of_rank(timeline: Timeline, threads: Threads, most: int, window: Window) ->
 
 
 def _weight(timeline: Timeline, signals: Mapping[str, Ints]) -> tuple[int, int]:
-    """First who is longest in ranges, ops and calls: the thread that trains, then autograd's; others wait or sleep."""
+    """Sorts by time in ranges, ops and calls: first the training thread, then autograd's; others wait or sleep."""
     at_work = Intervals.empty()
     for kind in ("ranges", "ops", "calls"):
         if kind in signals:
@@ -87,12 +87,12 @@ def _weight(timeline: Timeline, signals: Mapping[str, Ints]) -> tuple[int, int]:
 def _called(timeline: Timeline, thread: Thread, *, several: bool) -> str:
     name = timeline.thread_names.get(thread, "")
     number = f"thread {thread[1]}"
-    told = name if str(thread[1]) in name else f"{name} ({number})" if name else number
-    return f"process {thread[0]}, {told}" if several else told
+    label = name if str(thread[1]) in name else f"{name} ({number})" if name else number
+    return f"process {thread[0]}, {label}" if several else label
 
 
 def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: Window) -> Lane:
-    """Several threads in one track, the rows of one below those of the other."""
+    """Several threads in one track, with the rows of each below those of the one before."""
     lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
     below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])
     start = np.concatenate([lane.start_ns for lane in lanes])

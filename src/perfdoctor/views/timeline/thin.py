@@ -1,10 +1,10 @@
-"""Which pieces are drawn one by one, and which as one with their neighbours, so that a long run fits in a page?
+"""Which events are drawn one by one, and which are merged, so that a long run fits into a page?
 
-Where nothing may be lost, in the typical step and around the moments of findings, every piece stays itself. Elsewhere
-time is cut into cells of a length t, and neighbours of one row that begin in the same cell and are shorter than t (and
-so lie less than t apart) become one, which tells how many they are and how long they took in all. Nothing is dropped:
-counts and times add up to those of all pieces. t is as short as the budget allows, one t for all tracks, so that at any
-zoom all are equally fine. Is even the typical step too much, it gets a finer t of its own.
+In the typical step and around the moments of findings nothing is merged. Elsewhere time is divided into cells of length
+t: neighbours in one row that start in the same cell and are shorter than t (and so less than t apart) become one piece
+with their number and summed duration. Nothing is dropped: counts and durations add up to those of all events. t is as
+short as the budget allows, and the same for all tracks, so that all are equally detailed at any zoom. If the typical
+step alone exceeds the budget, it has a shorter t of its own.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.views.timeline.lanes import Lane, order
 
-Stretch = tuple[int, int]
+TimeSpan = tuple[int, int]
 
-#: What a page takes for a piece, packed, as measured on the recordings with the least regular times; and for one that
-#: stands for several, for which its count and its time are told as well.
+#: The packed size of one event, as measured on the recordings with the least regular times; and of merged events, which
+#: also have a count and a duration.
 LONE_BYTES = 11
 JOINED_BYTES = 17
 
-#: What is drawn whole may take this part of the budget; the rest is for all the other steps, so that they show.
+#: Spans without merged events may take this share of the budget; the rest is for all other steps.
 _WHOLE_SHARE = 0.6
-#: Candidates for t in ns: powers of two, quickly tried, and so many between each and the next, to use what is left.
+#: Candidates for t in ns: powers of two, which are fast to try, and some between each and the next for a closer fit.
 _BETWEEN = 4
 _CELLS = tuple(round(2 ** (n / _BETWEEN)) for n in range(_BETWEEN * 62 + 1))
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """The pieces of one lane that are drawn, sorted by start. `piece`: the lane's piece, of several the longest."""
+    """The drawn pieces of one lane, sorted by start. `piece`: the index of the event, of merged ones the longest."""
 
     lane: Lane
     piece: Ints
@@ -53,7 +53,7 @@ class Thinned:
 class _Pieces:
     """All pieces of all lanes, by lane and row, then by start. `line` numbers the rows of all lanes.
 
-    `lanes` has for each lane its pieces' order here, `edges` where they begin, and one edge more.
+    `lanes` has each lane's order of its pieces, `edges` the index of its first piece, and the end of the last lane.
     """
 
     line: Ints
@@ -69,14 +69,14 @@ class _Pieces:
     def duration(self) -> Ints:
         return self.end - self.start
 
-    def touching(self, stretch: Stretch) -> Mask:
-        found: Mask = (self.start < stretch[1]) & (self.end > stretch[0])
+    def overlapping(self, span: TimeSpan) -> Mask:
+        found: Mask = (self.start < span[1]) & (self.end > span[0])
         return found
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Neighbours that may become one: the second of each, when both begin, and above which t they do."""
+    """Neighbours that may be merged: the second of each pair, both starts, and the t above which they are merged."""
 
     second: Ints
     first_start: Ints
@@ -84,10 +84,10 @@ class _Pairs:
     above_ns: Ints
 
     def joined(self, cell_ns: int) -> Ints:
-        """The seconds of those pairs that become one."""
+        """The second pieces of the pairs that are merged."""
         at = np.flatnonzero(self.above_ns < cell_ns)
         first, second = self.first_start[at], self.second_start[at]
-        if cell_ns & (cell_ns - 1) == 0:  # a shift is several times as quick as a division
+        if cell_ns & (cell_ns - 1) == 0:  # a shift is several times as fast as a division
             shift = cell_ns.bit_length() - 1
             same: Mask = first >> shift == second >> shift
         else:
@@ -97,11 +97,11 @@ class _Pairs:
 
 
 def thinned(
-    lanes: Sequence[Lane], budget_bytes: int, typical: Stretch, moments: Sequence[Stretch] = ()
+    lanes: Sequence[Lane], budget_bytes: int, typical: TimeSpan, moments: Sequence[TimeSpan] = ()
 ) -> tuple[list[Thinned], Intervals]:
-    """All lanes within a budget (see LONE_BYTES), and the stretches in which every piece is itself.
+    """All lanes within a budget (see LONE_BYTES), and the spans in which no events are merged.
 
-    It takes more only where there are more rows than the budget has pieces: each row keeps one.
+    The budget is exceeded only if there are more rows than it has room for pieces: each row keeps one.
     """
     pieces = _joined(lanes)
     if len(pieces) * LONE_BYTES <= budget_bytes:
@@ -111,7 +111,7 @@ def thinned(
     whole, held = _whole(pieces, [typical, *moments], for_whole // LONE_BYTES)
     is_fine = np.zeros(len(pieces), dtype=bool)
     if Intervals.single(*typical) - whole:
-        is_fine = pieces.touching(typical)
+        is_fine = pieces.overlapping(typical)
     fine, coarse = _pairs(pieces, whole, is_fine, typical)
     of_typical = int(is_fine.sum())
     ones = np.empty(0, np.int64)
@@ -127,13 +127,13 @@ def thinned(
 
 
 def _bytes(pieces: int, seconds: Ints) -> int:
-    """What pieces take if these of them are drawn as one with the one before."""
+    """The packed size of pieces if these of them are merged with the one before."""
     groups = int((np.diff(seconds) > 1).sum()) + 1 if seconds.size else 0
     return (pieces - seconds.size - groups) * LONE_BYTES + groups * JOINED_BYTES
 
 
 def _shortest(pairs: _Pairs, fits: Callable[[Ints], bool]) -> Ints:
-    """What becomes one with the shortest t with which all fit; with the longest there is, if with none."""
+    """The pieces to merge with the shortest t that fits; with the longest t if none fits."""
     low, high = 0, len(_CELLS) // _BETWEEN
     while low < high:
         middle = (low + high) // 2
@@ -146,7 +146,7 @@ def _shortest(pairs: _Pairs, fits: Callable[[Ints], bool]) -> Ints:
 
 
 def _joined(lanes: Sequence[Lane]) -> _Pieces:
-    """The pieces of all lanes one behind the other."""
+    """The pieces of all lanes in one array."""
     orders = [order(lane.row) for lane in lanes]
     rows = np.cumsum([0, *(int(lane.row.max(initial=-1)) + 1 for lane in lanes)]).tolist()
     none = [np.empty(0, np.int64)]
@@ -156,25 +156,25 @@ def _joined(lanes: Sequence[Lane]) -> _Pieces:
     return _Pieces(line, start, start + duration, orders, np.cumsum([0, *(len(lane) for lane in lanes)]))
 
 
-def _whole(pieces: _Pieces, wanted: Sequence[Stretch], room: int) -> tuple[Intervals, Mask]:
-    """As many of the stretches as there is room for, the first ones first, and which pieces they hold."""
+def _whole(pieces: _Pieces, wanted: Sequence[TimeSpan], room: int) -> tuple[Intervals, Mask]:
+    """As many of the spans as there is room for, in their order, and which pieces overlap them."""
     chosen, held = Intervals.empty(), np.zeros(len(pieces), dtype=bool)
-    for stretch in wanted:
-        with_it = held | pieces.touching(stretch)
+    for span in wanted:
+        with_it = held | pieces.overlapping(span)
         if int(with_it.sum()) <= room:
-            chosen, held = chosen | Intervals.single(*stretch), with_it
+            chosen, held = chosen | Intervals.single(*span), with_it
     return chosen, held
 
 
-def _pairs(pieces: _Pieces, whole: Intervals, is_fine: Mask, typical: Stretch) -> tuple[_Pairs, _Pairs]:
-    """Pairs in the same row, with neither a piece nor a stretch between them that is drawn in another way.
+def _pairs(pieces: _Pieces, whole: Intervals, is_fine: Mask, typical: TimeSpan) -> tuple[_Pairs, _Pairs]:
+    """Pairs of neighbours that may be merged: in the same row, both outside `whole`, on the same side of each span.
 
-    Those in the typical step, which has a t of its own, and the others.
+    Those in the typical step, if it has a t of its own, and the others.
     """
     start, duration = pieces.start, pieces.duration
     free = np.ones(len(pieces), dtype=bool)
-    for stretch in whole:
-        free &= ~pieces.touching(stretch)
+    for span in whole:
+        free &= ~pieces.overlapping(span)
     between = np.searchsorted(np.sort(np.append(whole.starts, typical[0])), start, side="right")
     same = (pieces.line[1:] == pieces.line[:-1]) & (between[1:] == between[:-1]) & (is_fine[1:] == is_fine[:-1])
     same &= free[1:] & free[:-1]
@@ -189,7 +189,7 @@ def _pairs(pieces: _Pieces, whole: Intervals, is_fine: Mask, typical: Stretch) -
 
 
 def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned]:
-    """Each lane's own, sums taken from each of `begins` to the next."""
+    """The pieces of each lane, merged from each of `begins` to the next."""
     count = np.diff(np.append(begins, len(pieces)))
     duration = pieces.duration
     busy = np.add.reduceat(duration, begins) if begins.size else begins
@@ -213,13 +213,13 @@ def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned
 
 
 def _highest(values: Floats, begins: Ints) -> Floats:
-    """Of a counter's values the highest from each of `begins` to the next; none of what is no counter."""
+    """A counter's highest value from each of `begins` to the next; empty for other tracks."""
     highest: Floats = np.maximum.reduceat(values, begins) if values.size else values
     return highest
 
 
 def _longest(duration: Ints, begins: Ints, count: Ints) -> Ints:
-    """The longest piece of each group."""
+    """The index of the longest piece of each group."""
     if begins.size == duration.size:
         return begins
     most = np.maximum.reduceat(duration, begins)

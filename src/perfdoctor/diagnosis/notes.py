@@ -1,0 +1,78 @@
+"""What must a reader know beside the findings: which part was analysed, what was missing, what limits the savings?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfdoctor.diagnosis.records import Found
+from perfdoctor.metrics.accounting.prepare import selection_notes
+from perfdoctor.metrics.host.loader import unhidden_share
+from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.model.run import Run
+from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
+
+
+def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
+    """Which part was analysed, what the readers say, and what the numbers and savings rest on."""
+    yield from selection_notes(run)
+    yield from run.timeline.notes
+    yield from _of_the_recording(run)
+    yield from _of_limits(run, found)
+
+
+def _of_the_recording(run: Run) -> Iterator[str]:
+    timeline = run.timeline
+    ranks = len(timeline.ranks)
+    if timeline.world_size > ranks:
+        yield f"{ranks} of {timeline.world_size} ranks were recorded: who waits for whom is only known among these."
+    if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):
+        yield "Only memory was recorded: pass a trace of the same run beside it, and both are analysed."
+        return
+    if not run.places and not timeline.recorded.isdisjoint(MACHINE_SIGNALS):
+        yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
+        return
+    if not run.places and "kernel_profiles" in timeline.recorded:
+        return  # the reader has said what single kernels show, and what they do not
+    if not run.places:
+        yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
+        return
+    if all(place.device is None for place in run.places):
+        yield "No GPU activity was recorded: the training thread's own ops are taken as the work."
+    if not run.per_step:
+        yield (
+            "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() "
+            "or an NVTX range per iteration."
+        )
+    yield from _left_out(run)
+    if len(timeline.kernels) and timeline.kernels["is_graph"].any():
+        yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
+
+
+def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
+    """What keeps savings below what detectors expect."""
+    if any(each.rule.hidden_by_loader for each in found) and unhidden_share(run) < 1:
+        yield (
+            "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
+            "The other savings are predicted accordingly."
+        )
+    spare_ns = run_spare_ns(run)
+    if spare_ns is not None and any(
+        each.rule.hidden_by_host and each.saving.expected.likely >= spare_ns for each in found
+    ):
+        share = 100 * spare_ns / max(run.step_ns, 1)
+        yield (
+            f"The host is nearly the limit: it could launch the same work in {share:.0f} % less time, no more. "
+            "Savings on the GPU beyond that come true when the host has less to do."
+        )
+
+
+def _left_out(run: Run) -> Iterator[str]:
+    steps = [place.steps for place in run.places if place.steps.used]
+    if not steps:
+        return
+    warm_up = 0 if run.selection.range_name else max(each.warm_up for each in steps)
+    partial = max(each.partial for each in steps)
+    if warm_up:
+        yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."
+    if partial:
+        yield f"{partial} step{'s' * (partial > 1)} at the edge of the recording left out: only partly recorded."

@@ -1,0 +1,82 @@
+"""In which order are findings shown, and which of them are only symptoms of another?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfdoctor.diagnosis.certainty import judged
+from perfdoctor.diagnosis.moments import moments
+from perfdoctor.diagnosis.prediction import speedup
+from perfdoctor.diagnosis.records import Found
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Advice, Finding, Fix
+from perfdoctor.vocabulary.rulebook import Rule
+
+
+def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
+    """Largest saving first, fixes in vain last. A finding that vanishes with another one's fix is its symptom."""
+    order = sorted(found, key=lambda each: (-each.saving.ns.likely, each.saving.is_in_vain, each.rule.id))
+    roots = _roots(order)
+    advice, number = [], 0
+    for cause in order:
+        if roots[cause.rule.id] != cause.rule.id:
+            continue
+        number += 1
+        of_cause = [each for each in order if roots[each.rule.id] == cause.rule.id != each.rule.id]
+        symptoms = tuple(_advice(number + place, each, run, ()) for place, each in enumerate(of_cause, start=1))
+        advice.append(_advice(number, cause, run, symptoms))
+        number += len(symptoms)
+    return tuple(advice)
+
+
+def summary(rule: Rule, finding: Finding) -> str:
+    """The rule's sentence for the finding's situation, with its numbers. KeyError where one of them is missing."""
+    return rule.summaries.get(finding.situation, rule.summary).format(**finding.values)
+
+
+def _roots(order: Sequence[Found]) -> dict[str, str]:
+    """Of each rule found the one at the root of it: the cause of the cause, and so on."""
+    causes = {each.rule.id: _causes(each, order) for each in order}
+    return {rule: _root(rule, causes, list(causes)) for rule in causes}
+
+
+def _causes(symptom: Found, order: Sequence[Found]) -> tuple[str, ...]:
+    """The rules that it may be a symptom of: those that its rule names, its finding, and what names it itself."""
+    named_by = (cause.rule.id for cause in order if symptom.rule.id in cause.finding.explains)
+    return (*symptom.rule.symptom_of, *symptom.finding.symptom_of, *named_by)
+
+
+def _root(rule: str, causes: Mapping[str, Sequence[str]], present: Sequence[str]) -> str:
+    """Of rules that name each other the costliest, which is the first of those present."""
+    seen = [rule]
+    while True:
+        above = next((each for each in present if each in causes[seen[-1]]), None)
+        if above is None:
+            return seen[-1]
+        if above in seen:
+            return min(seen[seen.index(above) :], key=present.index)
+        seen.append(above)
+
+
+def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> Advice:
+    rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, run.step_ns
+    certainty = judged(rule, finding, run)
+    fitting = [fix for fix in rule.fixes if not fix.situations or finding.situation in fix.situations]
+    return Advice(
+        rank=rank,
+        rule=rule.id,
+        title=rule.title,
+        summary=summary(rule, finding),
+        why=rule.why,
+        category=rule.category,
+        confidence=certainty.level,
+        confidence_because=certainty.because,
+        saving_ns_per_step=saving,
+        speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
+        symptoms=symptoms,
+        values=finding.values,
+        evidence=(*finding.evidence, *moments(rule, finding, run)),
+        fixes=tuple(Fix(fix.title, fix.how, fix.effort, fix.changes_numerics) for fix in fitting),  # type: ignore[arg-type]
+        not_a_problem_when=rule.not_a_problem_when,
+        references=rule.references,
+    )

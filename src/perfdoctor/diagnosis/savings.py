@@ -1,0 +1,76 @@
+"""By how much does a fix shorten the step? All that limits a saving is applied here, and nowhere else.
+
+A detector expects that a fix takes some time away from the work that it is about. The step gets shorter by less:
+
+```
+replayed       the recorded step, simulated with the fix, shows what it waits for instead
+else           a loader beside the training hides faster work on the device, and so does a host that is nearly the limit
+always         what is less than noise is no saving
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdoctor.metrics.host.loader import unhidden_share
+from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
+from perfdoctor.replay.what_if.savings import Stage
+from perfdoctor.vocabulary.rulebook import Rule
+
+#: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
+#: less is noise, and no saving.
+NOISE_SHARE = 0.001
+
+
+@dataclass(frozen=True)
+class PredictedSaving:
+    """Ns per step. `expected`: what the detector expects a fix to take away; `bound_ns`: the most that physics allow.
+
+    `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.
+    Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
+    the host has to spare (None: not known, or the fix relieves the host), limit it.
+    """
+
+    expected: Saving
+    bound_ns: int | None = None
+    replayed: Saving | None = None
+    unhidden_share: float = 1.0
+    host_spare_ns: int | None = None
+    noise_ns: float = 0.0
+
+    @property
+    def ns(self) -> Saving:
+        """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
+        left = self._left_by_loader_and_host() if self.replayed is None else self.replayed
+        left = left if self.bound_ns is None else left.within(self.bound_ns)
+        low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
+        return Saving(low, likely, high)
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Would the fix take time away, but none off the step?"""
+        return bool(self.expected.likely) and not self.ns.high
+
+    def _left_by_loader_and_host(self) -> Saving:
+        full = self.expected
+        most_ns = full.high if self.host_spare_ns is None else self.host_spare_ns
+        low, likely = (min(int(ns * self.unhidden_share), most_ns) for ns in (full.low, full.likely))
+        return Saving(low, likely, full.high)
+
+
+def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Stage | None) -> PredictedSaving:
+    """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
+    expected = finding.saving_ns_per_step
+    can_be_replayed = replay is not None and expected.likely and replay.can_replay(rule.action, finding)
+    return PredictedSaving(
+        expected,
+        finding.bound_ns,
+        replay.saving(replay.fix(rule.id, rule.action, finding)) if replay and can_be_replayed else None,
+        unhidden_share(run) if rule.hidden_by_loader else 1.0,
+        run_spare_ns(run) if rule.hidden_by_host else None,
+        NOISE_SHARE * run.step_ns,
+    )

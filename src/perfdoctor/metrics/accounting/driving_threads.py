@@ -1,0 +1,126 @@
+"""Which threads of a rank drive its device, and what did they do?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.host_activity import HostActivity
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.steps import Marks, host_marks
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
+from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import system as system_names
+from perfdoctor.vocabulary.names import torch as torch_names
+
+#: A thread that launches eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
+#: every few hundred. A stretch of a millisecond without any call launches nothing: it is other code.
+LAUNCHING_GAP_NS = 1_000_000
+#: A thread that made less than this share of the launches does not drive the device (a loader that copies a batch).
+_DRIVING_SHARE = 0.01
+
+
+@once_per_timeline
+def host_activity(timeline: Timeline, rank: int) -> HostActivity:
+    """What the driving threads of one rank did, for all its devices."""
+    threads, marks = driving_threads(timeline, rank), host_marks(timeline, rank)
+    rows = {signal: _of_threads(timeline[signal].of(rank=rank), threads) for signal in ON_HOST}
+    calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
+    overheads = timeline["overheads"].of(rank=rank)
+    own = np.isin(overheads["thread"], [UNKNOWN, *threads])
+    return HostActivity(
+        explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
+        profiler=_covered(overheads.take(own)),
+        launching=_launching(calls, threads),
+        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
+        visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
+        between_steps=_between(marks),
+        blocking=_blocking_by_name(timeline.calls, rank, threads),
+        ops_recorded="ops" in timeline.recorded and len(ops) > 0,
+        graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
+        in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
+    )  # fmt: skip
+
+
+def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints:
+    own = (calls["rank"] == rank) & np.isin(calls["thread"], threads)
+    return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
+
+
+@once_per_timeline
+def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """The threads of a rank that launch its work."""
+    calls = timeline.calls.of(rank=rank)
+    threads, counts = np.unique(calls["thread"], return_counts=True)
+    return tuple(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
+
+
+@once_per_timeline
+def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """Those, and the thread that carries the step marks."""
+    driving, marks = set(launching_threads(timeline, rank)), host_marks(timeline, rank)
+    if marks is not None:
+        driving.add(marks.thread)
+    for signal in ("ops", "ranges"):  # without calls or marks: the thread that says most
+        if not driving:
+            threads, counts = np.unique(timeline[signal].of(rank=rank)["thread"], return_counts=True)
+            driving = set(threads[counts == counts.max(initial=0)].tolist())
+    return tuple(sorted(driving))
+
+
+def _of_threads(frame: Frame, threads: tuple[int, ...]) -> Frame:
+    return frame.take(np.isin(frame["thread"], threads)) if len(frame) else frame
+
+
+def _covered(frame: Frame) -> Intervals:
+    return Intervals.of(frame.start_ns, frame.end_ns)
+
+
+def _matching(frame: Frame, pattern: re.Pattern[str]) -> Frame:
+    return frame.take(frame.name.matches(pattern))
+
+
+def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:
+    """When one of these threads was in something whose name proves the cause."""
+    found = Intervals.empty()
+    for pattern, signals in proof.names.items():
+        for signal in signals:
+            found = found | _covered(_matching(rows[signal], pattern))
+    return found
+
+
+def _launching(calls: Frame, threads: tuple[int, ...]) -> Intervals:
+    """Per thread, calls and the pauses between them that are too short for anything but launching the next."""
+    pieces = Intervals.empty()
+    for thread in threads:
+        rows = calls.of(thread=thread)
+        if not len(rows):
+            continue
+        reach = np.maximum.accumulate(rows.end_ns)
+        pause = rows.start_ns[1:] - reach[:-1]
+        bridged = np.where(pause < LAUNCHING_GAP_NS, rows.start_ns[1:], reach[:-1])
+        pieces = pieces | Intervals.of(rows.start_ns, np.append(np.maximum(reach[:-1], bridged), reach[-1]))
+    return pieces
+
+
+def below_step(frame: Frame, marks: Marks | None) -> Frame:
+    """Rows that say more than "a step is running": not the marks themselves and nothing that spans a whole step."""
+    keep = ~frame.name.matches(torch_names.PROFILER_STEP)
+    if marks is not None and marks.starts.size:
+        first = np.searchsorted(marks.starts, frame.start_ns, side="left")
+        spans = np.searchsorted(marks.starts, frame.end_ns, side="left") - first
+        keep &= spans <= 1
+        is_mark = np.isin(frame.start_ns, marks.starts) & np.isin(frame.end_ns, marks.ends)
+        keep &= ~is_mark
+    return frame.take(keep)
+
+
+def _between(marks: Marks | None) -> Intervals:
+    """Between the end of one marked step and the start of the next, where ranges leave room."""
+    if marks is None or marks.starts.size < 2 or marks.found_by != "user-range":
+        return Intervals.empty()
+    return Intervals.of(marks.ends[:-1], marks.starts[1:])

@@ -1,0 +1,39 @@
+"""Inside which function of the user's own code was work launched?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.host_rows import Nested, nested
+from perfdoctor.model.launches import Launches
+from perfdoctor.model.timeline import UNKNOWN, Ints, Timeline
+from perfdoctor.vocabulary.names.python_code import is_user_function
+
+
+@once_per_timeline
+def own_functions(timeline: Timeline, rank: int) -> Nested:
+    """The functions of the user's own code on one rank, each with the line on which it begins."""
+    functions = timeline["functions"]
+    numbers = np.flatnonzero((functions["rank"] == rank) & functions.name.where(is_user_function))
+    return nested(functions.take(numbers), numbers)
+
+
+def own_function(launched: Launches) -> Ints:
+    """The innermost own function around each launch, as a row of `own_functions`.
+
+    A thread without functions of its own (autograd's) works for the one that has most: what stands there and waits,
+    mostly the function that calls `backward()`, is what asked.
+    """
+    functions = own_functions(launched.place.timeline, launched.place.rank)
+    if not functions.threads:
+        return np.full(launched.rows.size, UNKNOWN, dtype=np.int64)
+    process, thread = launched.process.copy(), launched.thread.copy()
+    has_own = np.zeros(thread.size, dtype=bool)
+    for own_process, own_thread in functions.threads:
+        has_own |= (process == own_process) & (thread == own_thread)
+    took = functions.rows.duration_ns
+    main = max(functions.threads, key=lambda each: int(took[functions.threads[each]].sum()))
+    process[~has_own], thread[~has_own] = main
+    found = functions.innermost(launched.at_ns, process, thread)
+    return np.where(launched.known, found, UNKNOWN)

@@ -1,0 +1,98 @@
+"""What ran on a device, and which call on the host launched it? Joined by rank, process and correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring
+from perfdoctor.model.timeline import Frame, Timeline
+
+#: The signals of a device's work, in the order in which DeviceWork joins them.
+SIGNALS = ("kernels", "collectives", "copies")
+
+#: Correlations are 32 bit in every tool; the mask keeps a damaged one from overflowing the key.
+_CORRELATION_BITS = 40
+_CORRELATION_MASK = (1 << _CORRELATION_BITS) - 1
+
+
+def launch_rows(work: Frame, calls: Frame) -> Ints:
+    """For each row of device work the row of `calls` that launched it, UNKNOWN where none was recorded.
+
+    Where several calls carry the same correlation (a runtime call and the driver call inside it) the first one counts.
+    Processes of several machines may have one number: ranks distinguish them.
+    """
+    found = np.full(len(work), UNKNOWN, dtype=np.int64)
+    for rank in occurring(work["rank"]):
+        own = np.flatnonzero((work["rank"] == rank) & (work["correlation"] != UNKNOWN))
+        known = np.flatnonzero((calls["rank"] == rank) & (calls["correlation"] != UNKNOWN))
+        if not own.size or not known.size:
+            continue
+        keys, wanted = _keys(calls)[known], _keys(work)[own]
+        order = np.argsort(keys, kind="stable")
+        at = np.minimum(np.searchsorted(keys[order], wanted), known.size - 1)
+        found[own] = np.where(keys[order][at] == wanted, known[order[at]], UNKNOWN)
+    return found
+
+
+def _keys(frame: Frame) -> Ints:
+    return (frame["process"] << _CORRELATION_BITS) | (frame["correlation"] & _CORRELATION_MASK)
+
+
+@once_per_timeline
+def launching_calls(timeline: Timeline, signal: str) -> Ints:
+    """The same for the rows of a whole signal."""
+    return launch_rows(timeline[signal], timeline.calls)
+
+
+@dataclass(frozen=True)
+class DeviceWork:
+    """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
+
+    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d`: copies
+    from the host, `is_blocking_copy` copies to its pageable memory (`.item()`, `.cpu()`): their call waits for them.
+    `rows`: by signal, which rows of DeviceWork the device's own rows of that signal are, in their order.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    stream: Ints
+    launch: Ints
+    is_h2d: Mask
+    is_blocking_copy: Mask
+    rows: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return int(self.start_ns.size)
+
+
+def device_work(timeline: Timeline, rank: int, device: int) -> DeviceWork:
+    """Everything that ran on one device of one rank, with the calls that launched it."""
+    own = {signal: _rows_of(timeline[signal], rank, device) for signal in SIGNALS}
+
+    def column(name: str) -> Ints:
+        return np.concatenate([timeline[signal][name][rows] for signal, rows in own.items()])
+
+    start, copies = column("start_ns"), timeline.copies
+    order = np.argsort(start, kind="stable")
+    row = np.empty(order.size, np.int64)
+    row[order] = np.arange(order.size)
+    edges = np.cumsum([0, *(rows.size for rows in own.values())])
+    no_copy = np.zeros(edges[2], dtype=bool)
+    to_pageable = copies.text("direction").equals("d2h") & copies.text("host_memory").equals("pageable")
+    return DeviceWork(
+        start_ns=start[order],
+        end_ns=column("end_ns")[order],
+        stream=column("stream")[order],
+        launch=np.concatenate([launching_calls(timeline, signal)[rows] for signal, rows in own.items()])[order],
+        is_h2d=np.concatenate((no_copy, copies.text("direction").equals("h2d")[own["copies"]]))[order],
+        is_blocking_copy=np.concatenate((no_copy, to_pageable[own["copies"]]))[order],
+        rows={signal: row[edges[number] : edges[number + 1]] for number, signal in enumerate(SIGNALS)},
+    )
+
+
+def _rows_of(frame: Frame, rank: int, device: int) -> Ints:
+    return np.flatnonzero((frame["rank"] == rank) & (frame["device"] == device))

@@ -1,0 +1,59 @@
+"""Which kinds are there of kernels, copies, collectives and memory, and what are they called?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+#: What kernels do: `names/kernels.py` tells it from their names.
+KERNEL_FAMILIES = (
+    "gemm", "attention", "convolution", "elementwise", "reduction", "normalization", "optimizer", "embedding", "other",
+)  # fmt: skip
+#: Families whose work is matrix products: those that tensor cores are for.
+MATMUL_FAMILIES = ("gemm", "convolution", "attention")
+#: On which units such a kernel multiplies.
+MATH_PATHS: Mapping[str, str] = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": ""}
+
+#: The direction of a copy; a memset only writes.
+COPY_DIRECTIONS: Mapping[str, str] = {
+    "h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "p2p": "GPU to GPU", "h2h": "host to host",
+    "memset": "memset", "unknown": "unknown",
+}  # fmt: skip
+#: The host's side of a copy; none where the host has no part.
+HOST_MEMORY = ("pageable", "pinned", "managed", "unknown", "none")
+
+COLLECTIVE_KINDS = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast", "reduce", "barrier", "other",
+)  # fmt: skip
+#: Rings of these reach every link's rate; an all-to-all also crosses pairs that have no link.
+ON_RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+class MemoryKind(NamedTuple):
+    """`colour`: the part of a step (see `parts.PARTS`) whose colour it has in charts."""
+
+    label: str
+    colour: str
+
+
+#: What memory is for, as stacks of allocations and torch.profiler tell it.
+MEMORY_KINDS: Mapping[str, MemoryKind] = {
+    "parameters": MemoryKind("parameters", "exposed_communication"),
+    "gradients": MemoryKind("gradients", "exposed_copy"),
+    "optimizer_state": MemoryKind("optimizer state", "compilation"),
+    "activations": MemoryKind("activations", "compute"),
+    "backward": MemoryKind("backward pass", "host_sync"),
+    "inputs": MemoryKind("inputs", "input_wait"),
+    "temporaries": MemoryKind("temporaries", "launch_bound"),
+    "optimizer_work": MemoryKind("optimizer temporaries", "garbage_collection"),
+    "communication": MemoryKind("communication", "exposed_communication"),
+    "workspace": MemoryKind("cuBLAS and cuDNN workspaces", "peer_wait"),
+    "no_stack": MemoryKind("no stack (such as the backward pass)", "allocator"),
+    "before_recording": MemoryKind("allocated before the recording", "host_work"),
+    "unknown": MemoryKind("unknown", "unknown"),
+}
+
+
+def memory_label(kind: str) -> str:
+    """In words; a kind that is not known as it is."""
+    return MEMORY_KINDS[kind].label if kind in MEMORY_KINDS else kind

@@ -1,0 +1,91 @@
+"""Are all limits of a saving applied, and is one that nobody could measure shown without a number, behind the others?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import draw
+
+from perfdoctor.diagnosis.ranking import ranked
+from perfdoctor.diagnosis.records import Found
+from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.rulebook import load_rules
+
+
+@pytest.fixture
+def run() -> Run:
+    """Steps of 1 ms: a thousandth is a µs."""
+    run = prepare(draw(kernels="##########", host=["l" + " " * 9], repeat=5))
+    assert run.step_ns == 1_000_000
+    return run
+
+
+def found(rule: str, expected: Saving, run: Run, **limits) -> Found:
+    """A finding with these limits, of a rule with plain words and no causes."""
+    finding = Finding(rule, expected, "high", {"share": 0.5, "count": 3})
+    plain = replace(load_rules()[rule], summary="seen", summaries={}, symptom_of=())
+    return Found(plain, finding, replace(predicted_saving(plain, finding, run, None), **limits))
+
+
+def test_nothing_limits_a_saving_unless_it_is_said():
+    assert PredictedSaving(Saving(100, 200, 300)).ns == Saving(100, 200, 300)
+
+
+def test_less_than_a_thousandth_of_the_step_is_no_saving(run):
+    def left(*expected: int) -> Saving:
+        return found("host-work", Saving(*expected), run).saving.ns
+
+    assert NOISE_SHARE == 0.001
+    assert left(549, 549, 999) == Saving(0, 0, 0)
+    assert left(999, 1_000, 5_000) == Saving(0, 1_000, 5_000)
+    assert left(0, 999, 5_000) == Saving(0, 0, 5_000)
+    assert left(1_000, 2_000, 5_000) == Saving(1_000, 2_000, 5_000)
+
+
+def test_a_loader_hides_what_it_hides_of_all_but_the_most():
+    assert PredictedSaving(Saving(100, 200, 300), unhidden_share=0.25).ns == Saving(25, 50, 300)
+
+
+def test_a_host_gives_no_more_than_it_has_to_spare():
+    assert PredictedSaving(Saving(100, 200, 300), host_spare_ns=120).ns == Saving(100, 120, 300)
+
+
+def test_a_replay_knows_loader_and_host():
+    replayed = Saving(80, 90, 95)
+    saving = PredictedSaving(Saving(100, 200, 300), replayed=replayed, unhidden_share=0.25, host_spare_ns=10)
+    assert saving.ns == replayed
+
+
+def test_no_fix_saves_more_than_physics_allow():
+    saving = PredictedSaving(Saving(100, 200, 300), bound_ns=150)
+    assert saving.ns == replace(saving, replayed=Saving(100, 200, 300)).ns == Saving(100, 150, 150)
+
+
+def test_only_a_fix_that_would_take_time_away_can_be_in_vain():
+    assert PredictedSaving(Saving(100, 200, 300), noise_ns=301).is_in_vain
+    assert not PredictedSaving(Saving(100, 200, 5_000), noise_ns=301).is_in_vain, "it may save something"
+    assert not PredictedSaving(Saving(0, 0, 0), noise_ns=301).is_in_vain, "it only informs"
+
+
+def test_fixes_in_vain_come_behind_what_informs(run):
+    host = found("host-work", Saving(5_000, 5_000, 5_000), run)
+    link = found("narrow-pcie-link", Saving(0, 0, 0), run)
+    vain = found("fp32-matmuls", Saving(100, 200, 300), run, host_spare_ns=0, noise_ns=301)
+    informs = found("fp32-matmuls", Saving(0, 0, 0), run)
+    assert [each.rule for each in ranked([vain, link, host], run)] == ["host-work", "narrow-pcie-link", "fp32-matmuls"]
+    assert [each.rule for each in ranked([informs, link, host], run)] == [
+        "host-work",
+        "fp32-matmuls",
+        "narrow-pcie-link",
+    ]
+
+
+def test_what_is_noise_has_no_number(run):
+    (advice,) = ranked([found("fp32-matmuls", Saving(1, 2, 3), run)], run)
+    assert advice.speedup == (1.0, 1.0, 1.0)
+    assert advice.saving_ns_per_step == Saving(0, 0, 0)

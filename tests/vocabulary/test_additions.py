@@ -1,0 +1,261 @@
+"""Does a row added in one place arrive everywhere? A copy of the program gets a signal, a cause, a page and two rules.
+
+What is written here is all that has to be written: a row a signal and a page, a row and a proof a cause of idle, three
+files a rule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from folders import ROOT
+from perfetto_file import read as read_perfetto
+
+SIGNAL = """
+    "link_errors": Signal("errors of the links", "record with nsys --link-errors", {**_HOST_WORK, "bytes": int}),
+"""
+CAUSE = """
+    "swapping": Part(
+        "idle: memory is swapped", "swapping", "#123456", "#abcdef", "S", "S", rules=("swapping",), waits_for="host"
+    ),
+"""
+PROOF = """
+    Proof("swapping", {re.compile("^swap_in$"): _RANGES}),
+"""
+PAGE = """
+    "swaps": "What was swapped",
+"""
+VIEW = '''
+"""The page `swaps`: how often was memory swapped?"""
+
+from perfdoctor.records.views import Table, TableColumn
+
+
+def view(run, diagnosis):
+    ranges = run.timeline.ranges
+    rows = int(ranges.name.equals("swap_in").sum())
+    yield Table("swaps", "swaps", "Every swap", (TableColumn("times", "count", [rows]),), 1)
+'''
+#: A rule about the new cause, and one that needs the new signal.
+RULE = '''
+id = "{id}"
+title = "Memory is swapped to the host: {id}"
+category = "host"
+since = "0.1.0"
+status = "stable"
+needs = {needs}
+action = "swapping"
+summary = "{{lost_ms:.1f}} ms of a {{step_ms:.1f}} ms step pass while memory is swapped."
+why = "While memory is swapped, nothing is launched and the GPU is idle."
+not_a_problem_when = "The recorded steps are the first of the run."
+references = ["https://docs.pytorch.org/docs/stable/profiler.html"]
+
+[thresholds.min_share_of_step]
+value = 0.03
+unit = "fraction of step time"
+why = "A shorter wait is not seen: {id}."
+
+[[fix]]
+title = "Keep less in memory"
+how = """
+model.gradient_checkpointing_enable()  # or a smaller batch
+"""
+effort = "minutes"
+changes_numerics = false
+'''
+DETECTOR = '''
+"""Memory is swapped to the host and back."""
+
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import half_certain
+from perfdoctor.metrics.units import ms
+from perfdoctor.records.findings import Finding
+
+
+def detect(run, at):
+    found = of_cause(run, "swapping", at["min_share_of_step"])
+    if found is None:
+        return
+    yield Finding(
+        rule="{id}",
+        saving_ns_per_step=half_certain(found.ns, found.ns),
+        confidence="high",
+        values={{"lost_ms": ms(found.ns), "step_ms": ms(run.step_ns)}},
+    )
+'''
+DETECTOR_TEST = """
+RULE = "{id}"
+def test_it_fires_where_memory_is_swapped(): ...
+def test_it_stays_silent_elsewhere(): ...
+def test_it_stays_silent_just_below_the_threshold(): ...
+"""
+RULES = {"swapping": '["places"]', "link-errors": '["places", "link_errors"]'}
+
+#: What the copy says of a drawn training that swaps: each text as a file. A device that runs, then waits for memory.
+PROGRAM = """
+import runpy, sys
+from pathlib import Path
+from builders import draw
+from rich.console import Console
+import perfdoctor
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.export import perfetto
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.report import html, json_report, terminal
+from perfdoctor.views.build import views
+from perfdoctor.vocabulary.rulebook import load_rules
+
+out, root, scripts = map(Path, sys.argv[1:])
+assert Path(perfdoctor.__file__).is_relative_to(root), "another perfdoctor was imported"
+rules = load_rules()
+legend = {"~": ("ranges", "swap_in")}
+gpu = draw(kernels="####" + " " * 16 + "####", host=["l" + " " * 18 + "l", "   " + "~" * 15, "o"], repeat=6, legend=legend)
+cpu = draw(host=["oooo" + " " * 16 + "oooo", "    " + "~" * 16], repeat=6, legend=legend)
+for name, timeline in (("gpu", gpu), ("cpu", cpu)):
+    examination = examine(prepare(timeline), list(rules.values()))
+    run, diagnosis = examination.run, examination.diagnosis
+    (out / f"{name}.json").write_text(json_report.render(diagnosis))
+    (out / f"{name}.html").write_text(html.render(diagnosis, views(run, diagnosis)))
+    (out / f"{name}.pftrace").write_bytes(b"".join(perfetto.render(examination)))
+    with (out / f"{name}.txt").open("w") as file:
+        terminal.render(diagnosis, Console(file=file, width=100), show_all=True)
+sys.path.insert(0, str(scripts))
+pages = runpy.run_path(str(scripts / "generated_pages.py"))["pages"]()
+(out / "rule.md").write_text(pages["rules/link-errors.md"])
+(out / "rules.md").write_text(pages["rules.md"] if "rules.md" in pages else pages["rules/index.md"])
+(out / "causes.md").write_text(runpy.run_path(str(scripts / "generate_docs.py"))["causes_table"]())
+from perfdoctor.cli.main import app
+for name, arguments in (("list", ["rules"]), ("explain", ["explain", "swapping"]), ("needs", ["explain", "link-errors"])):
+    sys.stdout = (out / f"{name}.txt").open("w")
+    app(arguments, standalone_mode=False)
+    sys.stdout.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the changed program says."""
+    root = tmp_path_factory.mktemp("house")
+    _copied(root)
+    _added(root)
+    out = root / "said"
+    out.mkdir()
+    where = {"PYTHONPATH": os.pathsep.join(map(str, (root / "src", ROOT / "tests", ROOT / "benchmarks")))}
+    command = [sys.executable, "-c", PROGRAM, *map(str, (out, root, ROOT / "scripts"))]
+    done = subprocess.run(
+        command, env={**os.environ, **where, "COLUMNS": "100"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def _copied(root: Path) -> None:
+    for folder in ("src", "rules"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(ROOT / "tests" / "detectors", root / "tests" / "detectors")
+    for file in (ROOT / "tests").glob("*.py"):
+        shutil.copy(file, root / "tests")
+
+
+def _added(root: Path) -> None:
+    package = root / "src" / "perfdoctor"
+    _insert(package / "vocabulary" / "signals.py", SIGNAL, behind="SIGNALS: Mapping[str, Signal] = {\n")
+    _insert(package / "vocabulary" / "parts.py", CAUSE, behind="IDLE_PARTS: Mapping[str, Part] = {\n")
+    _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
+    _insert(package / "vocabulary" / "pages.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
+    (package / "views" / "pages" / "swaps.py").write_text(VIEW, "utf-8")
+    for rule, needs in RULES.items():
+        module = rule.replace("-", "_")
+        (root / "rules" / "host" / f"{rule}.toml").write_text(RULE.format(id=rule, needs=needs), "utf-8")
+        (package / "detectors" / "host" / f"{module}.py").write_text(DETECTOR.format(id=rule), "utf-8")
+        (root / "tests" / "detectors" / "host" / f"test_{module}.py").write_text(DETECTOR_TEST.format(id=rule), "utf-8")
+
+
+def _insert(file: Path, row: str, *, behind: str) -> None:
+    text = file.read_text("utf-8")
+    assert text.count(behind) == 1, f"{file.name} begins its table in another way"
+    file.write_text(text.replace(behind, behind + row.lstrip("\n")), "utf-8")
+
+
+@pytest.mark.parametrize("run", ["gpu", "cpu"])
+def test_the_time_of_a_new_cause_is_told_in_every_report(said: Path, run: str) -> None:
+    (row,) = json.loads((said / f"{run}.json").read_text("utf-8"))["time"]
+    assert row["idle_causes_ns"]["swapping"] > 0.5 * row["window_ns"]
+    assert sum(row["idle_causes_ns"].values()) == row["idle_ns"]
+
+    terminal = (said / f"{run}.txt").read_text("utf-8")
+    assert "S  idle: memory is swapped" in terminal
+    assert "SSSSSSSS" in terminal
+
+    page = (said / f"{run}.html").read_text("utf-8")
+    for piece in ("--swapping: #123456; --on-swapping: #ffffff;", "--swapping: #abcdef; --on-swapping: #000000;"):
+        assert piece in page
+    assert ".p-swapping { background: var(--swapping); color: var(--on-swapping); }" in page
+    assert '<span class="swatch p-swapping"></span><span class="label">idle: memory is swapped</span>' in page
+    assert (
+        "&#34;swapping&#34;: &#34;idle: memory is swapped&#34;" in page or '"swapping": "idle' in page
+    )  # the timeline
+
+    tracks = read_perfetto((said / f"{run}.pftrace").read_bytes())
+    named = {each.name for each in tracks.on("idle and exposed, by cause")}
+    assert "idle: memory is swapped" in named
+
+
+def test_a_rule_of_a_new_cause_is_found_and_its_fix_replayed(said: Path) -> None:
+    document = json.loads((said / "gpu.json").read_text("utf-8"))
+    (finding,) = (finding for finding in document["findings"] if finding["rule"] == "swapping")
+    assert finding["saving_ns_per_step"]["likely"] > 0.5 * document["prediction"]["recorded_step_ns"]
+    assert "swapping" in document["prediction"]["fixed"]
+    assert document["critical_path"]["share"]["swapping"] > 0.5
+    assert [piece["type"] for piece in finding["evidence"]] == ["span"]  # the longest stretch of its cause
+
+
+def test_a_new_page_is_offered_and_filled(said: Path) -> None:
+    page = (said / "gpu.html").read_text("utf-8")
+    assert '<a href="#swaps">What was swapped</a>' in page
+    assert '<h1 class="page-title" id="title-swaps">What was swapped</h1>' in page
+    assert '<div data-table="swaps">' in page
+
+
+def test_what_needs_a_new_signal_is_skipped_and_says_how_to_record_it(said: Path) -> None:
+    outcomes = {each["rule"]: each for each in json.loads((said / "gpu.json").read_text("utf-8"))["outcomes"]}
+    assert outcomes["link-errors"]["missing"] == ["link_errors"]
+    terminal = " ".join((said / "gpu.txt").read_text("utf-8").split())
+    assert "1 rule without errors of the links: link-errors" in terminal
+    assert "record with nsys --link-errors" in terminal
+
+
+def test_new_rules_are_listed_and_explained(said: Path) -> None:
+    listed, explained, needs = (
+        " ".join((said / f"{name}.txt").read_text("utf-8").split()) for name in ("list", "explain", "needs")
+    )
+    assert "Memory is swapped to the host: link-errors" in listed
+    assert "Memory is swapped to the host: swapping" in explained
+    assert "`idle: memory is swapped`" in explained  # what must be shorter afterwards
+    assert "From errors of the links." in needs
+
+
+def test_the_documentation_has_them_too(said: Path) -> None:
+    assert "`link-errors`" in (said / "rules.md").read_text("utf-8")
+    assert "errors of the links (`link_errors`): record with nsys --link-errors" in (said / "rule.md").read_text(
+        "utf-8"
+    )
+    assert "| `swapping` | memory is swapped | `swapping` |" in (said / "causes.md").read_text("utf-8")
+
+
+def test_new_rules_keep_the_contract_without_an_edit(said: Path) -> None:
+    root = said.parent
+    where = {"PYTHONPATH": os.pathsep.join(map(str, (root / "src", root / "tests", ROOT / "benchmarks")))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={root}"]
+    done = subprocess.run(
+        [*command, "tests/test_contract.py", "-k", "not looks_back"],
+        cwd=root, env={**os.environ, **where}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
