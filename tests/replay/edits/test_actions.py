@@ -30,7 +30,7 @@ RULES = load_rules()
 WITH_WORK = sorted(
     rule.id
     for rule in RULES.values()
-    if rule.action in actions.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
+    if rule.action in actions.WORK_SIGNALS and rule.id in plant.FAULTS and rule.id != "exposed-communication"
 )
 
 
@@ -126,7 +126,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     for place in run.places:
         mask = finding.work[place.rank, place.device]
         assert mask.size in (len(place.kernels), len(place.copies), len(place.collectives)) or rule.action == "fused"
-        assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
+        assert chosen_of(place, actions.WORK_SIGNALS[rule.action], finding.work).sum() > 0
         assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
     assert 0 < saving.likely <= saving.high <= 1.01 * finding.affected_ns
