@@ -197,6 +197,7 @@ def draw(
         for thread, lanes in threads.items():
             for lane in lanes:
                 for char, begin, end in _runs(lane):
+                    assert char in host_legend, f"{char!r} is drawn but means nothing: add it to HOST, or pass legend="
                     signal, name = host_legend[char]
                     at, until = (start + (edge - host_ahead) * unit_ns for edge in (begin, end))
                     row = {**on_host, "thread": thread, "start_ns": at, "end_ns": until, "name": name}

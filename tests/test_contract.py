@@ -23,6 +23,7 @@ from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.signals import NEEDS
 
@@ -44,14 +45,13 @@ PROMISED = {
 }  # fmt: skip
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
-    "references", "thresholds", "fix", "symptom_of", "hidden_by_loader", "hidden_by_host", "action",
+    "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
     "needs_without_gpu", "doubt",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
     "symptom_of",
-    "hidden_by_loader",
-    "hidden_by_host",
+    "hidden_by",
     "action",
     "needs_without_gpu",
     "doubt",
@@ -179,7 +179,8 @@ def test_every_rule_is_held_against_drawn_trainings():
     """In a file of its own, or in a table that it shares with its like (`*_cases.py`)."""
     tests = [*(ROOT / "tests" / "detectors").rglob("test_*.py"), *(ROOT / "tests").glob("*_cases.py")]
     named = "\n".join(path.read_text("utf-8") for path in tests)
-    assert [rule_id for rule_id in DOCUMENTS if f'"{rule_id}"' not in named] == []
+    without = [rule_id for rule_id in DOCUMENTS if f'"{rule_id}"' not in named]
+    assert without == [], "write tests/detectors/<category>/test_<rule>.py, or a row of tests/*_cases.py"
 
 
 @every_rule
@@ -211,6 +212,11 @@ def test_a_detector_that_is_not_always_sure_says_why(rule_id):
     doubt = DOCUMENTS[rule_id].get("doubt", "half a sentence")
     assert doubt[0].islower()
     assert not doubt.endswith(".")
+
+
+def test_every_page_of_the_report_has_its_numbers_recomputed():
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "views" / "pages").glob("test_*.py")}
+    assert set(PAGES) - tested == set(), "write tests/views/pages/test_<page>.py"
 
 
 # Thresholds
@@ -358,6 +364,7 @@ def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     assert all(reference.startswith("https://") for reference in document["references"])
     assert not document["title"].endswith(".")
     assert document["thresholds"]
+    assert set(document.get("hidden_by", [])) <= {"loader", "host"}
     assert set(document.get("symptom_of", [])) <= set(DOCUMENTS) - {rule_id}
 
 

@@ -1,4 +1,4 @@
-"""Is the report still readable where the terminal's encoding lacks its characters?"""
+"""The report stays readable where the terminal's encoding lacks its characters."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def test_ascii_has_no_question_marks(diagnosis):
     assert "\n#####" in text
 
 
-def test_ascii_says_the_same():
+def test_ascii_has_the_same_text():
     text = printed(INPUT_BOUND, "ascii")
     assert "saves 431 ms of 701 ms a step, 2.6x (1.9-2.7) | high confidence" in text
     assert "input-wait   270 ms   -431 ms  #########---------------" in text
 
 
-def test_what_latin_1_has_stays():
+def test_characters_of_latin_1_are_kept():
     assert "2.6× (1.9-2.7) · high" in printed(INPUT_BOUND, "latin-1")
 
 
-def test_what_we_do_not_know_is_a_question_mark():
+def test_unknown_characters_are_question_marks():
     assert "文 µ →".encode("ascii", plain_text.NAME) == b"? u ->"
     assert printed(POISONED, "ascii").isascii()

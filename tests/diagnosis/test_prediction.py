@@ -12,7 +12,7 @@ from graphs import EVERYTHING, MS, sick
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
 from perfdoctor.diagnosis.savings import NOISE_SHARE
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.predictions import PredictedStep
 from perfdoctor.replay.what_if.savings import stage, why_not_replayable
@@ -33,7 +33,7 @@ def asked(*questions, drawn=None, rules=RULES):
 
 
 def refused(*questions, **how):
-    with pytest.raises(AskedWronglyError) as error:
+    with pytest.raises(UsageError) as error:
         asked(*questions, **how)
     return error.value.what, error.value.do
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_simulated_again_says_why():
 def test_a_recording_that_cannot_be_simulated_answers_no_question():
     with pytest.raises(PerfdoctorError) as error:
         asked(Question("input-wait"), drawn=draw(kernels="## ++"))
-    assert not isinstance(error.value, AskedWronglyError)
+    assert not isinstance(error.value, UsageError)
     assert error.value.what.endswith("cannot be replayed: no steps were found in it")
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Rows
+from perfdoctor.records.findings import Measure, Rows, Value
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,24 @@ class Idle:
             return "window"
         return "" if self.steps_losing(least_share) > 1 else "once"
 
+    def recurring_values(self, least_share: float, named: Sequence[Culprit], otherwise: str) -> dict[str, Value]:
+        """The numbers of rules about what may come once: in which steps it came. `name`: the first, or `otherwise`."""
+        return {
+            **self.time.lost_values(),
+            "steps_hit": self.steps_losing(least_share),
+            "steps_seen": self.steps_seen,
+            "longest_ms": ms(self.longest_in_a_step_ns),
+            "name": named[0].name if named else otherwise,
+        }
+
+    def recurring_evidence(self, label: str, least_share: float) -> tuple[Measure, ...]:
+        """How much idle time it is, and in how many of the steps it came."""
+        return (
+            Measure(label, self.ns, "ns"),
+            Measure("steps with it", self.steps_losing(least_share), "count"),
+            Measure("steps analysed", self.steps_seen, "count"),
+        )
+
     def innermost(self, *signals: str) -> list[Culprit]:
         """What ran on the host meanwhile, by name, the largest share of this idle time first."""
         return culprits(self.pieces, host_rows(self.worst, signals))
@@ -86,6 +105,13 @@ class Idle:
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
     """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
     return of_idle(run, least_share, lambda place: place.idle_causes[cause])
+
+
+def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
+    """A part of this cause's idle time, in ns of each place's window. Not counted where all of it is too little."""
+    if run.share(lambda place: place.idle_ns(cause)) < least_share:
+        return None
+    return affected(run, of_place, least_share)
 
 
 def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals]) -> Idle | None:

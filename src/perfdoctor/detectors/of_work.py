@@ -66,6 +66,10 @@ class Work:
         """What these copies move a step, on the worst place."""
         return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
 
+    def copy_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about copies."""
+        return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time.exposed_values()}
+
     def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:
         """How many kernels, how long they take, and the largest of them."""
         return (

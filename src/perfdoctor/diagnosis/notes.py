@@ -50,14 +50,14 @@ def _of_the_recording(run: Run) -> Iterator[str]:
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
     """What keeps savings below what detectors expect."""
-    if any(each.rule.hidden_by_loader for each in found) and unhidden_share(run) < 1:
+    if any("loader" in each.rule.hidden_by for each in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
             "The other savings are predicted accordingly."
         )
     spare_ns = run_spare_ns(run)
     if spare_ns is not None and any(
-        each.rule.hidden_by_host and each.saving.expected.likely >= spare_ns for each in found
+        "host" in each.rule.hidden_by and each.saving.expected.likely >= spare_ns for each in found
     ):
         share = 100 * spare_ns / max(run.step_ns, 1)
         yield (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
@@ -145,7 +145,7 @@ def answered(
 ) -> Prediction:
     """The step with exactly these fixes together, one after the other in this order.
 
-    Raises AskedWronglyError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
+    Raises UsageError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
     """
     if replay is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, found, outcomes, run)
@@ -164,10 +164,10 @@ def answered(
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
             why = _why_not(question.rule, by_rule, outcomes)
-            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
+            raise UsageError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
-            raise AskedWronglyError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
+            raise UsageError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
     if len(fixes) == len(questions):
         return _simulated(replay, list(fixes.values()), {question.rule: question.choice for question in questions})
     stops = [
@@ -188,9 +188,9 @@ def _of_range(
     can = ", ".join(sorted(name for name, each in known.items() if each.saving_ns_per_step.high))
     right = f"What can be asked of this range: {can}." if can else "Nothing that was found in this range saves time."
     if question.rule in SIZES or question.share is not None:
-        raise AskedWronglyError(f"{asked}={question.choice}: a range is not replayed", do=right)
+        raise UsageError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
-        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
+        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
     saving = known[question.rule].saving_ns_per_step
     cases = (saving.low, saving.likely, saving.high)
     low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
@@ -207,11 +207,11 @@ def _fix(question: Question, found: Found, replay: Stage) -> SimulatedFix:
     choices = [each for each in (*PRECISIONS.get(rule.id, ()), *CASES) if each != impossible]
     right = f"Choices of {rule.id} here: {', '.join(choices)}."
     if choice and choice == impossible:
-        raise AskedWronglyError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
+        raise UsageError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
     if question.share is not None:
         if rule.action == "kernels" and not finding.work:
             why = "its finding does not say of which kernels a share is meant"
-            raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
+            raise UsageError(f"--what-if {rule.id}={choice}: {why}", do=right)
         return fix.going(question.share, round(question.share * affected_ns(rule.action, finding, replay.run)))
     if choice in CASES:
         case = CASES.index(choice)

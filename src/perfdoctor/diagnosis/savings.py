@@ -70,7 +70,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Stage | Non
         expected,
         finding.bound_ns,
         replay.saving(replay.fix(rule.id, rule.action, finding)) if replay and can_be_replayed else None,
-        unhidden_share(run) if rule.hidden_by_loader else 1.0,
-        run_spare_ns(run) if rule.hidden_by_host else None,
+        unhidden_share(run) if "loader" in rule.hidden_by else 1.0,
+        run_spare_ns(run) if "host" in rule.hidden_by else None,
         NOISE_SHARE * run.step_ns,
     )

@@ -48,14 +48,14 @@ def test_of_uneven_and_even_the_even_one_is_chosen() -> None:
     assert all(place % 6 == 5 for place in found)
 
 
-def test_of_two_that_take_turns_the_one_that_closes_the_round_is_chosen() -> None:
+def test_of_two_that_alternate_the_one_that_closes_the_round_is_chosen() -> None:
     rhythm = Rhythm(4)
     rhythm.expected = 2
     beats(rhythm, ((("muon", "adam")[n % 2], n // 2 * 100 + n % 2) for n in range(20)))
     assert rhythm.chosen == "adam"
 
 
-def test_one_that_was_made_and_never_steps_is_not_waited_for_for_ever() -> None:
+def test_one_that_was_made_and_never_steps_is_not_waited_for_forever() -> None:
     rhythm = Rhythm(4)
     rhythm.expected = 2
     assert beats(rhythm, even("adam", PATIENCE + 2))[0] == PATIENCE - 1

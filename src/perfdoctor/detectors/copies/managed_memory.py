@@ -27,11 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="managed-memory",
         saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
         confidence="medium",
-        values={
-            "copies_per_step": found.per_step,
-            "megabytes": found.megabytes(),
-            **found.time.exposed_values(),
-        },
+        values=found.copy_values(),
         evidence=(
             Measure("copies of managed memory with nothing beside them", found.ns, "ns"),
             Measure("their bytes a step", bytes_of(found.worst, found.worst_rows) / found.worst.units, "bytes"),

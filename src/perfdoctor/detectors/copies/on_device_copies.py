@@ -19,7 +19,7 @@ def _within_the_device(place: Place) -> Mask:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) is not told from arithmetic."""
+    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) looks like arithmetic."""
     found = of_copies(run, _within_the_device, at["min_share_of_step"])
     if found is None:
         return
@@ -27,11 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="on-device-copies",
         saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
         confidence="medium",
-        values={
-            "copies_per_step": found.per_step,
-            "megabytes": found.megabytes(),
-            **found.time.exposed_values(),
-        },
+        values=found.copy_values(),
         evidence=(
             Measure("copies within the device with nothing beside them", found.ns, "ns"),
             by_op(found.worst, found.worst_rows, f"Copies within the device of rank {found.worst.rank}, a step"),

@@ -68,7 +68,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:
     return (
         Measure("steps with file work in the loop", hit, "count"),
-        Measure("steps looked at", each_ns.size, "count"),
+        Measure("steps analysed", each_ns.size, "count"),
         Measure("longest in one step", int(each_ns.max()), "ns"),
     )
 

@@ -48,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("GPU idle while the host was issuing, or waiting for a rank whose host was", idle_ns, "ns"),
             Measure("steps with the very same kernels in the same order", least.same, "count"),
-            Measure("steps looked at", least.steps, "count"),
+            Measure("steps analysed", least.steps, "count"),
             Measure("kernels in each", least.kernels, "count"),
         ),
     )

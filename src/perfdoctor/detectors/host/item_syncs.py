@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
@@ -33,9 +33,7 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of which the op tells that a value was read."""
-    if run.share(lambda place: place.idle_ns("host_sync")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    found = affected(run, _lost_ns, at["min_share_of_step"])
+    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst

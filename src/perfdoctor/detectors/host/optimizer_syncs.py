@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
@@ -22,9 +22,7 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of calls made around the update."""
-    if run.share(lambda place: place.idle_ns("host_sync")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    found = affected(run, _lost_ns, at["min_share_of_step"])
+    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst

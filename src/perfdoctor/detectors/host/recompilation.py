@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import Shares
-from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -23,17 +22,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="recompilation",
         saving_ns_per_step=Shares(min(at["recoverable_share_low"], likely), likely).of(found.ns),
         confidence="low" if situation else "high",
-        values={
-            **found.time.lost_values(),
-            "steps_hit": found.steps_losing(least_share),
-            "steps_seen": found.steps_seen,
-            "longest_ms": ms(found.longest_in_a_step_ns),
-            "name": named[0].name if named else "a compiler",
-        },
+        values=found.recurring_values(least_share, named, "a compiler"),
         evidence=(
-            Measure("idle while something was compiled, tuned or loaded", found.ns, "ns"),
-            Measure("steps with it", found.steps_losing(least_share), "count"),
-            Measure("steps looked at", found.steps_seen, "count"),
+            *found.recurring_evidence("idle while something was compiled, tuned or loaded", least_share),
             *found.table("Innermost call, op, range or function meanwhile", named),
         ),
         situation=situation,

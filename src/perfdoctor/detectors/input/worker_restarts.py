@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.units import ms
@@ -63,9 +63,7 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """In steady steps only: the first start of a training is none."""
-    if run.share(lambda place: place.idle_ns("input_wait")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    found = affected(run, _lost_ns, at["min_share_of_step"])
+    found = part_of_cause(run, "input_wait", _lost_ns, at["min_share_of_step"])
     if found is None:
         return
     rows = _restarts(found.worst)
@@ -81,7 +79,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=(
             Measure("idle while workers were started and their first batch was awaited", found.ns, "ns"),
-            Measure("times in the steps looked at", len(rows), "count"),
+            Measure("times in the steps analysed", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),
     )

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import Shares
-from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -23,17 +22,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="allocator-churn",
         saving_ns_per_step=Shares(min(at["recoverable_share_low"], likely), likely).of(found.ns),
         confidence="low" if situation else "high",
-        values={
-            **found.time.lost_values(),
-            "steps_hit": found.steps_losing(least_share),
-            "steps_seen": found.steps_seen,
-            "longest_ms": ms(found.longest_in_a_step_ns),
-            "name": named[0].name if named else "an allocation",
-        },
+        values=found.recurring_values(least_share, named, "an allocation"),
         evidence=(
-            Measure("idle while the driver allocated or freed memory", found.ns, "ns"),
-            Measure("steps with it", found.steps_losing(least_share), "count"),
-            Measure("steps looked at", found.steps_seen, "count"),
+            *found.recurring_evidence("idle while the driver allocated or freed memory", least_share),
             *found.table("Calls meanwhile", named),
         ),
         situation=situation,

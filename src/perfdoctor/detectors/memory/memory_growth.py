@@ -52,7 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("held at the end of the first recorded step", most.first_bytes, "bytes"),
             Measure("held at the end of the last", most.last_bytes, "bytes"),
             Measure("steps in which it rose", round(most.rising_share * most.gaps), "count"),
-            Measure("steps looked at", most.gaps, "count"),
+            Measure("steps analysed", most.gaps, "count"),
             *_kept(run, most, at["min_rising_share"]),
         ),
         situation=_situation(most),

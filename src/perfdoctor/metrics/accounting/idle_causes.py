@@ -41,7 +41,7 @@ _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 _CLOCK_SLACK_NS = 20_000
 #: Signals in which the driving threads are seen.
 ON_HOST = ("calls", "ops", "ranges", "functions", "os_calls")
-_RANGES = ("ranges", "ops")
+_RANGES_AND_OPS = ("ranges", "ops")
 _FUNCTIONS = ("functions",)
 _CALLS = ("calls",)
 
@@ -80,19 +80,22 @@ class Proof:
 
 #: The strongest first: what one claims, no later one does. GPUs and training threads without one are judged alike.
 PROOFS: tuple[Proof, ...] = (
-    Proof("input_wait", {loader_names.INPUT_WAIT: _RANGES, loader_names.INPUT_WAIT_FUNCTION: _FUNCTIONS}),
+    Proof("input_wait", {loader_names.INPUT_WAIT: _RANGES_AND_OPS, loader_names.INPUT_WAIT_FUNCTION: _FUNCTIONS}),
     Proof(
         "garbage_collection",
-        {system_names.GARBAGE_COLLECTION: _RANGES, system_names.GARBAGE_COLLECTION_FUNCTION: _FUNCTIONS},
+        {system_names.GARBAGE_COLLECTION: _RANGES_AND_OPS, system_names.GARBAGE_COLLECTION_FUNCTION: _FUNCTIONS},
     ),
-    Proof("storage", {torch_names.STORAGE: (*_RANGES, *_FUNCTIONS)}),
-    Proof("compilation", {torch_names.COMPILATION: (*_RANGES, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS}),
+    Proof("storage", {torch_names.STORAGE: (*_RANGES_AND_OPS, *_FUNCTIONS)}),
+    Proof(
+        "compilation",
+        {torch_names.COMPILATION: (*_RANGES_AND_OPS, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS},
+    ),
     Proof(
         "peer_wait",
         {
-            torch_names.PEER_WAIT: _RANGES,
+            torch_names.PEER_WAIT: _RANGES_AND_OPS,
             torch_names.PEER_WAIT_FUNCTION: _FUNCTIONS,
-            system_names.MPI_WAIT: _RANGES,
+            system_names.MPI_WAIT: _RANGES_AND_OPS,
         },
     ),
     Proof("allocator", {cuda_names.ALLOCATOR_CALL: _CALLS}),

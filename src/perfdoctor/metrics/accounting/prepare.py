@@ -23,7 +23,7 @@ from perfdoctor.records.time_split import StepStats
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
     """Find steps and windows on every device; on none, the training thread stands in for the device.
 
-    `selection`: only that part. Raises AskedWronglyError where it is not in the recording.
+    `selection`: only that part. Raises UsageError where it is not in the recording.
     """
     places: list[Place] = []
     for rank in timeline.ranks:

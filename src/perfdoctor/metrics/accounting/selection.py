@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
 from perfdoctor.model.host_rows import by_thread, outermost
@@ -39,7 +39,7 @@ _NEVER = np.iinfo(np.int64).max
 def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) -> tuple[Place, ...]:
     """The places with that part as their window; those in which nothing of it is, are left out.
 
-    Raises AskedWronglyError where the recording does not have it; `do` names what there is.
+    Raises UsageError where the recording does not have it; `do` names what there is.
     """
     if selection.steps is not None:
         places = _with_steps(places, selection.steps)
@@ -48,7 +48,7 @@ def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) 
     names = range_names(timeline, selection.range_name)
     found = [_of_range(place, names) for place in places]
     if not any(found):
-        raise AskedWronglyError(
+        raise UsageError(
             f"--range {_shown(selection.range_name)}: it took no time of a device in what was analysed",
             do="Name another range"
             + (", or leave --steps out." if selection.steps else ": the device was busy meanwhile."),
@@ -64,12 +64,12 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
     asked = f"--steps {first}..{last}"
     used = min((place.steps.used for place in places), default=0)
     if not used:
-        raise AskedWronglyError(
+        raise UsageError(
             f"{asked}: no steps were found in this recording",
             do="Mark them with torch.profiler's step() or an NVTX range per iteration, and record again.",
         )
     if last > used:
-        raise AskedWronglyError(
+        raise UsageError(
             f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
             do=f"Choose among 1..{used}: the first of them is 1.",
         )
@@ -96,7 +96,7 @@ def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals
 def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
     """The recorded names that are meant: exactly that one; else those that hold it, in whatever case.
 
-    Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises AskedWronglyError where none fits, or
+    Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises UsageError where none fits, or
     several do.
     """
     ranges = timeline.ranges
@@ -108,15 +108,15 @@ def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
         return found
     what = f"--range {_shown(asked)}: "
     if found:
-        raise AskedWronglyError(
+        raise UsageError(
             what + f"{len(different(found))} ranges fit", do=f"Name one: {_listed(_by_time(ranges, found))}."
         )
     if not every:
-        raise AskedWronglyError(
+        raise UsageError(
             what + "no ranges were recorded",
             do="Mark it with torch.profiler.record_function(NAME) or NVTX, and record again.",
         )
-    raise AskedWronglyError(
+    raise UsageError(
         what + "no such range was recorded", do=f"Recorded, longest first: {_listed(_by_time(ranges, every))}."
     )
 

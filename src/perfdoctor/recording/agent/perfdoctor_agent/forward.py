@@ -1,8 +1,8 @@
 """When does the outermost module's forward run?
 
-`torch.nn.Module.__call__` is wrapped for as long as that must be known, and no longer: global module hooks would make
-torch.compile warn and send every module through its slow path. A compiler must not take the wrapper for the module's
-own: while it traces, the wrapper steps aside, and what it keeps of a module is taken from below the wrapper.
+`torch.nn.Module.__call__` is wrapped only as long as necessary: global module hooks would make torch.compile warn and
+send every module through its slow path. A compiler must not see the wrapper: while it traces, the wrapper only calls
+the original, and compiled modules keep the original.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from perfdoctor_agent import imports
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
-#: torch._dynamo remembers the unpatched call, to take a short cut where it finds it.
+#: These modules of torch._dynamo remember the unpatched `__call__`, and take a short cut where they find it.
 _REMEMBERING = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
 
 
@@ -70,7 +70,7 @@ class ForwardWatch:
                 module.unpatched_nn_module_call = new  # type: ignore[union-attr]
 
     def _spare_compiled(self, eval_frame: Any) -> None:
-        """A compiled module keeps the bound `__call__` of the one it compiles: let it find the original."""
+        """A compiled module stores the bound `__call__` of the module that it compiles: let it find the original."""
         compiled = getattr(eval_frame, "OptimizedModule", None)
         initialize = getattr(compiled, "_initialize", None)
         if compiled is None or initialize is None or hasattr(initialize, "perfdoctor"):
