@@ -170,4 +170,4 @@ class Place(ABC):
 
     def kernel_rows(self, *families: str) -> Mask:
         """One bool a row of `kernels`: is it of one of these families?"""
-        return self.kernels.name.where(lambda name: kernel_names.family(name) in families)
+        return self.kernels.name.has(kernel_names.family, *families)

@@ -8,6 +8,7 @@ import numpy as np
 import plant
 import pytest
 from builders import draw, only_place
+from tables import one_of_each
 
 from perfdoctor.detectors import detector
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -113,7 +114,11 @@ def planted(tmp_path_factory):
     return run_of
 
 
-@pytest.mark.parametrize("rule_id", WITH_WORK)
+def kind(rule_id: str) -> tuple[str, str]:
+    return RULES[rule_id].action, plant.FAULTS[rule_id].plant.__module__
+
+
+@pytest.mark.parametrize("rule_id", one_of_each(kind, WITH_WORK))
 def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     rule, run = RULES[rule_id], planted(rule_id)
     finding = found(rule, run)
