@@ -24,7 +24,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.open import read
 from perfdoctor.replay.edits.shorter import with_faster_host
 from perfdoctor.replay.graph.build import graph_of
-from perfdoctor.replay.graph.runs import runs_of
+from perfdoctor.replay.graph.order import order_of
 from perfdoctor.replay.graph.simulate import simulate
 
 KERNELS = 100_000
@@ -62,9 +62,9 @@ def replay_peak_bytes(run: Run, most_work: int) -> int:
     try:
         graph = graph_of(place, most_work)
         assert graph is not None
-        runs = [runs_of(graph)]
-        simulate([graph], runs)
-        simulate([with_faster_host(graph, 0.5, Intervals.empty())], runs)
+        orders = [order_of(graph)]
+        simulate([graph], orders)
+        simulate([with_faster_host(graph, 0.5, Intervals.empty())], orders)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -14,7 +14,7 @@ from hypothesis import settings
 gc.set_threshold(100_000, 50, 100)
 
 # `make test-all` chooses the second one, and looks in more places each night: it is not derandomized.
-settings.register_profile("perfdoctor", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("perfdoctor", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=400, deadline=None, print_blob=True)
 settings.load_profile("perfdoctor")
 

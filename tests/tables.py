@@ -1,9 +1,9 @@
-"""How is one property asked of many things, so that all that lack it are named at once?"""
+"""How is one property asked of many things: of all at once, or of one of each kind and of the others at night?"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -40,6 +40,18 @@ def of_each(names: str | Sequence[str], cases: Iterable[Any] | Mapping[str, Any]
         return test
 
     return in_one_test
+
+
+def one_of_each(kind: Callable[..., Hashable], cases: Iterable[Any]) -> list[Any]:
+    """Cases for `pytest.mark.parametrize`: the first of each kind, and the others marked for `make test-all`."""
+    seen: set[Hashable] = set()
+    found = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        own = kind(*values)
+        found.append(pytest.param(*values, marks=[pytest.mark.thorough] if own in seen else []))
+        seen.add(own)
+    return found
 
 
 def _label(case: Any) -> str:

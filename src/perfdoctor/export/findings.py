@@ -14,8 +14,8 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.records.findings import Advice, Span
-from perfdoctor.replay.edits.actions import WORK
-from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 
 #: The first track of the file, which identifies a file of perfdoctor.
@@ -103,12 +103,12 @@ def _pieces(place: Place, found: Found) -> Intervals:
         return place.idle_causes[cause]
     if finding.rule == "exposed-communication":
         return place.exposed_communication
-    if not finding.work or action not in WORK:
+    if not finding.work or action not in WORK_SIGNALS:
         return Intervals.empty()
-    signals = WORK[action]
+    signals = WORK_SIGNALS[action]
     rows = chosen_of(place, signals, finding.work)
     starts, ends = (
-        np.concatenate([getattr(own(place, signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")
+        np.concatenate([getattr(place.own(signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")
     )
     return Intervals.of(starts[rows], ends[rows])
 

@@ -52,6 +52,11 @@ class Place(ABC):
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
+    def rank_and_device(self) -> tuple[int, int]:
+        """As findings name it; device 0 where the training thread plays the device."""
+        return self.rank, self.device or 0
+
+    @property
     def window_ns(self) -> int:
         return self.window.total_ns
 
@@ -88,13 +93,14 @@ class Place(ABC):
             touches = (rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1])
         return touches
 
-    def _own(self, signal: str) -> Frame:
+    @once_per_place
+    def own(self, signal: str) -> Frame:
+        """This device's kernels, copies or collectives that touch the window."""
         return self.recorded(signal).take(self.in_window(signal))
 
     @cached_property
     def kernels(self) -> Frame:
-        """This device's rows that touch the window."""
-        return self._own("kernels")
+        return self.own("kernels")
 
     @property
     def recorded_collectives(self) -> Frame:
@@ -103,11 +109,11 @@ class Place(ABC):
 
     @cached_property
     def collectives(self) -> Frame:
-        return self._own("collectives")
+        return self.own("collectives")
 
     @cached_property
     def copies(self) -> Frame:
-        return self._own("copies")
+        return self.own("copies")
 
     @cached_property
     def compute(self) -> Intervals:
@@ -164,4 +170,4 @@ class Place(ABC):
 
     def kernel_rows(self, *families: str) -> Mask:
         """One bool a row of `kernels`: is it of one of these families?"""
-        return self.kernels.name.where(lambda name: kernel_names.family(name) in families)
+        return self.kernels.name.has(kernel_names.family, *families)

@@ -45,8 +45,9 @@ def matched(kernels: Frame, profiles: Frame, steps: int = 0) -> tuple[list[Ints]
     of_kernel = np.full(len(kernels), UNKNOWN, dtype=np.int64)
     if not len(profiles) or not len(kernels):
         return sets, of_kernel
-    wanted = {base_name(name) for name in profiles.name.values}
-    rows = np.flatnonzero(kernels.name.where(lambda name: base_name(name) in wanted) & (kernels["is_graph"] == 0))
+    wanted = set(profiles.name.classified(base_name))
+    is_profiled = kernels.name.has(base_name, *wanted)
+    rows = np.flatnonzero(is_profiled & (kernels["is_graph"] == 0))
     for own, launches in _pairs(_by_size(kernels, rows), _by_size(profiles, np.arange(len(profiles)))):
         numbers = profiles["launch"][launches]
         in_order = own[np.argsort(kernels.start_ns[own], kind="stable")]

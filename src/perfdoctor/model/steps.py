@@ -273,7 +273,7 @@ def host_steps(marks: Marks | None) -> Steps:
 
 def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
     """Steps that end with the optimizer's kernels: between two runs of them lies one step's forward and backward."""
-    is_update = kernels.name.where(lambda name: family(name) == "optimizer")
+    is_update = kernels.name.has(family, "optimizer")
     if is_update.sum() < _FEWEST_STEPS:
         return None
     # Kernels may slip in between updates (gradient scaling): a run ends where many others follow.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import BASE_NS, draw, timeline
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.engine import diagnose, examine
@@ -69,7 +69,6 @@ PIECES = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6), st.integers(0,
 RANGES = st.lists(st.tuples(st.integers(0, 8), st.integers(1, 15), st.booleans()), min_size=1, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
 @given(PIECES, RANGES)
 def test_the_window_of_a_range_is_its_definition_moment_by_moment(pieces, ranges):
     """Work that is launched before it runs, by one thread in order; ranges one behind the other, wherever they fall."""

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from snapshots import MIB, Recording
 
@@ -56,7 +56,6 @@ def play(calls, before: int):
     return made, seen
 
 
-@settings(max_examples=60, deadline=None)
 @given(CALLS, st.integers(0, 15))
 def test_behind_each_event_it_holds_what_the_allocator_held(calls, before):
     made, seen = play(calls, before)
@@ -70,7 +69,6 @@ def test_behind_each_event_it_holds_what_the_allocator_held(calls, before):
     assert replay.active_at(replay.peak_at) == max(active for active, _, _ in seen.values())
 
 
-@settings(max_examples=30, deadline=None)
 @given(CALLS)
 def test_the_parts_of_the_peak_sum_to_it(calls):
     made, _ = play(calls, 5)

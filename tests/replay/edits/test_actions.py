@@ -8,6 +8,7 @@ import numpy as np
 import plant
 import pytest
 from builders import draw, only_place
+from tables import one_of_each
 
 from perfdoctor.detectors import detector
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -29,7 +30,7 @@ RULES = load_rules()
 WITH_WORK = sorted(
     rule.id
     for rule in RULES.values()
-    if rule.action in actions.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
+    if rule.action in actions.WORK_SIGNALS and rule.id in plant.FAULTS and rule.id != "exposed-communication"
 )
 
 
@@ -113,7 +114,11 @@ def planted(tmp_path_factory):
     return run_of
 
 
-@pytest.mark.parametrize("rule_id", WITH_WORK)
+def kind(rule_id: str) -> tuple[str, str]:
+    return RULES[rule_id].action, plant.FAULTS[rule_id].plant.__module__
+
+
+@pytest.mark.parametrize("rule_id", one_of_each(kind, WITH_WORK))
 def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     rule, run = RULES[rule_id], planted(rule_id)
     finding = found(rule, run)
@@ -121,7 +126,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     for place in run.places:
         mask = finding.work[place.rank, place.device]
         assert mask.size in (len(place.kernels), len(place.copies), len(place.collectives)) or rule.action == "fused"
-        assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
+        assert chosen_of(place, actions.WORK_SIGNALS[rule.action], finding.work).sum() > 0
         assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
     assert 0 < saving.likely <= saving.high <= 1.01 * finding.affected_ns

@@ -175,17 +175,17 @@ def kernels(count: int, took: int = 5_000) -> Graph:
 
 @pytest.mark.parametrize("count", [50_000, 100_000])
 def test_each_node_is_simulated_once_a_repetition(monkeypatch, count):
-    graph, in_runs = kernels(count), []
+    graph, in_streaks = kernels(count), []
     until = simulating._SimulatedRank.until
 
     def counting(self, collective):
-        in_runs.extend(run.end - run.begin for run in self.runs.until[collective])
+        in_streaks.extend(streak.end - streak.begin for streak in self.order.until[collective])
         until(self, collective)
 
     monkeypatch.setattr(simulating._SimulatedRank, "until", counting)
     assert simulate([graph]).step_ns == 5_000 * count
-    assert sum(in_runs) == simulating.REPETITIONS * len(graph)
-    assert len(in_runs) == simulating.REPETITIONS * 2, "all calls at once, then all kernels"
+    assert sum(in_streaks) == simulating.REPETITIONS * len(graph)
+    assert len(in_streaks) == simulating.REPETITIONS * 2, "all calls at once, then all kernels"
 
 
 def test_the_last_ends_are_those_of_the_last_repetition():

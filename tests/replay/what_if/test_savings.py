@@ -13,6 +13,7 @@ import pytest
 from builders import only_finding
 from labels import cases, recordings
 from recorded import parameter, recording
+from tables import one_of_each
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.host.loader import loader
@@ -55,6 +56,10 @@ def error(graphs: tuple[Graph, ...]) -> float:
     return simulate(graphs).step_ns / recorded - 1
 
 
+def rule_of(rule: str, share: float, ranks: int) -> str:
+    return rule
+
+
 def planted_faults() -> Iterator[tuple[str, float, int]]:
     for rule in ACTIONS:
         for share in (0.1, 0.4):
@@ -63,14 +68,16 @@ def planted_faults() -> Iterator[tuple[str, float, int]]:
                     yield rule, share, ranks
 
 
-@pytest.mark.parametrize(("rule", "share", "ranks"), list(planted_faults()))
+@pytest.mark.parametrize(("rule", "share", "ranks"), one_of_each(rule_of, planted_faults()))
 def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
     _, graphs, _ = planted(rule, share, ranks)
     assert len(graphs) == ranks
     assert abs(error(graphs)) < 0.01
 
 
-@pytest.mark.parametrize(("rule", "share", "ranks"), [each for each in planted_faults() if each[0] in WHOLE])
+@pytest.mark.parametrize(
+    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] in WHOLE))
+)
 def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
     _, graphs, sick = planted(rule, share, ranks)
     edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
@@ -86,10 +93,9 @@ def every_wait(graph: Graph, share: float) -> Graph:
     return shorter.without_waits(graph, np.ones(len(graph.place.timeline.calls), dtype=bool), share)
 
 
-PARTLY = [each for each in planted_faults() if each[0] not in WHOLE]
-
-
-@pytest.mark.parametrize(("rule", "share", "ranks"), PARTLY)
+@pytest.mark.parametrize(
+    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] not in WHOLE))
+)
 def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
     run, graphs, sick = planted(rule, share, ranks)
     found = only_finding(rule, run)

@@ -37,8 +37,9 @@ def _gradients(place: Place, at: Mapping[str, float]) -> Mask:
 def _half_share(place: Place) -> float:
     """How much of the time in matrix kernels whose type is known goes into 16-bit ones; 0 where none is known."""
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    names = place.kernels.name
     kinds = {
-        kind: int(place.kernel_ns[matmul & place.kernels.name.where(lambda n, k=kind: input_type(n) == k)].sum())  # type: ignore[misc]
+        kind: int(place.kernel_ns[matmul & names.has(input_type, kind)].sum())
         for kind in ("half", "tf32", "fp32", "fp64")
     }
     return kinds["half"] / max(sum(kinds.values()), 1)

@@ -19,7 +19,7 @@ def _depthwise(place: Place) -> Mask:
 
 
 def _on_32_bits(place: Place) -> Mask:
-    wide = place.kernels.name.where(lambda name: kernel_names.input_type(name) == "fp32")
+    wide = place.kernels.name.has(kernel_names.input_type, "fp32")
     rows: Mask = _depthwise(place) & wide
     return rows
 

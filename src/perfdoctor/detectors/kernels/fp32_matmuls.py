@@ -24,15 +24,13 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
 def _rows(place: Place, input_type: str) -> Mask:
-    """A product with a vector, or a channel by itself, gains nothing from tensor cores: others look at those."""
-    reads = place.kernels.name.where(
-        lambda name: (
-            kernel_names.input_type(name) == input_type
-            and not kernel_names.is_vector_product(name)
-            and not kernel_names.is_depthwise(name)
-        )
-    )
-    return reads & place.kernel_rows(*MATMUL_FAMILIES)
+    return place.kernels.name.has(_matrix_type, input_type) & place.kernel_rows(*MATMUL_FAMILIES)
+
+
+def _matrix_type(name: str) -> str:
+    """What it reads. A product with a vector, or a channel by itself, gains nothing from tensor cores: "" for those."""
+    is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
+    return "" if is_other else kernel_names.input_type(name)
 
 
 @once_per_place

@@ -17,8 +17,12 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 def _wide(place: Place) -> Mask:
     """Products with a vector are bound by memory and count here; those of matrices are fp32-matmuls'."""
     names = place.kernels.name
-    vector = names.where(lambda name: kernel_names.is_vector_product(name) and kernel_names.input_type(name) == "fp64")
+    vector = names.where(_is_vector_product)
     return vector | (names.matches(kernel_names.ON_FP64) & ~place.kernel_rows(*MATMUL_FAMILIES))
+
+
+def _is_vector_product(name: str) -> bool:
+    return kernel_names.is_vector_product(name) and kernel_names.input_type(name) == "fp64"
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -29,11 +29,14 @@ def _small(place: Place, at: Mapping[str, float]) -> Mask:
     short = kernels.duration_ns < at["short_kernel_ns"]
     blocks, processors = kernels["blocks"], place.info.sm_count
     leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
-    # Fused already, or nothing that a compiler fuses (layout-transposes owns those).
-    others = kernels.name.where(lambda name: kernel_names.is_compiled(name) or kernel_names.is_layout_change(name))
-    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~others
+    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~kernels.name.where(_is_of_other_rules)
     small: Mask = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
     return small
+
+
+def _is_of_other_rules(name: str) -> bool:
+    """Fused already, or nothing that a compiler fuses (layout-transposes owns those)."""
+    return kernel_names.is_compiled(name) or kernel_names.is_layout_change(name)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

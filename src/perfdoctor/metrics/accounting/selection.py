@@ -150,7 +150,7 @@ def _shown(name: str) -> str:
 def _of_range(place: Place, names: frozenset[str]) -> Place | None:
     """The place with the executions of a range as its steps; None where they take no time of it."""
     of_rank = place.timeline.ranges.of(rank=place.rank)
-    rows = outermost(of_rank.take(of_rank.name.where(lambda name: name in names)))
+    rows = outermost(of_rank.take(of_rank.name.equals(*names)))
     if not len(rows):
         return None
     execution = None if place.device is None else _launching(place, rows)

@@ -23,7 +23,7 @@ class NcclLog:
         return cls(timeline["nccl_facts"], timeline["transports"])
 
     def rows(self, *names: str) -> Frame:
-        return self.facts.take(self.facts.name.where(lambda name: name in names))
+        return self.facts.take(self.facts.name.equals(*names))
 
     def has(self, *names: str) -> bool:
         return len(self.rows(*names)) > 0

@@ -122,8 +122,7 @@ def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
     """Of each group the fastest of its places; NaN where none is known."""
     sampled, direction = of_places(run, _AT_WORK), copies.frame.text("direction")
     bounds = [
-        [_bound(place, name, sampled.get((place.rank, place.device or 0))) for name in direction.values]
-        for place in run.places
+        [_bound(place, name, sampled.get(place.rank_and_device)) for name in direction.values] for place in run.places
     ]
     each = np.array(bounds)[copies.place, direction.codes]
     most = np.full(int(group.max()) + 1, -np.inf)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -52,10 +53,7 @@ def _usual_ns(place: HostPlace, rows: Frame) -> Floats:
         return rows.duration_ns.astype(np.float64)
     step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
     name = rows.name.codes.astype(np.int64)
-    order = np.lexsort((rows.start_ns, name, step))
-    begins = (np.diff(name[order], prepend=-1) != 0) | (np.diff(step[order], prepend=-1) != 0)
-    number = np.empty(order.size, np.int64)
-    number[order] = np.arange(order.size) - np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
+    number = number_in_step(name, step, rows.start_ns)
     return _medians(name * (number.max(initial=0) + 1) + number, rows.duration_ns)
 
 

@@ -29,7 +29,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     found = np.zeros(len(kernels), dtype=bool)
     if not len(kernels) or not (names.matches(kernel_names.SOFTMAX) | names.matches(kernel_names.EXPONENTIAL)).any():
         return found, 0
-    product = names.where(lambda name: kernel_names.family(name) == "gemm" and "reduce" not in name.lower())
+    product = names.has(kernel_names.family, "gemm") & ~names.where(_only_adds_up)
     order = stream_order(place)
     stream = kernels["stream"][order]
     segment = np.cumsum(product[order] | np.r_[True, stream[1:] != stream[:-1]])
@@ -55,6 +55,11 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     inside = between & (whole & framed)[segment]
     found[order[inside]] = True
     return found, int(np.unique(segment[inside]).size)
+
+
+def _only_adds_up(name: str) -> bool:
+    """The last step of a product that was split along its inner dimension."""
+    return "reduce" in name.lower()
 
 
 def _batched(place: Place) -> Mask:

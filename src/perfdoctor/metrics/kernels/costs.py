@@ -182,7 +182,7 @@ def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int,
     middle = np.where(several, (ordered[low, column] + ordered[high, column]) / 2, np.nan)
     slower = grouping.ratio(filled.max(axis=0), middle) - 1
     found = tuple(
-        (places[at].rank, places[at].device or 0) if is_known else None
+        places[at].rank_and_device if is_known else None
         for at, is_known in zip(worst.tolist(), several.tolist(), strict=True)
     )
     return found, slower

@@ -176,14 +176,18 @@ def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = Fa
 def _of_other_rules(place: Place) -> Mask:
     """Optimizers, changes of layout, single channels, odd sizes, and matmuls that tensor cores could have done."""
     names = place.kernels.name
-    plain = names.where(lambda name: kernel_names.math_path(name) == "no_tensor_core")
+    plain = names.has(kernel_names.math_path, "no_tensor_core")
     return (
         in_optimizer(place)
         | place.kernel_rows("optimizer")
-        | names.where(lambda name: kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name))
+        | names.where(_is_of_other_rules)
         | misaligned_matmuls(place).rows
         | (plain & place.kernel_rows(*MATMUL_FAMILIES))
     )
+
+
+def _is_of_other_rules(name: str) -> bool:
+    return kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name)
 
 
 def _eager(place: Place) -> Mask:

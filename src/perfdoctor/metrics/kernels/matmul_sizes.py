@@ -73,7 +73,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
         op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", torch_names.MATMUL))
         known = np.flatnonzero((rows | off) & (op >= 0))
         shapes = ops.text("input_shapes")
-        pieces = np.array([_piece(name) for name in kernels.name.values])[kernels.name.codes]
+        pieces = kernels.name.numbers(_piece)
         keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
         for key in np.unique(keys, axis=0):
             same = known[(keys == key).all(axis=1)]

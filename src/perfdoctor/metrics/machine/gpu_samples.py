@@ -110,10 +110,10 @@ def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int
         devices = [place.device or 0 for place in places]
         is_alone = len(loaded) <= max(run.timeline.world_size, len(places))
         if len(set(devices)) == len(devices) and set(devices) <= {gpu.device for gpu in loaded} and is_alone:
-            return {(place.rank, place.device or 0): own[place.device or 0] for place in places}
+            return {place.rank_and_device: own[place.device or 0] for place in places}
         if len(loaded) == len(places):
             return {
-                (place.rank, place.device or 0): gpu
+                place.rank_and_device: gpu
                 for place, gpu in zip(places, sorted(loaded, key=lambda gpu: gpu.device), strict=True)
             }
     return {}

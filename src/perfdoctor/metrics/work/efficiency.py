@@ -117,8 +117,8 @@ def _main_type(place: Place, work: OpWork) -> str:
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
-        names = place.kernels.name
-        types = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes[matmul]]
+        told = place.kernels.name.mapped(kernel_names.data_type)
+        types = np.array(told.values or [""])[told.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""

@@ -121,7 +121,7 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
     found = np.full(count, UNKNOWN, dtype=np.int64)
     linked = np.flatnonzero(kernel_op != UNKNOWN)
     matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
-    typed = matmul & place.kernels.name.where(lambda name: kernel_names.data_type(name) != "")[linked]
+    typed = matmul & ~place.kernels.name.has(kernel_names.data_type, "")[linked]
     order = linked[np.lexsort((place.kernel_ns[linked], matmul, typed))]
     found[kernel_op[order]] = order  # the last one written stays
     return found
@@ -129,9 +129,9 @@ def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
     """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
-    names = place.kernels.name
-    of_kernel = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes]
-    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(names) else "")
+    types_of_kernels = place.kernels.name.mapped(kernel_names.data_type)
+    of_kernel = np.array(types_of_kernels.values or [""])[types_of_kernels.codes]
+    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if of_kernel.size else "")
     refined = np.where(types == "", of_op, types)
     is_fp32 = types == "fp32"
     if place.device is not None:

@@ -32,7 +32,7 @@ from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.without_gpu import with_fewer_collectives
 
 #: Actions that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
-WORK = {
+WORK_SIGNALS = {
     "kernels": ("kernels",),
     "copies": ("copies",),
     "collectives": ("collectives",),
@@ -54,11 +54,11 @@ def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
         return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
     if action == "lateness":
         return _coming_in_time(finding, run)
-    if action in WORK:
+    if action in WORK_SIGNALS:
 
         @once_per_place
         def rows(place: Place) -> Mask:
-            return work_rows(place, WORK[action], finding.work)
+            return work_rows(place, WORK_SIGNALS[action], finding.work)
 
         if action == "fused":
             return lambda graph, share: merged(graph, rows(graph.place), share, _no_ops(graph.place))
@@ -78,7 +78,7 @@ def affected_ns(action: str, finding: Finding, run: Run) -> int:
         return run.mean(lambda place: place.idle_ns("host_sync"))
     if action == "lateness":
         return finding.saving_ns_per_step.likely
-    if action in WORK:
+    if action in WORK_SIGNALS:
         moved = run.mean(lambda place: _work_ns(place, action, finding))
         return int(moved * transfer_share(run)) if action == "collectives" else moved
     return run.mean(lambda place: place.idle_ns(action))
@@ -94,12 +94,12 @@ def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) ->
     low, likely, high = saving.low, saving.likely, saving.high
     if finding.thread_time:
         return low, likely, high
-    if action not in WORK:
+    if action not in WORK_SIGNALS:
         return high, high, high
     if action != "fused":
         return low, likely, high
     beside = [
-        beside_ns(graph, work_rows(graph.place, WORK[action], finding.work), _no_ops(graph.place)) / graph.units
+        beside_ns(graph, work_rows(graph.place, WORK_SIGNALS[action], finding.work), _no_ops(graph.place)) / graph.units
         for graph in graphs
     ]
     parts = shares((low, likely, high), affected_ns(action, finding, run))
@@ -136,7 +136,7 @@ def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float)
 def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     """The late rank, whose work is the finding's, does no more than the others; these stay as they are."""
     matched = skew(run) if run else None
-    late = [place for place in run.places if (place.rank, place.device or 0) in finding.work] if run else []
+    late = [place for place in run.places if place.rank_and_device in finding.work] if run else []
     if run is None or matched is None or not late:
         return lambda graph, _: graph
     places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
@@ -171,7 +171,7 @@ def _idle_waits(place: Place) -> Mask:
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:
-    rows = chosen_of(place, WORK[action], finding.work)
+    rows = chosen_of(place, WORK_SIGNALS[action], finding.work)
     if action in ("kernels", "fused"):
         return place.alone_ns(rows[: len(place.kernels)])
     frame = (place.copies if action == "copies" else place.collectives).take(rows)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 
 
 def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
@@ -34,15 +35,11 @@ def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int
 
 def chosen_of(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
     """One bool a row of the place's frames: all of them where nothing is chosen anywhere."""
-    size = sum(len(own(place, signal)) for signal in signals)
+    size = sum(np.count_nonzero(place.in_window(signal)) for signal in signals)
     chosen: Mask = np.full(size, not work)
-    of_place = work.get((place.rank, place.device or 0), chosen)
+    of_place = work.get(place.rank_and_device, chosen)
     chosen[: of_place.size] = of_place
     return chosen
-
-
-def own(place: Place, signal: str) -> Frame:
-    return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
 
 
 def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Mask:
@@ -69,21 +66,9 @@ def same_piece(place: Place) -> Ints:
         if not rows.size:
             continue
         step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
-        _, piece = np.unique(
-            frame.name.codes.astype(np.int64) * len(frame) + number_in_step(frame, step), return_inverse=True
-        )
+        name = frame.name.codes.astype(np.int64)
+        number = number_in_step(name, step, frame.start_ns)
+        _, piece = np.unique(name * len(frame) + number, return_inverse=True)
         pieces[rows] = so_far + piece
         so_far += int(piece.max()) + 1
     return pieces
-
-
-def number_in_step(frame: Frame, step: Ints) -> Ints:
-    """For each row how many of its name came before it in its step."""
-    name = frame.name.codes
-    order = np.lexsort((frame.start_ns, name, step))
-    begins = np.ones(order.size, dtype=bool)
-    begins[1:] = (np.diff(name[order]) != 0) | (np.diff(step[order]) != 0)
-    first = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
-    before = np.empty(order.size, np.int64)
-    before[order] = np.arange(order.size) - first
-    return before

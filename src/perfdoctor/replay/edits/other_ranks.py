@@ -86,7 +86,7 @@ def _unclear(run: Run, ranks: int) -> str:
     """Why the model cannot have the collectives, as half a sentence; "" where it can."""
     for place in run.places:
         frame = place.recorded_collectives
-        known = frame.text("kind").where(lambda kind: kind in MODELLED)
+        known = frame.text("kind").equals(*MODELLED)
         sized = (frame["bytes"] != UNKNOWN) | frame.text("kind").equals("barrier")
         whole_ns = max(int(frame.duration_ns.sum()), 1)
         if frame.duration_ns[known & ~sized].sum() > _NEGLIGIBLE * whole_ns:

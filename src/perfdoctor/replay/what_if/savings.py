@@ -13,8 +13,8 @@ from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, most_ns, shares
 from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.runs import Runs, runs_of
 from perfdoctor.replay.graph.simulate import Simulation, simulate
 from perfdoctor.replay.what_if.spread import range_of_later
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
@@ -47,13 +47,13 @@ class SimulatedFix:
 class Stage:
     """A recorded run that can be replayed: its graphs, and the step that they give unchanged.
 
-    `runs`: the order in which to simulate them, where it is known. Results are kept: nothing is simulated twice.
+    `orders`: in which to simulate them, where they are known. Results are kept: nothing is simulated twice.
     """
 
     run: Run
     graphs: tuple[Graph, ...]
     base_ns: float
-    runs: tuple[Runs, ...] = ()
+    orders: tuple[SimulationOrder, ...] = ()
     _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict, repr=False, compare=False)
     _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
 
@@ -92,17 +92,17 @@ class Stage:
         """The step with these fixes together. `case`: 0 at least, 1 likely, 2 at most."""
         changes = tuple((fix.edit, fix.shares[case]) for fix in fixes)
         if changes not in self._steps_ns:
-            self._steps_ns[changes] = simulate(self._with(changes), self.runs).step_ns
+            self._steps_ns[changes] = simulate(self._with(changes), self.orders).step_ns
         return self._steps_ns[changes]
 
     def unchanged(self) -> Simulation:
         """The recorded steps, simulated without a change."""
-        return simulate(self.graphs, self.runs)
+        return simulate(self.graphs, self.orders)
 
     def spread(self, fixes: Sequence[SimulatedFix]) -> tuple[float, float]:
         """How far single steps are from their mean with these fixes, as factors (see `spread`)."""
         graphs = self._with([(fix.edit, fix.shares[1]) for fix in fixes])
-        return range_of_later(graphs, simulate(graphs, self.runs))
+        return range_of_later(graphs, simulate(graphs, self.orders))
 
     def _with(self, changes: Sequence[tuple[Edit, float]]) -> tuple[Graph, ...]:
         graphs = self.graphs
@@ -151,8 +151,8 @@ def _ready(run: Run) -> Stage | str:
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"
-    runs = tuple(runs_of(graph) for graph in graphs)
-    ready = Stage(run, graphs, simulate(graphs, runs).step_ns, runs)
+    orders = tuple(order_of(graph) for graph in graphs)
+    ready = Stage(run, graphs, simulate(graphs, orders).step_ns, orders)
     if abs(ready.error) > _LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready
