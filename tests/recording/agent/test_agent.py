@@ -328,7 +328,7 @@ def own(steps):
 def test_ours_is_not_started_while_the_programs_own_profiler_runs(run: Runner) -> None:
     found = run(MODEL + OWN + "print(own(20))")
     assert (found.code, found.output, found.errors) == (0, "20\n", "")
-    assert any("ours was not started" in note for note in found.report["notes"])
+    assert any("perfdoctor's was not started" in note for note in found.report["notes"])
     assert not found.report["trace"]
 
 
@@ -341,7 +341,7 @@ def test_ours_waits_for_the_programs_own_to_end(run: Runner) -> None:
 def test_ours_is_stopped_when_the_programs_own_starts(run: Runner) -> None:
     found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=Window(steps=100, skip=3))
     assert (found.code, found.output, found.errors) == (0, "5\n", "")
-    assert any("ours was stopped" in note for note in found.report["notes"])
+    assert any("perfdoctor's was stopped" in note for note in found.report["notes"])
     assert found.steps() >= 3
 
 
