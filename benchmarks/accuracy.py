@@ -81,7 +81,7 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
         absent = sorted(rule for rule in faults.known() if form not in faults.plant.FAULTS[rule].forms)
         if absent:
             yield f"{lacks} {_named(absent)} cannot be found there.\n"
-    absent = sorted(rule for rule, score in scores.items() if not score.planted)
+    absent = sorted(rule for rule, score in scores.items() if not score.planted and rule not in faults.known())
     if absent:
         yield f"No fault is planted for: {_named(absent)}.\n"
     yield (

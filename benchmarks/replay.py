@@ -24,8 +24,8 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.open import read
 from perfdoctor.replay.edits.shorter import with_faster_host
 from perfdoctor.replay.graph.build import graph_of
-from perfdoctor.replay.graph.runs import runs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.order import order_of
+from perfdoctor.replay.graph.simulate import simulate
 
 KERNELS = 100_000
 _ROUNDS = 5
@@ -39,13 +39,13 @@ def _timed(work: Callable[[], _Result]) -> tuple[float, _Result]:
 
 
 def _round(file: Path) -> tuple[float, float, float, int]:
-    """Seconds for reading, building and playing; how many nodes."""
+    """Seconds for reading, building and simulating; how many nodes."""
     reading, run = _timed(lambda: prepare(read([file])))
     (place,) = run.places
     building, graph = _timed(lambda: graph_of(place, 2 * KERNELS))
     assert graph is not None
-    playing, _ = _timed(lambda: play([graph]))
-    return reading, building, playing, len(graph)
+    simulating, _ = _timed(lambda: simulate([graph]))
+    return reading, building, simulating, len(graph)
 
 
 def bytes_of(timeline: Timeline) -> int:
@@ -62,9 +62,9 @@ def replay_peak_bytes(run: Run, most_work: int) -> int:
     try:
         graph = graph_of(place, most_work)
         assert graph is not None
-        runs = [runs_of(graph)]
-        play([graph], runs)
-        play([with_faster_host(graph, 0.5, Intervals.empty())], runs)
+        orders = [order_of(graph)]
+        simulate([graph], orders)
+        simulate([with_faster_host(graph, 0.5, Intervals.empty())], orders)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -76,7 +76,7 @@ def main() -> None:
         rounds = [_round(file) for _ in range(_ROUNDS)]
         run = prepare(read([file]))
     print(f"\nA replay of {KERNELS:,} kernels and their launches, {rounds[0][3]:,} nodes in the steps that are played")
-    for index, name in enumerate(("read and prepare", "build the graph", "play it")):
+    for index, name in enumerate(("read and prepare", "build the graph", "simulate it")):
         seconds = statistics.median(each[index] for each in rounds)
         ratio = statistics.median(each[index] / each[0] for each in rounds)
         print(f"  {name:32s} {seconds:7.2f} s   {ratio:5.2f} × reading")

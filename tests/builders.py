@@ -15,6 +15,7 @@ tables below; `legend` adds more. `repeat=n` draws the picture n times, a step e
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -196,6 +197,7 @@ def draw(
         for thread, lanes in threads.items():
             for lane in lanes:
                 for char, begin, end in _runs(lane):
+                    assert char in host_legend, f"{char!r} is drawn but means nothing: add it to HOST, or pass legend="
                     signal, name = host_legend[char]
                     at, until = (start + (edge - host_ahead) * unit_ns for edge in (begin, end))
                     row = {**on_host, "thread": thread, "start_ns": at, "end_ns": until, "name": name}
@@ -267,6 +269,16 @@ def idle_units(place: Place, unit_us: float = 100) -> dict[str, float]:
     causes = {cause: pieces.total_ns for cause, pieces in place.idle_causes.items()}
     assert sum(causes.values()) == place.idle.total_ns
     return {cause: ns / (unit_us * 1000) for cause, ns in causes.items() if ns}
+
+
+def pauses_ns(drawn: Timeline) -> Iterator[tuple[int, int]]:
+    """From the end of each kernel of the one device to the start of the next, inside the analysed window."""
+    window = only_place(drawn).window
+    low, high = int(window.starts[0]), int(window.ends[-1])
+    work = sorted(zip(drawn.kernels.start_ns.tolist(), drawn.kernels.end_ns.tolist(), strict=True))
+    for (_, end), (start, _) in itertools.pairwise(work):
+        begin = max(end, low)
+        yield begin, max(min(start, high), begin)
 
 
 def findings(rule_id: str, drawn: Timeline | Run, **thresholds: float) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Graphs by hand, random drawn timelines, and a machine that plays a graph in plain Python: slowly, and by its own lights."""
+"""Graphs by hand, random drawn timelines, and a machine that simulates a graph in plain Python: slowly, in its own way."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def sick(**more):
     return draw(**{**drawn, **more})
 
 
-# ---- the same graph, played by other means ---------------------------------------------------------------------------
+# ---- the same graph, simulated by other means ------------------------------------------------------------------------
 
 
 def simulated(graphs: list[Graph], repetitions: int = 40) -> list[list[list[float]]]:
@@ -116,7 +116,7 @@ def _plain(one: Graph) -> list[tuple[list[tuple[int, int, bool]], int]]:
 
 def _once(plain: list, graphs: list[Graph], previous: list[list[float]]) -> list[list[float]]:
     now: list[list[float | None]] = [[None] * len(nodes) for nodes in plain]
-    meeting = {(rank, int(node)): n for rank, each in enumerate(graphs) for n, node in enumerate(each.meetings)}
+    collective = {(rank, int(node)): n for rank, each in enumerate(graphs) for n, node in enumerate(each.collectives)}
     todo = [(rank, node) for rank, nodes in enumerate(plain) for node in range(len(nodes))]
     arrived: dict[int, dict[int, float]] = {}
     while todo:
@@ -128,8 +128,8 @@ def _once(plain: list, graphs: list[Graph], previous: list[list[float]]) -> list
                 waiting.append((rank, node))
                 continue
             start = max((moment + lag for moment, (_, lag, _) in zip(known, ties, strict=True)), default=0.0)
-            if (rank, node) in meeting:
-                number = meeting[rank, node]
+            if (rank, node) in collective:
+                number = collective[rank, node]
                 here = arrived.setdefault(number, {})
                 here[rank] = start + int(graphs[rank].extra_ns[node])
                 if len(here) < len(graphs):
@@ -146,14 +146,14 @@ def _once(plain: list, graphs: list[Graph], previous: list[list[float]]) -> list
 
 def simulated_step(graphs: list[Graph], repetitions: int = 40, last: int = 12) -> float:
     """The mean over the last repetitions, and over ranks."""
-    played = simulated(graphs, repetitions)
+    repetitions_ends = simulated(graphs, repetitions)
     works = [[node for node, kind in enumerate(each.kind) if kind == WORK] for each in graphs]
-    over = [[max(ends[rank][node] for node in own) for rank, own in enumerate(works)] for ends in played]
+    over = [[max(ends[rank][node] for node in own) for rank, own in enumerate(works)] for ends in repetitions_ends]
     steps = [(over[-1][rank] - over[-1 - last][rank]) / last / each.units for rank, each in enumerate(graphs)]
     return sum(steps) / len(steps)
 
 
-#: A random picture takes a while to play by hand, and a smaller one that fails as well tells no more.
+#: A random picture takes a while to simulate by hand, and a smaller one that fails as well tells no more.
 FEW = settings(max_examples=settings.default.max_examples // 2, phases=[Phase.explicit, Phase.generate])
 
 # ---- random pictures -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A reader of Perfetto's format for the tests, written from its documentation alone: it shares no line with the writer.
+"""A reader of Perfetto's format for the tests, written from its documentation alone, independent of the writer.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/. Field numbers: protos/perfetto/trace in google/perfetto.
 Slices are put together as the importer does it: all events by time, those of one moment in the file's order; an end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PerfdoctorError(Exception):
-    """Something the user can mend: one line *what* happened, one line what to *do*.
+    """Something the user can fix: one line *what* happened, one line what to *do*.
 
     Printed without a traceback, in one place (`cli/main.py`). Everything else that is raised is a bug of ours and
     keeps its traceback.
@@ -16,5 +16,5 @@ class PerfdoctorError(Exception):
         self.do = do
 
 
-class AskedWronglyError(PerfdoctorError):
-    """A question that this recording cannot be asked: `do` names the right ones."""
+class UsageError(PerfdoctorError):
+    """Options that cannot be used, with this recording or at all: `do` names valid ones. The exit code is 2."""

@@ -1,4 +1,4 @@
-"""Does one find the costliest line of one's own code in two clicks? Of a real training, recorded here."""
+"""Is the costliest line of user code found in two clicks? With a real training, recorded here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recorded(tmp_path_factory):
 
 @pytest.mark.torch
 def test_two_clicks_lead_to_the_functions_that_take_longest(recorded, open_page):
-    """Without a GPU nothing waits for it: what takes longest are the forward pass with its looks, and the loop itself."""
+    """Without a GPU nothing waits for it: the forward pass and the loop itself take longest."""
     page = open_page(recorded)
     page.click("nav a[href='#ops']")
     rows = page.locator("#ops [data-table='lines'] tbody tr")

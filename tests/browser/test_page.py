@@ -85,7 +85,7 @@ def test_back_goes_to_the_page_before(planted, open_page):
     assert shown(page) == ["kernels"]
 
 
-def test_the_first_screen_holds_the_verdict_the_bar_and_the_way(planted, open_page):
+def test_the_first_screen_has_the_verdict_the_bar_and_the_stages(planted, open_page):
     page = open_page(planted[1], viewport={"width": 1440, "height": 900})
     for part in ("h1", ".facts", ".bar.tall", ".stages"):
         box = page.locator(f"#overview {part}").first.bounding_box()
@@ -93,7 +93,7 @@ def test_the_first_screen_holds_the_verdict_the_bar_and_the_way(planted, open_pa
         assert box["y"] + box["height"] <= 900, part
 
 
-def test_a_name_on_the_way_opens_its_finding(planted, open_page):
+def test_a_name_of_a_stage_opens_its_finding(planted, open_page):
     page = open_page(planted[1])
     target = page.locator(".stages a").last.get_attribute("href")
     page.click(f".stages a[href='{target}']")

@@ -70,7 +70,7 @@ def heading(page, name):
     return page.get_by_role("columnheader", name=name, exact=True)
 
 
-def told(page):
+def row_count(page):
     return page.locator("[data-table=kernels] [role=status]").text_content()
 
 
@@ -78,12 +78,12 @@ def test_rows_come_in_their_order_and_numbers_in_words(shown):
     page = shown(table())
     assert cells(page, 3) == ["5.00 µs", "4.00 µs", "–", "2.00 µs", "9.00 ms", "1.00 µs", "3.00 µs", "0", "700 ns"]
     assert cells(page, 4)[4] == "9.0 %"
-    assert told(page) == "9 rows"
+    assert row_count(page) == "9 rows"
     assert page.get_by_role("heading", name="Kernels by name").is_visible()
     assert page.locator("[data-table=kernels] th[aria-sort]").count() == 0
 
 
-def test_numbers_sort_from_the_largest_and_what_is_not_known_stays_last(shown):
+def test_numbers_sort_from_the_largest_and_unknown_values_stay_last(shown):
     page = shown(table())
     heading(page, "time a step").get_by_role("button").click()
     assert heading(page, "time a step").get_attribute("aria-sort") == "descending"
@@ -94,7 +94,7 @@ def test_numbers_sort_from_the_largest_and_what_is_not_known_stays_last(shown):
     assert cells(page, 3)[-1] == "–"
 
 
-def test_words_sort_from_the_first(shown):
+def test_texts_sort_alphabetically(shown):
     page = shown(table(["b10", "b9", "a"], ["x", "y", "z"], [1, 2, 3]))
     heading(page, "kernel").get_by_role("button").click()
     assert cells(page, 1) == ["a", "b9", "b10"]
@@ -105,12 +105,12 @@ def test_words_filter_in_any_order_and_the_sum_follows(shown):
     page = shown(table())
     page.get_by_label("Filter").fill("ONE quoted")
     assert cells(page, 1) == ['a "quoted" one']
-    assert told(page) == "1 of 9 rows match"
+    assert row_count(page) == "1 of 9 rows match"
     page.get_by_label("Filter").fill("gemm")
     assert set(cells(page, 1)) == {"gemm", "=SUM(A1)", "-1+1", "+2"}
     assert page.locator("tfoot td, tfoot th").all_text_contents() == ["sum of 4 rows", "", "9.70 µs", "<0.1 %", ""]
     page.get_by_label("Filter").fill("nothing like it")
-    assert told(page) == "0 of 9 rows match"
+    assert row_count(page) == "0 of 9 rows match"
 
 
 def test_a_family_can_be_chosen(shown):
@@ -124,10 +124,10 @@ def test_a_family_can_be_chosen(shown):
     assert len(cells(page, 1)) == 9
 
 
-def test_thousands_of_rows_are_unfolded_in_pieces(shown):
+def test_thousands_of_rows_are_shown_in_chunks(shown):
     page = shown(many(1_234))
     assert len(cells(page, 1)) == 100
-    assert told(page) == "1,234 rows, 100 shown; 7 more, which cost least, are left out of this report"
+    assert row_count(page) == "1,234 rows, 100 shown; 7 more with the lowest cost are not in this report"
     page.get_by_role("button", name="Show 100 more").click()
     assert len(cells(page, 1)) == 200
     page.get_by_role("button", name="Show all").click()
@@ -136,11 +136,11 @@ def test_thousands_of_rows_are_unfolded_in_pieces(shown):
     assert page.evaluate("document.activeElement.cells[0].textContent") == "kernel 200"
     page.get_by_label("Filter").fill("kernel 77")
     matching = sum("77" in str(n) for n in range(1_234))
-    assert told(page).startswith(f"{matching} of 1,234 rows match;")
+    assert row_count(page).startswith(f"{matching} of 1,234 rows match;")
 
 
 def test_sorting_a_thousand_rows_takes_little_more_than_drawing_them(shown):
-    """Held against a bare table of as many cells in the same browser: machines differ, and are busy."""
+    """Compared with a bare table of as many cells in the same browser, since machines differ."""
     page = shown(many(1_000))
     page.get_by_role("button", name="Show all").click()
     sorted_ms, bare_ms = page.evaluate("""() => {

@@ -1,4 +1,4 @@
-"""Can one find one's way in the timeline, with mouse, fingers and keys, and is what it says and draws true?"""
+"""Is the timeline usable with mouse, fingers and keys, and does it show the right numbers?"""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shown(page):
 
 
 def seen(page):
-    """The window that is seen, once it is drawn: (start, end) in ns."""
+    """The visible window, once it is drawn: (start, end) in ns."""
     page.evaluate("new Promise(requestAnimationFrame)")
     view = page.evaluate("timelineShown.view")
     return view["start"], view["end"]
@@ -69,7 +69,7 @@ def click(page, track, piece):
 
 
 def panel(page):
-    """What is said of the selected piece."""
+    """The panel of the selected event."""
     rows = page.locator(".tl-panel dl > div").all()
     return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
 
@@ -103,16 +103,16 @@ def is_paper(page, drawn):
     return (drawn == colour(page, "--card")).all(axis=2)
 
 
-# --- what is seen ---
+# --- the visible window ---
 
 
-def test_it_begins_at_the_typical_step(page):
+def test_it_starts_at_the_typical_step(page):
     start, end = seen(page)
     assert STEP_NS * 0.95 < start <= STEP_NS
     assert STEP_NS * 2 <= end < STEP_NS * 2.05
     assert page.locator(".tl-shown").inner_text() == (
-        "Shown at first: a typical step of 4. 36 of 1,270 recorded pieces are drawn one by one; "
-        "1,234 short ones are drawn together (hatched), none is left out."
+        "Shown first: a typical step of 4. 36 of 1,270 recorded events are drawn one by one; "
+        "1,234 short ones are merged (hatched), none is omitted."
     )
 
 
@@ -189,7 +189,7 @@ def test_arrows_and_shift_with_the_wheel_move_and_stop_at_the_ends(page):
     assert seen(page)[1] < LENGTH_NS
 
 
-def test_a_drag_on_the_axis_zooms_to_that_stretch(page):
+def test_a_drag_on_the_axis_zooms_to_that_time_span(page):
     wanted = [page.evaluate(f"timelineShown.timeAt({x})") for x in (400, 600)]
     box = page.locator(".tl-axis").bounding_box()
     page.mouse.move(box["x"] + 400, box["y"] + 20)
@@ -229,38 +229,38 @@ def test_no_zoom_leaves_the_recording(page):
     assert end - start == pytest.approx(50, rel=1e-6)
 
 
-# --- what is told ---
+# --- texts about an event ---
 
 
-def test_a_click_tells_a_kernel_s_numbers(page):
+def test_a_click_shows_a_kernel_s_numbers(page):
     click(page, KERNELS, 1)
-    told = panel(page)
+    shown = panel(page)
     duration_ns = 2 * MS + 111
     assert page.locator(".tl-panel code").inner_text() == clean_name("void at::native::gemm_kernel<float, 4>(int)")
-    assert told == {
+    assert shown == {
         "where": "rank 0 · GPU 0 · stream 7 · kernels",
         "duration": f"{wording.duration(duration_ns)} ({duration_ns:,} ns)",
-        "starts": f"{wording.duration(14 * MS)} ({14 * MS:,} ns) after the window's start",
+        "start": f"{wording.duration(14 * MS)} ({14 * MS:,} ns) after the start of the window",
         "in its step": f"{wording.duration(4 * MS)} after the start of step 1",
         "of the step": wording.share(duration_ns / STEP_NS),
-        "told": "train.py:8",
+        "details": "train.py:8",
         "launched": f"{wording.duration(1.5 * MS)} (1,500,000 ns) before by cudaLaunchKernel, on rank 0 · host · thread 1 · CUDA calls",
     }
 
 
-def test_a_dense_piece_says_how_many_it_stands_for(page):
+def test_merged_events_show_their_number(page):
     page.get_by_role("button", name="Everything").click()
     seen(page)
     click(page, KERNELS, 4)
-    told = panel(page)
-    assert told["drawn together"] == "1,234 pieces, 87 % busy"
-    assert page.locator(".tl-name").inner_text() == "many short pieces, the longest: kernel elementwise"
-    assert told["busy"] == f"{wording.duration(870_000)} (870,000 ns)"
+    shown = panel(page)
+    assert shown["merged"] == "1,234 events, 87 % busy"
+    assert page.locator(".tl-name").inner_text() == "many short events, the longest: kernel elementwise"
+    assert shown["busy"] == f"{wording.duration(870_000)} (870,000 ns)"
 
 
 def test_idle_is_named_as_in_the_step_s_bar(page):
     click(page, IDLE, 1)
-    assert page.locator(".tl-panel code").inner_text() == PARTS["input_wait"].label
+    assert page.locator(".tl-panel code").inner_text() == PARTS["input_wait"].label.removeprefix("idle: ")
     assert PARTS["input_wait"].label in page.locator(".tl-legend").inner_text()
 
 
@@ -268,9 +268,9 @@ def test_from_a_kernel_to_its_launch_and_back(page):
     click(page, KERNELS, 1)
     page.get_by_role("button", name="Go to its launch").click()
     assert page.locator(".tl-panel code").inner_text() == "cudaLaunchKernel"
-    assert page.locator(".tl-launches").inner_text().startswith("Launched meanwhile: 1")
+    assert page.locator(".tl-launches").inner_text().startswith("Launched in this time: 1")
     page.locator(".tl-launches button").click()
-    assert panel(page)["told"] == "train.py:8"
+    assert panel(page)["details"] == "train.py:8"
 
 
 def test_an_arrow_leads_from_the_launch_to_the_kernel(page):
@@ -288,7 +288,7 @@ def test_an_arrow_leads_from_the_launch_to_the_kernel(page):
     assert 12 * MS < at < 14.5 * MS
 
 
-def test_the_pointer_is_told_what_it_points_at(page):
+def test_the_tooltip_shows_what_the_pointer_is_on(page):
     page.mouse.move(*middle(page, KERNELS, 1))
     tip = page.locator(".tl-tip")
     assert "gemm_kernel" in tip.inner_text()
@@ -347,7 +347,7 @@ def test_search_finds_details_and_causes_in_words_and_says_when_there_is_nothing
         until(page, f"document.querySelector('.tl-found').textContent === '{said}'")
 
 
-def test_what_is_not_looked_for_is_dimmed(page):
+def test_what_does_not_match_is_dimmed(page):
     page.evaluate("timelineShown.lookFor('gemm')")
     seen(page)
     compute = np.array(colour(page, "--compute"))
@@ -376,13 +376,13 @@ def test_keys_alone_suffice(page):
         pytest.fail("Tab never came to the picture")
     live = page.locator(".tl-live")
     page.keyboard.press("Enter")
-    assert live.inner_text().startswith("idle: waiting for data (input-bound): idle, 1.00 ms")
+    assert live.inner_text().startswith("waiting for data (input-bound): idle, 1.00 ms")
     page.keyboard.press("ArrowDown")
-    assert panel(page)["told"] == "train.py:8"
+    assert panel(page)["details"] == "train.py:8"
     page.keyboard.press("]")
-    assert panel(page)["told"] == "train.py:9"
+    assert panel(page)["details"] == "train.py:9"
     page.keyboard.press("Shift+ArrowLeft")
-    assert panel(page)["told"] == "train.py:8"
+    assert panel(page)["details"] == "train.py:8"
     page.keyboard.press("l")
     assert live.inner_text().startswith("cudaLaunchKernel: call")
     page.keyboard.press("Enter")
@@ -474,7 +474,7 @@ def test_a_counter_is_as_high_as_its_values(page):
     width = drawn.shape[1]
     heights = [int(drawn[:, int(width * part)].sum()) for part in (0.1, 0.35, 0.6, 0.9)]
     assert heights[0] == pytest.approx(heights[1] / 2, abs=1.5)
-    assert heights[2] == 0  # not told
+    assert heights[2] == 0  # unknown
     assert heights[3] == pytest.approx(heights[1] / 4, abs=1.5)
     x, y = middle(page, COUNTER, 1)
     page.mouse.move(x + 100, y)
@@ -493,7 +493,7 @@ def crowded(crowd):
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_two_hundred_thousand_pieces_are_as_high_as_they_were_busy(open_page, crowd, crowded, ratio):
-    """Where pieces are narrower than a pixel, the ink in a stretch of columns is the time that its pieces took."""
+    """Where pieces are narrower than a pixel, the ink in some columns is the time that its pieces took."""
     page = shown(open_page(crowded, "#timeline", device_scale_factor=ratio))
     page.evaluate("timelineShown.showAll()")
     seen(page)

@@ -11,7 +11,7 @@ IMAGE = "</script><img src=x onerror=alert(1)>"
 
 
 class Names:
-    """Texts, each held once."""
+    """Texts, each stored once."""
 
     def __init__(self):
         self.texts: list[str] = []
@@ -62,7 +62,7 @@ LENGTH_NS = 4 * STEP_NS
 
 
 def small(hostile: str = "aten::linear") -> TimelineView:
-    """Two ranks of four steps of 10 ms: a kernel of 2 ms in each, asked for 1.5 ms before, and one dense piece."""
+    """Two ranks of four steps of 10 ms: a kernel of 2 ms in each, launched 1.5 ms before, and one piece of merged events."""
     names = Names()
     groups = (
         TrackGroup("rank 0 · GPU 0", 0, 0),

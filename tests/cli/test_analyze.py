@@ -1,4 +1,4 @@
-"""Does `perfdoctor analyze` put the right thing in the right place, and end as promised?"""
+"""`perfdoctor analyze` writes the right output to the right place, and exits with the right code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bou
 
 
 def rule(name):
-    threshold = rulebook.Threshold(0.05, "fraction of step time", "Below it nobody minds.")
+    threshold = rulebook.Threshold(0.05, "fraction of step time", "Below it is negligible.")
     fix = rulebook.RuleFix("Do it", "do(it)", "minutes", changes_numerics=False)
     return rulebook.Rule(
         id=name,
@@ -45,7 +45,7 @@ def rule(name):
 
 
 class Doctor:
-    """Stands in for reading and diagnosing; remembers what it was asked."""
+    """Replaces reading and diagnosing; stores its arguments."""
 
     def __init__(self):
         self.diagnosis, self.error, self.paths, self.rules, self.what_if = INPUT_BOUND, None, None, None, None
@@ -121,13 +121,13 @@ def test_markdown_keeps_the_path_off_standard_output(doctor):
     assert result.stderr.splitlines() == ["Report: trace.perfdoctor.html"]
 
 
-def test_quiet_says_only_the_verdict(doctor):
+def test_quiet_prints_only_the_verdict(doctor):
     result = run("trace.json", "--quiet", "--no-html")
     assert result.stdout.startswith(VERDICT)
     assert len(result.stdout.splitlines()) == 1
 
 
-def test_verbose_says_what_is_being_done_on_standard_error(doctor):
+def test_verbose_prints_progress_on_standard_error(doctor):
     assert "reading it" in run("trace.json", "--verbose").stderr
 
 
@@ -137,18 +137,18 @@ def test_all_shows_more_than_five(doctor):
     assert "rule-8" in run("trace.json", "--all").stdout
 
 
-def test_rule_and_ignore_choose_what_is_looked_for(doctor):
+def test_rule_and_ignore_choose_what_is_checked(doctor):
     run("trace.json", "--rule", "rank-skew", "--rule", "input-wait", "--ignore", "input-wait")
     assert doctor.rules == ["rank-skew"]
 
 
-def test_without_what_if_nothing_is_asked(doctor):
+def test_without_what_if_there_are_no_questions(doctor):
     assert run("trace.json").exit_code == 0
     assert doctor.what_if == ()
 
 
 @pytest.mark.parametrize("option", ["--rule", "--ignore", "--fail-on"])
-def test_an_unknown_rule_is_asked_wrongly_and_gets_near_matches(doctor, option):
+def test_an_unknown_rule_is_a_usage_error_with_near_matches(doctor, option):
     result = run("trace.json", option, "input-wiat")
     assert result.exit_code == 2
     assert "Did you mean input-wait" in result.stderr
@@ -159,7 +159,7 @@ def test_an_unknown_rule_is_asked_wrongly_and_gets_near_matches(doctor, option):
     "arguments",
     [("--html", "a.html", "--no-html"), ("--json", "-", "--format", "markdown"), ("--format", "pdf"), ("--nonsense",)],
 )
-def test_what_contradicts_itself_is_asked_wrongly(doctor, arguments):
+def test_options_that_contradict_each_other_are_a_usage_error(doctor, arguments):
     assert run("trace.json", *arguments).exit_code == 2
 
 
@@ -182,10 +182,10 @@ def test_fail_on_any_lets_a_healthy_run_pass(doctor):
     assert run("trace.json", "--fail-on", "any").exit_code == 0
 
 
-def test_fail_on_a_rule_that_could_not_look_says_so(doctor):
+def test_fail_on_a_rule_that_was_not_checked_prints_so(doctor):
     result = run("trace.json", "--fail-on", "rank-skew")
     assert result.exit_code == 0
-    assert "--fail-on rank-skew: the rule could not look: it lacks collectives." in result.stderr
+    assert "--fail-on rank-skew: the rule was not checked: it lacks collectives." in result.stderr
 
 
 def test_an_error_of_the_user_s_is_two_lines_and_no_traceback(doctor):
@@ -241,15 +241,15 @@ def test_a_report_of_ours_is_written_anew(doctor):
 
 
 @pytest.mark.parametrize("option", [(), ("--html", "trace.perfdoctor.html")])
-def test_somebody_else_s_file_is_never_written_over(doctor, option):
+def test_another_file_is_never_overwritten(doctor, option):
     Path("trace.perfdoctor.html").write_text("<p>mine</p>")
     result = run("trace.json", *option)
     assert Path("trace.perfdoctor.html").read_text() == "<p>mine</p>"
-    assert "trace.perfdoctor.html is not a report of ours and stays as it is." in result.stdout
+    assert "trace.perfdoctor.html was not written by perfdoctor and is kept." in result.stdout
     assert result.stdout.splitlines()[-1] == "Report: trace-2.perfdoctor.html"
 
 
-def test_a_recording_is_never_written_over(doctor):
+def test_a_recording_is_never_overwritten(doctor):
     result = run("trace.json", "--json", "trace.json")
     assert result.exit_code == 1
     assert "is one of the recordings" in result.stderr
@@ -285,14 +285,14 @@ def test_a_named_place_that_cannot_be_written_is_an_error_after_the_diagnosis(do
     assert "missing/report.html cannot be written: No such file or directory" in result.stderr
 
 
-def test_a_device_is_written_to_as_it_is(doctor):
+def test_a_device_is_written_to_directly(doctor):
     assert run("trace.json", "--html", os.devnull).exit_code == 0
     assert not Path(os.devnull).is_file()
 
 
-def test_progress_is_silent_when_nobody_watches(capsys):
-    with analyze.progress(quiet=False, verbose=False) as say:
-        say("reading")
+def test_progress_is_silent_without_a_terminal(capsys):
+    with analyze.progress(quiet=False, verbose=False) as update:
+        update("reading")
     assert capsys.readouterr().err == ""
 
 

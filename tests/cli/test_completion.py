@@ -1,4 +1,4 @@
-"""Does the shell's completion offer what the program then accepts, and fast enough to be waited for?"""
+"""The shell's completion offers what the program then accepts, and is fast."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ app(prog_name="perfdoctor")
 
 
 def question(shell, typed, instruction="complete"):
-    """How a shell asks whose line is `typed`, with the cursor at its end."""
+    """The variables of a shell whose line is `typed`, with the cursor at its end."""
     return {
         "_PERFDOCTOR_COMPLETE": f"{instruction}_{shell}",
         "COMP_WORDS": typed,
@@ -43,8 +43,8 @@ def question(shell, typed, instruction="complete"):
     }
 
 
-def asked(shell, typed, program=PROGRAM, instruction="complete"):
-    """What the program answers."""
+def answer(shell, typed, program=PROGRAM, instruction="complete"):
+    """What the program prints."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, **question(shell, typed, instruction)}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
@@ -54,7 +54,7 @@ def asked(shell, typed, program=PROGRAM, instruction="complete"):
 
 @pytest.fixture
 def offered(monkeypatch, capsys):
-    """What bash is offered behind a line, asked in this process."""
+    """What bash is offered behind a line, completed in this process."""
 
     def offers(typed):
         for name, value in question("bash", typed).items():
@@ -95,22 +95,22 @@ def test_what_can_follow_is_offered(typed, expected, offered):
 
 
 def test_zsh_and_fish_show_the_titles():
-    zsh, fish = asked("zsh", "perfdoctor explain gar"), asked("fish", "perfdoctor explain gar")
+    zsh, fish = answer("zsh", "perfdoctor explain gar"), answer("fish", "perfdoctor explain gar")
     title = RULES["garbage-collection"].title.replace("'", "’")
     assert zsh.strip() == f'_arguments \'*: :(("garbage-collection":"{title}"))\''
     assert fish.strip() == f"garbage-collection\t{title}"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_that_asks_the_program(shell):
-    script = asked(shell, "perfdoctor ", instruction="source")
+def test_each_shell_gets_a_script_that_calls_the_program(shell):
+    script = answer(shell, "perfdoctor ", instruction="source")
     assert f"_PERFDOCTOR_COMPLETE=complete_{shell}" in script
     assert "perfdoctor" in script
 
 
-def test_the_lines_of_the_documents_say_what_the_documents_say():
-    told = dict(completion.rules(""))
-    assert told == {name: rule.title.replace("'", "’") for name, rule in RULES.items()}
+def test_titles_read_by_line_are_those_of_the_rules():
+    titles = dict(completion.rules(""))
+    assert titles == {name: rule.title.replace("'", "’") for name, rule in RULES.items()}
     assert [name for name, _, action in completion._rules() if action] == [
         n for n, rule in RULES.items() if rule.action
     ]
@@ -125,7 +125,7 @@ def test_every_offer_is_accepted():
         if question.rpartition(",")[2].strip() not in ("input-wait", "launch-bound") or "," not in question:
             assert what_if.questions(question, RULES)
     for passes, _ in completion.passes("") + completion.passes("nsys,"):
-        plan.asked_for(passes)
+        plan.parse_passes(passes)
 
 
 def test_nothing_heavy_is_loaded():
@@ -139,14 +139,14 @@ heavy = {{'numpy', 'pandas', 'pyarrow', 'jinja2', 'msgspec', 'nanoarrow', 'adbc_
 print('loaded:', *sorted(heavy & {{name.split('.')[0] for name in sys.modules}}))
 """
     for typed in ("perfdoctor explain host", "perfdoctor analyze x --gpu H100", "perfdoctor analyze x --what-if b"):
-        assert asked("zsh", typed, code).splitlines()[-1].strip() == "loaded:"
+        assert answer("zsh", typed, code).splitlines()[-1].strip() == "loaded:"
 
 
 def test_completion_takes_little_longer_than_typer_itself():
     def seconds(typed, program):
-        """Of the processor: another program's load is none of ours."""
+        """CPU time: the load of other programs does not count."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        asked("zsh", typed, program)
+        answer("zsh", typed, program)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -1,4 +1,4 @@
-"""Does `perfdoctor export` write what it is asked for, and never over somebody's file?"""
+"""`perfdoctor export` writes the requested file, and never overwrites another one."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def test_ours_is_replaced_and_an_empty_file_is_filled(tmp_path, name):
 
 
 @pytest.mark.parametrize("content", [b"my notes", b"\x0a\x03abc", gzip.compress(b"my notes"), b"\x1f\x8bbroken"])
-def test_what_is_not_ours_stays_as_it_is(tmp_path, content):
+def test_what_is_not_ours_is_kept(tmp_path, content):
     target = tmp_path / "train.pftrace"
     target.write_bytes(content)
     result = run(RECORDING, "--perfetto", target)
     assert result.exit_code == 1
     what, do = result.stderr.splitlines()
     assert what == f"perfdoctor: --perfetto {target} exists and was not written by perfdoctor export"
-    assert do == "  → Name another file, or remove it."
+    assert do == "  → Choose another file, or remove it."
     assert target.read_bytes() == content
 
 
-def test_a_recording_is_never_written_over(tmp_path):
+def test_a_recording_is_never_overwritten(tmp_path):
     (trace,) = RECORDING.glob("*.json*")
     copy = tmp_path / trace.name
     copy.write_bytes(trace.read_bytes())
@@ -81,13 +81,13 @@ def test_a_recording_is_never_written_over(tmp_path):
     assert hashlib.sha256(copy.read_bytes()).hexdigest() == before
 
 
-def test_without_a_format_it_is_asked_wrongly():
+def test_without_a_format_it_is_a_usage_error():
     result = run(RECORDING)
     assert result.exit_code == 2
-    assert result.stderr == "perfdoctor: nothing says what to write\n  → Name the file: --perfetto train.pftrace.\n"
+    assert result.stderr == "perfdoctor: there is no output file\n  → Give one: --perfetto train.pftrace.\n"
 
 
-def test_a_folder_that_is_not_there_is_said_in_two_lines(tmp_path):
+def test_a_missing_folder_is_refused_in_two_lines(tmp_path):
     target = tmp_path / "nowhere" / "a.pftrace"
     result = run(RECORDING, "--perfetto", target)
     assert result.exit_code == 1
@@ -113,11 +113,11 @@ def test_what_was_recorded_without_time_is_refused(tmp_path):
     log.write_text("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n")
     result = run(log, "--perfetto", tmp_path / "a.pftrace")
     assert result.exit_code == 1
-    assert "nothing in this recording lies on a clock" in result.stderr
+    assert "nothing in this recording has timestamps" in result.stderr
     assert not (tmp_path / "a.pftrace").exists()
 
 
-def test_a_device_is_written_to_as_it_is():
+def test_a_device_is_written_to_directly():
     assert run(RECORDING, "--perfetto", os.devnull).exit_code == 0
 
 

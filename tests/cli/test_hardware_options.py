@@ -1,4 +1,4 @@
-"""What the user tells beside the recording: read before anything else, and refused with the right ones named."""
+"""The user's values: read before anything else, and refused with valid ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.hardware_options import number, user_values
 from perfdoctor.cli.main import app
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 from perfdoctor.model.timeline import UserValues
 
 
@@ -28,19 +28,19 @@ def test_numbers_have_decimal_suffixes(text, value):
     assert number(text) == (None if value is None else pytest.approx(value))
 
 
-def test_nothing_told_is_nothing():
+def test_no_options_are_no_values():
     assert user_values(None, [], None, None) is None
 
 
 def test_all_of_it_together():
-    told = user_values("h100 sxm", ["bf16=900T", "memory=3T"], "16k", "70B")
-    assert told == UserValues("NVIDIA H100 SXM", {"bf16": 900e12, "memory": 3e12}, 16e3, 70e9)
+    values = user_values("h100 sxm", ["bf16=900T", "memory=3T"], "16k", "70B")
+    assert values == UserValues("NVIDIA H100 SXM", {"bf16": 900e12, "memory": 3e12}, 16e3, 70e9)
     assert user_values("NVIDIA H100 80GB HBM3", [], None, None).gpu == "NVIDIA H100 SXM"
     assert user_values(None, [], "4096", None) == UserValues(tokens_per_step=4096)
 
 
 @pytest.mark.parametrize(
-    ("asked", "what", "do"),
+    ("given", "what", "do"),
     [
         ({"gpu": "H100"}, "--gpu 'H100' names no single GPU", "NVIDIA H100 NVL, NVIDIA H100 PCIe, NVIDIA H100 SXM"),
         ({"gpu": ""}, "--gpu '' names no single GPU", "and"),
@@ -50,28 +50,28 @@ def test_all_of_it_together():
         ({"peaks": ["memory=fast"]}, "'fast' is no rate in bytes/s", "--peak memory="),
         ({"tokens_per_step": "0"}, "--tokens-per-step 0", "16384"),
         ({"tokens_per_step": "many"}, "--tokens-per-step many", "16384"),
-        ({"parameters": "7B"}, "--parameters without --tokens-per-step", "Give both"),
+        ({"parameters": "7B"}, "--parameters needs --tokens-per-step", "Give both"),
         ({"parameters": "-7B", "tokens_per_step": "5"}, "--parameters -7B", "7B"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(asked, what, do):
-    told = {"gpu": None, "peaks": [], "tokens_per_step": None, "parameters": None, **asked}
-    with pytest.raises(AskedWronglyError) as raised:
-        user_values(**told)
+def test_what_cannot_be_is_refused_with_what_can(given, what, do):
+    options = {"gpu": None, "peaks": [], "tokens_per_step": None, "parameters": None, **given}
+    with pytest.raises(UsageError) as raised:
+        user_values(**options)
     assert what in raised.value.what
     assert do in raised.value.do
 
 
-def test_a_wrong_peak_ends_with_2_before_the_file_is_looked_for():
+def test_a_wrong_peak_exits_with_2_before_the_file_is_opened():
     result = CliRunner().invoke(app, ["analyze", "there-is-no-such-file", "--peak", "x=1T"])
     assert result.exit_code == 2
     assert "there is no peak 'x'" in result.output
 
 
-def test_what_was_told_reaches_the_diagnosis(monkeypatch, tmp_path):
+def test_the_users_values_reach_the_diagnosis(monkeypatch, tmp_path):
     """A step of 1 ms without any shape: 6 · 1e6 · 1000 FLOP, of the 1e10 that 10 TFLOP/s give in it."""
     run = draw(kernels="GGGGGGGGG ", host=["l"], repeat=6)
-    monkeypatch.setattr("perfdoctor.readers.open.read", lambda paths, say: run)
+    monkeypatch.setattr("perfdoctor.readers.open.read", lambda paths, progress: run)
     options = ["--peak", "bf16=10T", "--tokens-per-step", "1k", "--parameters", "1M", "--no-html", "--json", "-"]
     result = CliRunner().invoke(app, ["analyze", str(tmp_path), *options])
     assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""Does each command's help show how the command is used, in 80 columns?"""
+"""Each command's help shows how the command is used, in 80 columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_line_of_help_is_wider_than_80_columns(command):
     assert [line for line in help_of(*command) if len(line) > 80] == []
 
 
-def test_the_first_help_tells_each_command_in_a_whole_sentence():
+def test_the_first_help_has_a_whole_sentence_for_each_command():
     listed = [line for line in help_of() if line.strip().split(" ")[0] in COMMANDS]
     assert len(listed) == len(COMMANDS)
     assert not [line for line in listed if line.endswith("...")]

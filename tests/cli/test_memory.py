@@ -39,20 +39,20 @@ def failed(tmp_path):
 
 
 def test_a_snapshot_alone_is_a_diagnosis(failed, tmp_path):
-    done = as_a_process(failed, "--json", "told.json", cwd=tmp_path)
+    done = as_a_process(failed, "--json", "diagnosis.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CUDA out of memory" in done.stdout
     assert "rank 2: peak 100 MiB in use, 100 MiB reserved." in done.stdout
     assert "work/model.py:4 forward < work/train.py:30 main" in done.stdout
     assert (tmp_path / "rank2.perfdoctor.html").exists()
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["run"]["sources"] == [{"kind": "memory", "file": "rank2.pickle", "tool_version": "", "ranks": [2]}]
-    assert [finding["rule"] for finding in told["findings"]] == ["out-of-memory"]
-    assert (told["memory"][0]["peak_bytes"], told["memory"][0]["by_category"]) == (
+    document = json.loads((tmp_path / "diagnosis.json").read_text())
+    assert document["run"]["sources"] == [{"kind": "memory", "file": "rank2.pickle", "tool_version": "", "ranks": [2]}]
+    assert [finding["rule"] for finding in document["findings"]] == ["out-of-memory"]
+    assert (document["memory"][0]["peak_bytes"], document["memory"][0]["by_category"]) == (
         100 * MIB,
         {"activations": 100 * MIB},
     )
-    assert told["time"] == []
+    assert document["time"] == []
 
 
 def test_a_condition_on_it_is_met(failed, tmp_path):
@@ -76,7 +76,7 @@ def test_a_folder_of_snapshots_is_the_ranks_of_a_job(tmp_path):
     ]
 
 
-def test_a_pickle_that_wants_to_run_something_runs_nothing(tmp_path):
+def test_a_pickle_with_code_runs_nothing(tmp_path):
     class Bad:
         def __reduce__(self) -> object:
             return os.system, (f"touch {tmp_path / 'proof'}",)
@@ -85,6 +85,6 @@ def test_a_pickle_that_wants_to_run_something_runs_nothing(tmp_path):
     path.write_bytes(pickle.dumps({"segments": [Bad()], "device_traces": []}))
     done = perform(path, "--no-html")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "wants to build" in done.stderr
+    assert "would build" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "proof").exists()

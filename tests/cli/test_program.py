@@ -1,4 +1,4 @@
-"""Does the real program keep its promises to a shell: exit codes, streams, colour, speed?"""
+"""The real program in a shell: exit codes, streams, colour, speed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_help_loads_nothing_heavy():
     assert not HEAVY & set(result.stdout.decode().split())
 
 
-def test_what_cannot_be_done_ends_with_1_and_two_lines(tmp_path):
+def test_what_cannot_be_done_exits_with_1_and_two_lines(tmp_path):
     result = perform("analyze", "missing.json", cwd=tmp_path)
     assert result.returncode == 1
     assert result.stdout == ""
@@ -52,7 +52,7 @@ def test_what_cannot_be_done_ends_with_1_and_two_lines(tmp_path):
     assert do.startswith("  → ")
 
 
-def test_asked_wrongly_ends_with_2():
+def test_a_usage_error_exits_with_2():
     result = perform("explain", "no-such-rule")
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
@@ -64,7 +64,7 @@ def test_piped_output_and_no_color_hold_no_escape_sequence():
     assert "\x1b" not in re.sub(r"\x1b\[[012]m", "", perform("rules", NO_COLOR="1", FORCE_COLOR="1").stdout)
 
 
-def test_a_reader_that_stops_reading_is_met_quietly():
+def test_a_reader_that_stops_reading_causes_no_error_message():
     command = f"{sys.executable} -m perfdoctor.cli.main rules --verbose | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(
         ["bash", "-c", command], capture_output=True, check=False, text=True, env={**os.environ, "PYTHONPATH": SOURCE}

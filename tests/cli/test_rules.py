@@ -1,4 +1,4 @@
-"""Do `rules` and `explain` say what is looked for and how it is fixed?"""
+"""`rules` and `explain` show what is checked and how it is fixed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def on_screen(lines, width):
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_on_a_terminal_rules_stand_in_their_categories(width):
+def test_on_a_terminal_rules_are_listed_by_category(width):
     screen = on_screen(lambda console: command._grouped(list(REAL.values()), console, verbose=False), width)
     assert max(map(cell_len, screen.splitlines())) <= min(width, 100)
     headings = [line for line in screen.splitlines() if re.fullmatch("[a-z]+", line)]
@@ -92,9 +92,9 @@ def test_on_a_terminal_rules_stand_in_their_categories(width):
         zip(headings, re.split(rf"^(?:{'|'.join(headings)})$", screen, flags=re.MULTILINE)[1:], strict=True)
     )
     for rule in REAL.values():
-        told = " ".join(sections[rule.category].split())
-        assert f"{rule.id} {rule.title}" in told
-        assert (f"{rule.title} {rule.status}" in told) == (rule.status != "stable")
+        shown = " ".join(sections[rule.category].split())
+        assert f"{rule.id} {rule.title}" in shown
+        assert (f"{rule.title} {rule.status}" in shown) == (rule.status != "stable")
 
 
 def test_quiet_rules_are_ids():
@@ -113,7 +113,7 @@ def test_rules_as_json_hold_everything():
 
 
 @pytest.mark.parametrize("command", ["explain", "rules"])
-def test_a_rule_s_page_has_everything_its_document_says(command):
+def test_a_rule_s_page_has_everything_in_its_document(command):
     page = run(command, "input-wait").stdout
     assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
@@ -141,7 +141,7 @@ def test_quiet_explain_is_the_fixes():
 
 
 @pytest.mark.parametrize("command", ["explain", "rules"])
-def test_an_unknown_rule_is_asked_wrongly(command):
+def test_an_unknown_rule_is_a_usage_error(command):
     result = run(command, "input")
     assert result.exit_code == 2
     assert "Did you mean input-wait?" in " ".join(result.stderr.split())
@@ -160,7 +160,7 @@ def test_every_page_fits_its_terminal(name, width):
 
 
 @of_each("name,code", CODE)
-def test_piped_code_is_what_the_rule_says(name, code):
+def test_piped_code_is_that_of_the_rule(name, code):
     console = Console(file=io.StringIO(), width=80)
     rule_page.print_page(REAL[name], REAL, console, quiet=True, verbose=False)
     assert f"\n{code}\n```\n" in console.file.getvalue()

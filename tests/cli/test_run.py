@@ -1,4 +1,4 @@
-"""`perfdoctor run` and `perfdoctor env` as commands: what is asked wrongly, what comes out where."""
+"""`perfdoctor run` and `perfdoctor env` as commands: usage errors, and what is printed where."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def perfdoctor(folder: Path, *words: str | Path, path: str | None = None) -> sub
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--passes", "nsight"], "'nsight' is no pass"),
         (["--steps", "0"], "--steps"),
@@ -39,10 +39,10 @@ def perfdoctor(folder: Path, *words: str | Path, path: str | None = None) -> sub
         (["--nosuch"], "--nosuch"),
     ],
 )
-def test_what_is_asked_wrongly_ends_with_2_before_anything_runs(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_usage_error_exits_with_2_before_anything_runs(tmp_path: Path, words: list[str], message: str) -> None:
     done = perfdoctor(tmp_path, "run", *words, "--", "touch", "ran")
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,12 +54,12 @@ def test_options_behind_the_command_are_the_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "said"), [("nosuch", 127, "was not found"), ("./plain", 126, "may not be executed")]
+    ("name", "code", "message"), [("nosuch", 127, "was not found"), ("./plain", 126, "may not be executed")]
 )
-def test_a_command_that_cannot_start_ends_as_in_a_shell(tmp_path: Path, name: str, code: int, said: str) -> None:
+def test_a_command_that_cannot_start_exits_as_in_a_shell(tmp_path: Path, name: str, code: int, message: str) -> None:
     (tmp_path / "plain").write_text("")
     done = perfdoctor(tmp_path, "run", "--", name)
-    assert (done.returncode, said in done.stderr) == (code, True)
+    assert (done.returncode, message in done.stderr) == (code, True)
     assert not (tmp_path / "perfdoctor-runs").exists()
 
 
@@ -80,14 +80,14 @@ def test_a_profiler_in_the_command_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_standard_output_is_the_programs_and_what_we_are_asked_to_put_there(tmp_path: Path) -> None:
+def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(TRAINING)
     plain = perfdoctor(tmp_path, "run", "--steps", "3", "--skip-steps", "2", "--", torch_python(), "t.py")
     assert plain.stdout == "done\n"
     (run,) = (tmp_path / "perfdoctor-runs").iterdir()
     assert run.name.endswith("-t")
     assert {"run.json", "report.html", "diagnosis.json", "torch", "agents"} == {file.name for file in run.iterdir()}
-    asked = perfdoctor(
+    done = perfdoctor(
         tmp_path,
         "run",
         "-q",
@@ -102,7 +102,7 @@ def test_standard_output_is_the_programs_and_what_we_are_asked_to_put_there(tmp_
         torch_python(),
         "t.py",
     )
-    own, _, diagnosis = asked.stdout.partition("\n")
+    own, _, diagnosis = done.stdout.partition("\n")
     assert own == "done"
     assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
 
@@ -135,7 +135,7 @@ def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Pat
     assert perfdoctor(tmp_path, *words, "bad.py").returncode == 4
 
 
-def test_env_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
+def test_env_lists_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
     done = perfdoctor(tmp_path, "env", "--python", "no-such-python")
     assert done.returncode == 0
     assert "no-such-python" in done.stdout

@@ -1,4 +1,4 @@
-"""What does the program write to a real terminal, and what to a pipe?"""
+"""What the program writes to a real terminal, and what to a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def on_terminal(*arguments, cwd, columns=80, **environment):
-    """Everything that appears on a terminal with so many columns."""
+    """Everything that appears on a terminal with this many columns."""
     command = [sys.executable, "-m", "perfdoctor.cli.main", *arguments]
     own = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     everything = {**own, "PYTHONPATH": SOURCE, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
@@ -38,7 +38,7 @@ def on_terminal(*arguments, cwd, columns=80, **environment):
         while True:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:  # what Linux says when the other end is closed
+            except OSError:  # on Linux, when the other end is closed
                 break
             if not piece:
                 break
@@ -49,7 +49,7 @@ def on_terminal(*arguments, cwd, columns=80, **environment):
     return b"".join(pieces).decode("utf-8").replace("\r\n", "\n")
 
 
-def test_a_diagnosis_leads_to_its_page(tmp_path):
+def test_a_diagnosis_links_to_its_page(tmp_path):
     screen = on_terminal("analyze", str(RUN), "--html", "page.html", cwd=tmp_path)
     page = (tmp_path / "page.html").as_uri()
     found = [address for address in LINK.findall(screen) if address]

@@ -1,4 +1,4 @@
-"""Is `--what-if` read as it is meant, and refused in two lines where it means nothing?"""
+"""`--what-if` is read correctly, and refused in two lines where it is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from perfdoctor.cli import what_if
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.prediction import Question
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()
@@ -49,18 +49,18 @@ def test_rules_and_how_far_their_fixes_go(text, meant):
 @of_each(
     ("text", "what", "right"),
     [
-        ("", "--what-if names no rule", "Ask like this"),
+        ("", "--what-if names no rule", "Examples: "),
         ("input-wiat", "--what-if 'input-wiat': there is no such rule", "Did you mean input-wait"),
-        ("qqqq", "--what-if 'qqqq': there is no such rule", "What can be asked: "),
-        ("memory-growth", "--what-if memory-growth: its fix cannot be simulated", "What can be asked: "),
+        ("qqqq", "--what-if 'qqqq': there is no such rule", "Possible: "),
+        ("memory-growth", "--what-if memory-growth: its fix cannot be simulated", "Possible: "),
         ("input-wait=", "--what-if input-wait=: there is no such choice", "Choices of input-wait: low, likely, high"),
         ("input-wait=fast", "--what-if input-wait=fast: there is no such choice", "or a share from 1% to 100%."),
         ("input-wait=0%", "--what-if input-wait=0%: there is no such choice", "Choices of input-wait"),
         ("input-wait=101%", "--what-if input-wait=101%: there is no such choice", "Choices of input-wait"),
         ("input-wait=bf16", "--what-if input-wait=bf16: there is no such choice", "Choices of input-wait"),
         ("fp32-matmuls=tf32", "--what-if fp32-matmuls=tf32: there is no such choice", "bf16, fp16, low, likely, high"),
-        ("input-wait, input-wait=low", "--what-if names input-wait twice", "Name each only once."),
-        ("ranks=8, ranks=64", "--what-if names ranks twice", "Name each only once."),
+        ("input-wait, input-wait=low", "--what-if names input-wait twice", "Give each one once."),
+        ("ranks=8, ranks=64", "--what-if names ranks twice", "Give each one once."),
         ("ranks", "--what-if ranks: that is no number of ranks", "ranks=8"),
         ("ranks=8@0GB/s", "--what-if ranks=8@0GB/s: that is no number of ranks", "ranks=64@50GB/s"),
         ("ranks=8@fast", "--what-if ranks=8@fast: that is no number of ranks", "ranks=64@50GB/s"),
@@ -70,25 +70,29 @@ def test_rules_and_how_far_their_fixes_go(text, meant):
         ("batch=2", "--what-if batch=2: that is no factor", "0.1x to 64x of the recorded batch"),
         ("batch=65x", "--what-if batch=65x: that is no factor", "0.1x to 64x"),
         ("batch=0x", "--what-if batch=0x: that is no factor", "0.1x to 64x"),
-        ("synthetic-data=50%", "--what-if synthetic-data=50%: there is nothing to choose", "by itself"),
+        (
+            "synthetic-data=50%",
+            "--what-if synthetic-data=50%: synthetic-data has no value",
+            "Use --what-if synthetic-data.",
+        ),
         ("sintetic-data", "--what-if 'sintetic-data': there is no such rule", "Did you mean synthetic-data"),
         ("memory-growth", "--what-if memory-growth: its fix", "batch=2x"),
     ],
 )
-def test_what_means_nothing_is_said_in_one_line_and_the_right_ones_in_another(text, what, right):
-    with pytest.raises(AskedWronglyError) as error:
+def test_a_usage_error_has_one_line_and_another_with_valid_values(text, what, right):
+    with pytest.raises(UsageError) as error:
         what_if.questions(text, RULES)
     assert error.value.what.startswith(what)
     assert right in error.value.do
     assert "\n" not in error.value.what + error.value.do
 
 
-def test_every_rung_of_a_ladder_can_be_asked():
-    asked = [what_if.questions(", ".join(rung["fixed"]), RULES) for rung in rungs()]
-    assert {question.rule for questions in asked for question in questions} >= {"batch", "ranks", "synthetic-data"}
+def test_every_rung_of_a_ladder_can_be_predicted():
+    parsed = [what_if.questions(", ".join(rung["fixed"]), RULES) for rung in rungs()]
+    assert {question.rule for questions in parsed for question in questions} >= {"batch", "ranks", "synthetic-data"}
 
 
-def test_a_wrong_question_ends_with_2_before_anything_is_read():
+def test_a_usage_error_exits_with_2_before_anything_is_read():
     result = run("no-such-file.json", "--what-if", "input-wiat")
     assert result.exit_code == 2
     what, do = result.stderr.splitlines()
@@ -97,7 +101,7 @@ def test_a_wrong_question_ends_with_2_before_anything_is_read():
     assert result.stdout == ""
 
 
-def test_a_rule_that_found_nothing_here_ends_with_2_and_names_those_that_did(tmp_path, monkeypatch):
+def test_a_rule_that_found_nothing_here_exits_with_2_and_names_those_that_did(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(RECORDING, "--what-if", "garbage-collection")
     assert result.exit_code == 2
@@ -134,17 +138,17 @@ def test_another_size_of_the_run_is_answered_in_every_report(question, tmp_path,
     assert question.split(", ")[-1] in Path("answer.html").read_text("utf-8")
 
 
-def test_ranks_that_the_recording_cannot_tell_end_with_2_and_what_it_can(tmp_path, monkeypatch):
+def test_ranks_that_cannot_be_predicted_exit_with_2_and_those_that_can(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(RECORDING, "--what-if", "ranks=8")
     assert result.exit_code == 2
     what, do = result.stderr.splitlines()
-    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert what == "perfdoctor: --what-if ranks=8: it holds no communication, which alone shows how fast links are"
     assert "batch=2x, synthetic-data" in do
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_another_size_a_recording_without_a_gpu_tells_nothing(tmp_path, monkeypatch):
+def test_another_size_cannot_be_predicted_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(FIXTURES / "cpu-slow-input" / "torch", "--what-if", "batch=2x")
     assert result.exit_code == 1

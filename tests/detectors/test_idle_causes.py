@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, only_finding, pauses_ns, summary
 from idle_cause_cases import ALLOCATES, CASES, COLLECTS_GARBAGE, COMPILES, WAITS_FOR_PEERS, WORKS, IdleCauseCase
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -60,19 +58,14 @@ def test_the_number_is_what_plain_counting_gives(case: IdleCauseCase) -> None:
 def _plainly_counted_ns(drawn: Timeline, name: str) -> float:
     """A step's share of: each pause of the device, as far as the host's rows of this name cover it, summed up by hand."""
     (place,) = prepare(drawn).places
-    low, high = int(place.window.starts[0]), int(place.window.ends[-1])
-    work = sorted(zip(drawn.kernels.start_ns.tolist(), drawn.kernels.end_ns.tolist(), strict=True))
     rows = [
         (int(start), int(end))
         for signal in ("calls", "ops", "ranges", "functions", "overheads")
         for start, end, of_row in zip(drawn[signal].start_ns, drawn[signal].end_ns, drawn[signal].name, strict=True)
         if of_row == name
     ]
-    lost = 0
-    for (_, end), (start, _) in itertools.pairwise(work):
-        for begin, until in rows:
-            lost += max(0, min(start, until, high) - max(end, begin, low))
-    return lost / place.units
+    covered = (min(end, until) - max(start, begin) for start, end in pauses_ns(drawn) for begin, until in rows)
+    return sum(max(0, ns) for ns in covered) / place.units
 
 
 @each(COMPILES, WAITS_FOR_PEERS, COLLECTS_GARBAGE, WORKS)

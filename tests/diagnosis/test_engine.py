@@ -1,4 +1,4 @@
-"""Does a diagnosis rank what was found, say what was not looked at, and promise no more than there is?"""
+"""Does a diagnosis rank what was found, say what was not checked, and predict no more than there is?"""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ def test_notes_say_which_steps_were_left_out():
     assert any(note.startswith("1 step at the edge") for note in diagnose(waiting_for_input(), RULES).notes)
 
 
-def test_notes_say_that_the_training_thread_plays_the_device():
+def test_notes_say_that_the_training_thread_stands_in_for_the_device():
     diagnosis = diagnose(draw(host="oooo oo", repeat=3), RULES)
     assert any("No GPU activity" in note for note in diagnosis.notes)
     assert diagnosis.time[0].device is None

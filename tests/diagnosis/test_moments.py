@@ -13,7 +13,7 @@ from recorded import parameter, recording
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.metrics.accounting.longest import LONGEST, longest, longest_idle
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.records.findings import Finding, Span
@@ -144,7 +144,7 @@ def test_a_finding_that_shows_a_moment_itself_gets_no_other():
 
 def test_moments_are_cut_to_the_window():
     run = prepare(draw(**WAITING, repeat=5))
-    begin, end = looked_at(run)
+    begin, end = analysed_span(run)
     (span,) = longest(run, [(0, begin - 50, begin + 10), (0, end - 3, end + 90)])
     assert (span.start_ns, span.end_ns) == (0, 10)
     assert list(longest(run, [(0, end + 5, end + 9)])) == list(longest(run, [])) == []
@@ -182,7 +182,7 @@ def test_a_report_shows_where_to_look(path, rule):
     run, diagnosis = recording(path).run, recording(path).diagnosis
     advice = next(each for each in flat(diagnosis.findings) if each.rule == rule)
     (span,) = (each for each in advice.evidence if isinstance(each, Span))
-    begin, end = looked_at(run)
+    begin, end = analysed_span(run)
     assert span.label == LONGEST
     assert 0 <= span.start_ns < span.end_ns <= end - begin
     assert span.end_ns - span.start_ns <= 2 * diagnosis.base_ns  # a moment, not all of the run

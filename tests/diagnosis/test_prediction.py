@@ -1,4 +1,4 @@
-"""Does a prediction play what was asked, stop by stop, and refuse what cannot be played?"""
+"""Does a prediction simulate what was asked, stop by stop, and refuse what cannot be simulated?"""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphs import EVERYTHING, MS, sick
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
 from perfdoctor.diagnosis.savings import NOISE_SHARE
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.predictions import PredictedStep
-from perfdoctor.replay.what_if.savings import stage, unplayable
+from perfdoctor.replay.what_if.savings import stage, why_not_replayable
 from perfdoctor.report.words.parts import SHOWN_FINDINGS
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -33,13 +33,13 @@ def asked(*questions, drawn=None, rules=RULES):
 
 
 def refused(*questions, **how):
-    with pytest.raises(AskedWronglyError) as error:
+    with pytest.raises(UsageError) as error:
         asked(*questions, **how)
     return error.value.what, error.value.do
 
 
 def later(best, likely, worst, recorded=100 * MS):
-    """The range of a later run: 5 % to either side of what is played, and nothing longer than recorded."""
+    """The range of a later run: 5 % to either side of what is simulated, and nothing longer than recorded."""
     return pytest.approx(0.95 * best, rel=0.002), likely, pytest.approx(min(1.05 * worst, recorded), rel=0.002)
 
 
@@ -47,10 +47,10 @@ def stops(prediction):
     return [(step.rule, step.choice, step.step_ns / MS) for step in prediction.steps]
 
 
-# What is played
+# What is simulated
 
 
-def test_fixes_are_played_one_after_the_other_and_the_last_stop_is_the_prediction():
+def test_fixes_are_simulated_one_after_the_other_and_the_last_stop_is_the_prediction():
     prediction = asked(Question("input-wait"), Question("fp32-matmuls"))
     assert prediction.recorded_ns == 100 * MS
     # The device no longer stands still; then kernels are so short that the host's own 71 ms are the limit.
@@ -137,11 +137,11 @@ def test_shorter_kernels_win_no_more_than_they_are_shorter():
 # What is predicted without a question
 
 
-def test_without_a_question_the_shown_causes_are_fixed_that_can_be_played():
+def test_without_a_question_the_shown_causes_are_fixed_that_can_be_simulated():
     diagnosis = diagnose(sick(), RULES)
-    playable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and action(each.rule)]
+    replayable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and action(each.rule)]
     assert MOST_FIXES == SHOWN_FINDINGS
-    assert diagnosis.prediction.fixed[: len(playable)] == tuple(playable[:MOST_FIXES])
+    assert diagnosis.prediction.fixed[: len(replayable)] == tuple(replayable[:MOST_FIXES])
     assert set(diagnosis.prediction.fixed) <= {each.rule for each in diagnosis.findings if action(each.rule)}
     way = [diagnosis.prediction.recorded_ns, *(step.step_ns for step in diagnosis.prediction.steps)]
     assert all(before - behind >= NOISE_SHARE * way[0] for before, behind in itertools.pairwise(way))
@@ -160,7 +160,7 @@ def action(rule):
     return load_rules()[rule].action
 
 
-def test_what_cannot_be_played_is_the_first_finding_s_saving_subtracted():
+def test_what_cannot_be_simulated_is_the_first_finding_s_saving_subtracted():
     rules = [replace(rule, action="") for rule in RULES]
     diagnosis = diagnose(sick(), rules)
     first, prediction = diagnosis.findings[0], diagnosis.prediction
@@ -175,9 +175,9 @@ def test_what_cannot_be_played_is_the_first_finding_s_saving_subtracted():
 
 def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     run = prepare(sick())
-    played = stage(run)
-    longer, less = (replace(played, base_ns=played.base_ns * by) for by in (1.0123, 0.97))
-    assert next(notes(None, run, played)).endswith("the step takes as long as recorded, to less than 0.1 %.")
+    replay = stage(run)
+    longer, less = (replace(replay, base_ns=replay.base_ns * by) for by in (1.0123, 0.97))
+    assert next(notes(None, run, replay)).endswith("the step takes as long as recorded, to less than 0.1 %.")
     assert next(notes(None, run, longer)).endswith("Replayed unchanged, the step takes 1.2 % longer than recorded.")
     assert next(notes(None, run, less)).endswith("the step takes 3.0 % less than recorded.")
     assert any("Replayed unchanged" in note for note in diagnose(sick(), RULES).notes)
@@ -192,19 +192,19 @@ def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
     )
 
 
-def test_what_cannot_be_played_again_says_why():
-    assert unplayable(prepare(draw(kernels="## ++"))) == "no steps were found in it"
-    assert unplayable(prepare(draw(host="oooo oo", repeat=4))) == ""
-    assert unplayable(prepare(sick())) == ""
+def test_what_cannot_be_simulated_again_says_why():
+    assert why_not_replayable(prepare(draw(kernels="## ++"))) == "no steps were found in it"
+    assert why_not_replayable(prepare(draw(host="oooo oo", repeat=4))) == ""
+    assert why_not_replayable(prepare(sick())) == ""
 
 
 # What cannot be asked
 
 
-def test_a_recording_that_cannot_be_played_answers_no_question():
+def test_a_recording_that_cannot_be_simulated_answers_no_question():
     with pytest.raises(PerfdoctorError) as error:
         asked(Question("input-wait"), drawn=draw(kernels="## ++"))
-    assert not isinstance(error.value, AskedWronglyError)
+    assert not isinstance(error.value, UsageError)
     assert error.value.what.endswith("cannot be replayed: no steps were found in it")
 
 

@@ -31,11 +31,11 @@ def test_a_column_of_numbers_is_each_number(values):
 
 
 @given(st.lists(st.tuples(st.booleans(), SIGNED), min_size=1, max_size=30))
-def test_what_is_not_present_takes_no_byte(rows):
+def test_an_absent_field_takes_no_byte(rows):
     present = np.array([each for each, _ in rows])
     data = packets.written([packets.fixed(47, np.array([value for _, value in rows], np.int64), present)])
-    told = [struct.pack("<q", value) for is_there, value in rows if is_there]
-    assert fields(data) == ({47: told} if told else {})
+    present = [struct.pack("<q", value) for is_there, value in rows if is_there]
+    assert fields(data) == ({47: present} if present else {})
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
@@ -45,7 +45,7 @@ def test_doubles_are_exact(values):
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), SIGNED), min_size=1, max_size=20))
-def test_a_message_holds_its_fields_and_nothing_else(rows):
+def test_a_message_contains_its_fields_and_nothing_else(rows):
     table = packets.table([packets.message(7, text) for text, _ in rows])
     parts = [packets.chosen(table, np.arange(len(rows))), packets.numbers(2, np.array([n for _, n in rows], np.int64))]
     found = fields(packets.written(packets.messages(1, parts)))[1]

@@ -1,4 +1,4 @@
-"""Is the exported file the Timeline, row by row, with what was found in it? Read back by a reader of its own."""
+"""Does the exported file have every row of the Timeline, and the findings? Read back by an independent reader."""
 
 from __future__ import annotations
 
@@ -101,19 +101,19 @@ def test_an_arrow_leads_from_the_call_to_what_it_launched():
         )
         if correlation >= 0
     }
-    told = Counter()
+    launches = Counter()
     for signal in ("kernels", "collectives", "copies"):
         frame = recorded[signal]
         for row in range(len(frame)):
             place = int(frame["process"][row]), int(frame["correlation"][row])
             if place in by_correlation:
-                told[int(frame.start_ns[row]), by_correlation[place]] += 1
+                launches[int(frame.start_ns[row]), by_correlation[place]] += 1
     arrows = Counter((each.start, calls[flow].start) for each in work for flow in each.flows)
-    assert arrows == told
-    assert sum(told.values()) > 20
+    assert arrows == launches
+    assert sum(launches.values()) > 20
 
 
-def test_all_that_one_call_launched_hangs_on_its_arrow():
+def test_one_arrow_leads_from_a_call_to_all_that_it_launched():
     recorded = timeline(
         calls=[{"start_ns": 10, "end_ns": 12, "correlation": 5, "name": "cudaGraphLaunch"}],
         kernels=[
@@ -127,7 +127,7 @@ def test_all_that_one_call_launched_hangs_on_its_arrow():
     assert len(call.flows) == 1
 
 
-def test_a_slice_tells_its_size_and_shapes():
+def test_a_slice_shows_its_size_and_shapes():
     recorded = timeline(
         kernels=[{"start_ns": 0, "end_ns": 5, "name": "k", "blocks": 108, "threads_per_block": 256}],
         copies=[{"start_ns": 6, "end_ns": 9, "name": "c", "bytes": 2**40 + 1, "host_memory": "pageable"}],
@@ -182,7 +182,7 @@ def test_numbers_that_no_process_has_are_replaced(process, thread):
     assert track.tid is None or 0 < track.tid < 2**31
 
 
-def test_rows_that_cross_are_all_there():
+def test_rows_that_overlap_without_nesting_are_all_there():
     """Kernels that a device runs side by side in one stream, and ranges that were ended out of order."""
     crossing = [(0, 10), (5, 15), (8, 9), (12, 20), (15, 15)]
     recorded = timeline(
@@ -207,17 +207,17 @@ def test_hostile_names_are_shown_as_text():
     )
     recorded = replace(recorded, thread_names={(100, 1): POISON}, devices=(Device(0, 0, POISON),))
     file = exported(recorded)
-    told = [name for _, _, name in file.rows("kernel")] + [track.name for track in file.tracks.values()]
-    told += [value for each in file.slices for value in each.args.values() if isinstance(value, str)]
+    texts = [name for _, _, name in file.rows("kernel")] + [track.name for track in file.tracks.values()]
+    texts += [value for each in file.slices for value in each.args.values() if isinstance(value, str)]
     assert len(file.of("kernel")) == len(POISONED)
-    assert any("</script><img src=x onerror=alert(1)>" in text for text in told), "kept, as text"
-    for text in told:
+    assert any("</script><img src=x onerror=alert(1)>" in text for text in texts), "kept, as text"
+    for text in texts:
         assert text
         assert not any(char < " " or "\x7f" <= char <= "\x9f" or char in "\u202e\ufeff" for char in text), repr(text)
 
 
-def test_what_has_no_time_is_no_timeline():
-    with pytest.raises(PerfdoctorError, match="nothing in this recording lies on a clock"):
+def test_a_recording_without_timestamps_is_an_error():
+    with pytest.raises(PerfdoctorError, match="nothing in this recording has timestamps"):
         data(Timeline.build({}, ()))
 
 
@@ -249,7 +249,7 @@ def test_memory_is_shown_as_it_was_counted():
     assert file.counter("GPU 0 memory for gradients") == [(2, 7)]
 
 
-def test_what_the_driver_told_is_shown_where_it_has_a_time():
+def test_driver_samples_with_timestamps_are_shown():
     def sample(at, power, *, on_clock=True):
         blank = dict.fromkeys(("sm_clock_mhz", "temperature_c"), float("nan"))
         return {
@@ -278,7 +278,7 @@ def test_what_the_driver_told_is_shown_where_it_has_a_time():
     assert file.tracks[track].unit == "W"
 
 
-# --- what was found ---
+# --- findings ---
 
 
 def test_idle_by_cause_is_that_of_the_diagnosis():
@@ -289,12 +289,12 @@ def test_idle_by_cause_is_that_of_the_diagnosis():
         found = Counter()
         for each in file.on(f"rank {split.rank} · process {100 + split.rank}", "idle and exposed, by cause"):
             found[each.name] += each.end - each.start
-        told = {PARTS[cause].label: ns for cause, ns in split.idle_causes_ns.items() if ns}
-        told |= {PARTS[part].label: getattr(split, f"{part}_ns") for part in ("exposed_communication", "exposed_copy")}
-        assert found == Counter({name: ns for name, ns in told.items() if ns})
+        parts = {PARTS[cause].label: ns for cause, ns in split.idle_causes_ns.items() if ns}
+        parts |= {PARTS[part].label: getattr(split, f"{part}_ns") for part in ("exposed_communication", "exposed_copy")}
+        assert found == Counter({name: ns for name, ns in parts.items() if ns})
 
 
-def test_steps_and_window_are_those_that_were_looked_at():
+def test_steps_and_window_are_those_that_were_analysed():
     written, run, _ = data(job())
     file = perfetto_file.read(written)
     for place in run.places:
@@ -302,11 +302,11 @@ def test_steps_and_window_are_those_that_were_looked_at():
         used = [each for each in steps if each.name != "step left out"]
         assert [each.name for each in used] == [f"step {number}" for number in range(1, place.steps.used + 1)]
         assert sum(each.end - each.start for each in used) == place.window_ns
-        (window,) = file.on("window looked at", f"rank {place.rank} GPU 0")
+        (window,) = file.on("analysed window", f"rank {place.rank} GPU 0")
         assert (window.start, window.end) == (int(place.window.starts[0]), int(place.window.ends[-1]))
 
 
-def test_each_finding_has_its_track_with_the_stretches_that_it_is_about():
+def test_each_finding_has_its_track_with_the_intervals_that_it_is_about():
     written, run, diagnosis = data(job())
     file = perfetto_file.read(written)
     advices = [each for cause in diagnosis.findings for each in (cause, *cause.symptoms)]
@@ -319,7 +319,7 @@ def test_each_finding_has_its_track_with_the_stretches_that_it_is_about():
             pieces = [each for each in shown_there if each.name == advice.rule]
             assert around.name == advice.title
             assert around.args["summary"] == shown(advice.summary)
-            assert around.args["saving, likely (ms a step)"] == advice.saving_ns_per_step.likely / 1e6
+            assert around.args["predicted saving, likely (ms a step)"] == advice.saving_ns_per_step.likely / 1e6
             if advice.rule == "input-wait":
                 waits = place.idle_causes["input_wait"]
                 assert [(each.start, each.end) for each in pieces] == list(waits)
@@ -397,8 +397,10 @@ def test_public_recordings_come_back_row_by_row(path):
     recorded, file = recording(path).timeline, perfetto_file.read(recording(path).perfetto)
     shift_ns = max(0, -min(int(recorded[signal].start_ns.min()) for signal in SIGNALS if len(recorded[signal])))
     for signal, category in SIGNALS.items():
-        told = [(start + shift_ns, end + shift_ns, text or "(no name)") for start, end, text in rows(recorded[signal])]
-        assert file.rows(category) == sorted(told), signal
+        expected = [
+            (start + shift_ns, end + shift_ns, text or "(no name)") for start, end, text in rows(recorded[signal])
+        ]
+        assert file.rows(category) == sorted(expected), signal
     launched = sum(bool(each.flows) for category in ("kernel", "collective", "copy") for each in file.of(category))
     calls = set(zip(recorded.calls["process"].tolist(), recorded.calls["correlation"].tolist(), strict=True))
     joined = sum(

@@ -1,4 +1,4 @@
-"""Peaks of GPUs by the names that drivers write: right, dense, and none where a name does not tell the board."""
+"""Peaks of GPUs by the names that drivers write: right, dense, and none where a name does not identify the board."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 ENTRIES = tomllib.loads((files("perfdoctor.hardware") / "gpus.toml").read_text("utf-8"))["gpu"]
 GIB = 2**30
 
-#: Name, multiprocessors and memory as recordings tell them, and TFLOP/s and GB/s out of the vendors' documents.
+#: Name, multiprocessors and memory as in recordings, and TFLOP/s and GB/s out of the vendors' documents.
 KNOWN = [
     ("NVIDIA H100 80GB HBM3", 132, 85_018_279_936, "bf16", 989.4, 3350),
     ("NVIDIA H100 PCIe", 114, 0, "bf16", 756, 2039),
@@ -69,7 +69,7 @@ KNOWN = [
 
 
 @of_each(("name", "sm_count", "memory_bytes", "data_type", "teraflops", "gigabytes"), KNOWN)
-def test_a_driver_s_name_tells_the_board(name, sm_count, memory_bytes, data_type, teraflops, gigabytes):
+def test_a_driver_s_name_identifies_the_board(name, sm_count, memory_bytes, data_type, teraflops, gigabytes):
     peaks = peaks_of(name, sm_count, memory_bytes)
     assert peaks is not None
     assert peaks.matmul_flop_per_second(data_type) == pytest.approx(teraflops * 1e12)
@@ -95,7 +95,7 @@ def test_a_driver_s_name_tells_the_board(name, sm_count, memory_bytes, data_type
         ("NVIDIA A100-PG509-200", 108, 0),  # there are two
     ],
 )
-def test_a_name_that_does_not_tell_the_board_has_no_peaks(name, sm_count, memory_bytes):
+def test_a_name_that_does_not_identify_the_board_has_no_peaks(name, sm_count, memory_bytes):
     assert peaks_of(name, sm_count, memory_bytes) is None
 
 
@@ -111,7 +111,7 @@ def test_a_name_that_does_not_tell_the_board_has_no_peaks(name, sm_count, memory
         ("NVIDIA A100-PG509-200", 108, 84_990_623_744, "NVIDIA A100 SXM 80GB"),
     ],
 )
-def test_siblings_of_one_name_are_told_apart_by_their_size(name, sm_count, memory_bytes, board):
+def test_siblings_of_one_name_are_distinguished_by_their_size(name, sm_count, memory_bytes, board):
     peaks = peaks_of(name, sm_count, memory_bytes)
     assert peaks is not None
     assert peaks.name == board
@@ -161,13 +161,13 @@ def test_a_name_of_several_boards_names_none_and_lists_them():
     assert len(near) == len(ENTRIES)
 
 
-def test_what_somebody_told_stands_in_place_of_the_table():
+def test_the_users_values_replace_those_of_the_table():
     board = peaks_of("NVIDIA A100-SXM4-80GB")
-    told = with_user_peaks(board, {"fp64": 1e12, "memory": 3e12})
-    assert told is not None
-    assert told.matmul_flop_per_second("fp64") == 1e12  # also in place of its matrix units
-    assert told.matmul_flop_per_second("bf16") == 312e12
-    assert told.memory_bytes_per_second == 3e12
+    peaks = with_user_peaks(board, {"fp64": 1e12, "memory": 3e12})
+    assert peaks is not None
+    assert peaks.matmul_flop_per_second("fp64") == 1e12  # also in place of its matrix units
+    assert peaks.matmul_flop_per_second("bf16") == 312e12
+    assert peaks.memory_bytes_per_second == 3e12
     assert with_user_peaks(board, {}) is board
     alone = with_user_peaks(None, {"bf16": 5e14})
     assert alone is not None
@@ -180,7 +180,7 @@ def test_what_somebody_told_stands_in_place_of_the_table():
     ("name", "one_way"),
     [("NVIDIA H100 80GB HBM3", 450e9), ("NVIDIA B300 SXM6 AC", 900e9), ("NVIDIA A100-SXM4-80GB", 300e9)],
 )
-def test_links_are_told_one_way(name, one_way):
+def test_links_are_given_one_way(name, one_way):
     link = link_of(name)
     assert link is not None
     assert link.peak_bytes_per_second == one_way

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.metrics.grouping import combined, prevailing, ratio, spread
+from perfdoctor.metrics.grouping import combined, number_in_step, prevailing, ratio, spread
 from perfdoctor.model.timeline import UNKNOWN
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**42)), max_size=40)
@@ -70,3 +70,13 @@ def test_a_share_of_nothing_is_not_known():
 def test_of_the_spread_some_groups_can_be_taken_in_another_order():
     found = spread(np.array([0, 1, 1]), np.array([5, 7, 9]), 2).take(np.array([1, 0]))
     assert (found.count.tolist(), found.total.tolist(), found.median.tolist()) == ([2, 1], [16, 5], [8, 5])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30))
+def test_rows_of_a_name_are_numbered_in_each_step(rows):
+    name, step = arrays(rows)
+    start = np.arange(len(rows), dtype=np.int64)
+    expected = [rows[:at].count(row) for at, row in enumerate(rows)]
+    assert number_in_step(name, step, start).tolist() == expected
+    backwards = number_in_step(name[::-1], step[::-1], start[::-1])
+    assert backwards[::-1].tolist() == expected

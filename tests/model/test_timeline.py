@@ -37,6 +37,14 @@ def test_a_test_is_asked_once_for_each_different_value_and_only_for_those_in_use
     assert asked == ["a"]
 
 
+def test_answers_about_some_rows_hold_for_all_and_not_for_those_that_were_not_asked():
+    text, pattern = Text.of(["gemm", "copy", "sgemm", "add"]), re.compile("gemm")
+    assert text.take(np.array([1, 2])).matches(pattern).tolist() == [False, True]
+    assert text.matches(pattern).tolist() == [True, False, True, False]
+    assert text.matches(re.compile("add")).tolist() == [False, False, False, True]
+    assert text.take(np.array([3, 0])).matches(pattern).tolist() == [False, True]
+
+
 def test_an_empty_text_answers_every_question():
     empty = Text.of([])
     assert list(empty.where(bool)) == list(empty.mapped(str.upper)) == list(Text.join([])) == []

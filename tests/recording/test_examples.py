@@ -44,12 +44,12 @@ def docstring(name: str) -> str:
     return ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text("utf-8"))) or ""
 
 
-def test_every_sick_example_has_a_fixed_twin_and_every_fixed_one_a_sick():
+def test_every_slow_example_has_a_fixed_twin_and_every_fixed_one_a_slow():
     assert {f"{name}_fixed" for name in SLOW} == set(SCRIPTS) - set(SLOW)
 
 
 @every_script
-def test_an_example_says_how_to_run_it(name):
+def test_an_example_documents_how_to_run_it(name):
     assert re.search(rf"^ *(python|torchrun --nproc-per-node 2) examples/{name}\.py", docstring(name), re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ def test_the_twins_run_and_train_the_same(name):
 
 
 @pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_fixed"])
-def test_two_ranks_run_and_one_of_them_speaks(name):
+def test_two_ranks_run_and_one_of_them_prints(name):
     """Started as torchrun starts them; under torchrun itself they run in test_record.py."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -82,7 +82,7 @@ def test_two_ranks_run_and_one_of_them_speaks(name):
     assert "nothing to communicate" not in output
 
 
-def test_one_rank_says_that_there_is_nothing_to_communicate():
+def test_one_rank_prints_that_there_is_nothing_to_communicate():
     assert "nothing to communicate" in run("exposed_communication", steps=1)
 
 

@@ -1,4 +1,4 @@
-"""Which passes are planned on which machine, and what is said of those that are not."""
+"""Which passes are planned on which machine, and why others are left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfdoctor.recording.tools.nvml import Devices, Gpu
 NSYS = Nsys("/n/nsys", "2025.1.1", frozenset({"trace", "output", "discard-environment"}))
 GPU = Devices((Gpu(0, "NVIDIA H100 80GB HBM3", "0", 80 << 30),), "570.1", "")
 NO_GPU = Devices((), "", "no NVIDIA driver here")
-PYTHON = Program(("python", "t.py"), "/bin/python", python="3.11.1", torch="2.13", was_looked_at=True)
+PYTHON = Program(("python", "t.py"), "/bin/python", python="3.11.1", torch="2.13", was_inspected=True)
 
 
 def machine(**changes) -> plan.Machine:
@@ -36,14 +36,14 @@ def test_without_nsys_it_is_one_torch_pass(tmp_path: Path) -> None:
     assert "not installed" in made.left_out["nsys"]
 
 
-def test_without_a_gpu_it_is_one_torch_pass_and_says_how_to_have_nsys(tmp_path: Path) -> None:
+def test_without_a_gpu_it_is_one_torch_pass_and_a_line_on_how_to_add_nsys(tmp_path: Path) -> None:
     made = plan.make(machine(devices=NO_GPU), None, tmp_path)
     assert made.passes == ("torch",)
     assert "--passes nsys" in made.left_out["nsys"]
     assert "no NVIDIA driver" in made.left_out["ncu"]
 
 
-def test_asked_passes_run_in_the_order_that_each_needs(tmp_path: Path) -> None:
+def test_requested_passes_run_in_the_order_that_each_needs(tmp_path: Path) -> None:
     assert plan.make(machine(), ("ncu", "torch", "nsys"), tmp_path).passes == ("nsys", "torch", "ncu")
 
 
@@ -71,12 +71,12 @@ def test_a_profiler_as_the_command_is_refused(tmp_path: Path) -> None:
         plan.make(machine(program=Program(("nsys",), profiler="nsys")), None, tmp_path)
 
 
-def test_what_will_be_missed_is_said_before(tmp_path: Path) -> None:
+def test_what_will_be_missing_is_a_warning(tmp_path: Path) -> None:
     def warned(**changes) -> str:
         return " ".join(plan.make(machine(**changes), None, tmp_path).warnings)
 
-    assert "-I keeps" in warned(program=Program(("python",), "/bin/python", shut_out="-I"))
-    assert "no torch" in warned(program=Program(("python",), "/bin/python", was_looked_at=True))
+    assert "-I ignores" in warned(program=Program(("python",), "/bin/python", shut_out="-I"))
+    assert "no torch" in warned(program=Program(("python",), "/bin/python", was_inspected=True))
     assert "is no Python" in warned(program=Program(("sh",)))
     assert "environment" in warned(nsys=Nsys("/n", "2023.4", frozenset({"trace", "output"})))
     assert warned() == ""
@@ -91,11 +91,11 @@ def test_each_pass_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nsight", "auto,torch", "torch,,x"])
-def test_a_wrong_pass_gets_the_list_of_right_ones(text: str) -> None:
+def test_a_wrong_pass_gets_the_list_of_valid_ones(text: str) -> None:
     with pytest.raises(ValueError, match="nsys, torch, ncu"):
-        plan.asked_for(text)
+        plan.parse_passes(text)
 
 
-def test_right_passes_are_taken_once() -> None:
-    assert plan.asked_for("torch, nsys,torch") == ("torch", "nsys")
-    assert plan.asked_for("auto") is None
+def test_valid_passes_are_taken_once() -> None:
+    assert plan.parse_passes("torch, nsys,torch") == ("torch", "nsys")
+    assert plan.parse_passes("auto") is None

@@ -1,4 +1,4 @@
-"""`perfdoctor run` whole: real trainings, real tools, and what the run folder says."""
+"""`perfdoctor run` as a whole: real trainings, real tools, and the contents of the run folder."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def training(folder: Path, steps: int = 20) -> list[str]:
 
 
 @pytest.mark.torch
-def test_a_torch_pass_names_the_sickness_and_leaves_a_folder_that_any_machine_reads(tmp_path: Path) -> None:
+def test_a_torch_pass_finds_the_fault_and_leaves_a_folder_that_any_machine_reads(tmp_path: Path) -> None:
     ran = perfdoctor(tmp_path / "run", "--passes", "torch", "--", torch_python(), EXAMPLES / "slow_input.py")
     assert ran.code == 0, ran.errors
     assert ran.first == "input-wait"
     assert (ran.folder / "report.html").is_file()
-    (told,) = ran.manifest["passes"]
-    assert (told["name"], told["state"], told["exit_code"]) == ("torch", "done", 0)
-    assert told["files"] == ["torch/rank0.pt.trace.json.gz"]
+    (record,) = ran.manifest["passes"]
+    assert (record["name"], record["state"], record["exit_code"]) == ("torch", "done", 0)
+    assert record["files"] == ["torch/rank0.pt.trace.json.gz"]
     assert "perfdoctor" not in ran.output
     timeline = read([ran.folder])
     assert step_stats(prepare(timeline)).count == 10
@@ -108,7 +108,7 @@ def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) ->
     inside = [((backward.start_ns <= at) & (at < backward.end_ns)).any() for at in ops.start_ns]
     assert all(inside)
     assert not any("arrived" in note for note in ran.diagnosis["notes"])
-    # What lies there is enough: the export is beside the report.
+    # The folder is enough: the export is beside the report.
     assert list((ran.folder / "nsys").glob("*.sqlite"))
     assert "nsys-report" not in ran.output
     assert "Generating" not in ran.output
@@ -120,7 +120,7 @@ def test_two_passes_agree_on_the_step_and_end_the_program_each(tmp_path: Path) -
     nsys()
     ran = perfdoctor(tmp_path / "run", "--passes", "torch,nsys", *training(tmp_path, 400))
     assert ran.code == 0, ran.errors
-    assert [told["name"] for told in ran.manifest["passes"]] == ["nsys", "torch"]
+    assert [record["name"] for record in ran.manifest["passes"]] == ["nsys", "torch"]
     assert ran.output.count("step") < 200
     (compared,) = [note for note in ran.diagnosis["notes"] if "apart" in note]
     assert "A step took" in compared
@@ -139,7 +139,7 @@ def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str
     assert ran.code == 0, ran.errors
     assert [row["rank"] for row in ran.diagnosis["time"]] == [0, 1]
     assert ran.first == "exposed-communication"
-    by_pid = {told["pid"]: told["rank"] for told in ran.manifest["ranks"]}
+    by_pid = {rank["pid"]: rank["rank"] for rank in ran.manifest["ranks"]}
     timeline = read([ran.folder])
     for pid, rank in by_pid.items():
         assert set(timeline.ops.of(rank=rank)["process"].tolist()) == {pid}
@@ -147,7 +147,7 @@ def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "message"),
     [
         ("import sys; sys.exit(7)", 7, "imported torch"),
         ("import torch, os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, "killed"),
@@ -157,20 +157,20 @@ def test_torchrun_gives_two_ranks_with_their_numbers(tmp_path: Path, passes: str
         (TRAINING.replace("sys.argv[1]", "9"), 0, "ended after 4 of 10 recorded steps"),
     ],
 )  # fmt: skip
-def test_however_it_ends_the_code_is_its_own_and_the_folder_says_what_is_missing(
-    tmp_path: Path, body: str, code: int, said: str
+def test_however_it_ends_the_code_is_its_own_and_the_folder_notes_what_is_missing(
+    tmp_path: Path, body: str, code: int, message: str
 ) -> None:
     program = tmp_path / "train.py"
     program.write_text(body, "utf-8")
     ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), program)
     assert ran.code == code
-    assert said in ran.errors
-    assert said in " ".join(ran.manifest["passes"][0]["notes"])
+    assert message in ran.errors
+    assert message in " ".join(ran.manifest["passes"][0]["notes"])
     again = subprocess.run(
         [sys.executable, "-m", "perfdoctor.cli.main", "analyze", ran.folder, "--no-html"], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=False,
     )  # fmt: skip
-    assert said in " ".join((again.stdout + again.stderr).split())
+    assert message in " ".join((again.stdout + again.stderr).split())
     assert "Traceback" not in again.stderr
 
 

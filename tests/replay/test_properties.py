@@ -17,10 +17,10 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import merge
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.fused import merged
-from perfdoctor.replay.graph import simulate as play_module
+from perfdoctor.replay.graph import simulate as simulating
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 Graphs = tuple[Graph, ...]
 #: As often as elsewhere; but a smaller picture that fails as well tells no more, and looking for it takes long.
@@ -55,20 +55,20 @@ def beside_a_loader(draw_from: st.DrawFn) -> Graphs:
 @st.composite
 def of_ranks(draw_from: st.DrawFn) -> Graphs:
     """Ranks that compute for different times before each of their common collectives; clocks are apart."""
-    ranks, meetings = draw_from(st.integers(2, 3)), draw_from(st.integers(1, 2))
+    ranks, collectives = draw_from(st.integers(2, 3)), draw_from(st.integers(1, 2))
     drawn = []
     for rank in range(ranks):
         kernels = nccl = ""
-        for _ in range(meetings):
+        for _ in range(collectives):
             computing, talking, pause = (draw_from(st.integers(1, most)) for most in (5, 4, 2))
             kernels += "#" * computing + " " * (talking + pause)
             nccl += " " * computing + "=" * talking + " " * pause
-        host = "l" * (2 * meetings) + draw_from(lane("s ", 3))
+        host = "l" * (2 * collectives) + draw_from(lane("s ", 3))
         lanes = {"kernels": kernels.ljust(WIDTH), "nccl": nccl.ljust(WIDTH), "host": host[:WIDTH].ljust(WIDTH)}
         drawn.append(draw(**lanes, rank=rank, repeat=STEPS, world_size=ranks, launched_us_before=50))
     found = graphs_of(prepare(merge(drawn)))
     assume(found)
-    assume(found[0].meetings.size)
+    assume(found[0].collectives.size)
     return tuple(
         replace(graph, clock_ns=graph.clock_ns + apart, recorded_end_ns=graph.recorded_end_ns + apart)
         for graph, apart in zip(
@@ -83,7 +83,7 @@ def any_graphs() -> st.SearchStrategy[Graphs]:
 
 
 def step(graphs: Sequence[Graph]) -> float:
-    return play(graphs).step_ns
+    return simulate(graphs).step_ns
 
 
 def every_edit(graph: Graph, share: float) -> dict[str, Graph]:
@@ -127,9 +127,9 @@ def test_shorter_nodes_never_make_the_step_longer(graphs, data):
 
 @given(any_graphs())
 def test_removing_nothing_changes_nothing(graphs):
-    before = play(graphs)
+    before = simulate(graphs)
     for name in KINDS:
-        after = play(of_kind(name, graphs, 0.0))
+        after = simulate(of_kind(name, graphs, 0.0))
         assert after.step_ns == before.step_ns, name
         assert [ends.tolist() for ends in after.end_ns] == [ends.tolist() for ends in before.end_ns], name
 
@@ -163,7 +163,7 @@ def longest_round(graph: Graph, kinds: Sequence[int]) -> float:
     A collective of several ranks takes no less than what is sent.
     """
     takes = (graph.extra_ns + graph.duration_ns).tolist()
-    for node, sent in zip(graph.meetings.tolist(), graph.transfer_ns.tolist(), strict=True):
+    for node, sent in zip(graph.collectives.tolist(), graph.transfer_ns.tolist(), strict=True):
         takes[node] = int(graph.extra_ns[node]) + sent
     ties = [
         [(int(on[node]), int(lag[node]), bool(flags[node])) for on, lag, flags in zip(*columns, strict=True)]
@@ -190,10 +190,10 @@ def longest_round(graph: Graph, kinds: Sequence[int]) -> float:
 @given(any_graphs(), st.sampled_from(KINDS), st.sampled_from([0.0, 0.5]))
 def test_the_step_is_never_below_its_longest_chain(graphs, name, share):
     graphs = of_kind(name, graphs, share)
-    least = [int(min(each.transfer_ns[n] for each in graphs)) for n in range(graphs[0].meetings.size)]
+    least = [int(min(each.transfer_ns[n] for each in graphs)) for n in range(graphs[0].collectives.size)]
     graphs = tuple(replace(graph, transfer_ns=np.array(least, np.int64)) for graph in graphs)
     takes = step(graphs)
     for kinds in ((HOST, WAIT_END), (WORK,), (HOST, WAIT_END, WORK)):
         for graph in graphs:
-            # what falls behind by less than that is taken to be steady, and not played on
-            assert takes * graph.units >= longest_round(graph, kinds) * (1 - play_module._STEADY), kinds
+            # what falls behind by less than that is taken to be steady, and not simulated on
+            assert takes * graph.units >= longest_round(graph, kinds) * (1 - simulating._STEADY), kinds

@@ -1,4 +1,4 @@
-"""Does a picture show its numbers where they belong, as well-formed text that nothing from a trace can leave?"""
+"""Are a chart's numbers in the right places, and its texts well-formed and escaped?"""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_steps_hold_their_value_until_the_next_point():
     assert np.allclose(run, [(0, 0.5), (0.5, 0.5), (0.5, 1), (1, 1), (1, 0)], atol=1e-3)
 
 
-def test_bars_stand_upon_each_other_and_are_as_high_as_their_numbers():
+def test_bars_are_stacked_and_are_as_high_as_their_numbers():
     low, high = [10, 20, 30], [40, 0, 20]
     figure = parsed(chart(series("bars", [1, 2, 3], low, name="low"), series("bars", [1, 2, 3], high, name="high")))
     below, above = (points(each.get("d")) for each in marks(figure, "bars") if each.get("d").count("M") > 1)
@@ -119,7 +119,7 @@ def test_bars_stand_upon_each_other_and_are_as_high_as_their_numbers():
     assert middles == pytest.approx([0.4 / 2.8, 0.5, 2.4 / 2.8], abs=1e-3)
 
 
-def test_a_bar_tells_its_parts_to_who_points_at_it():
+def test_the_tooltip_of_a_bar_has_its_parts():
     figure = parsed(chart(series("bars", [1, 2], [3e6, 5e6], name="compute", part="compute"),
                           series("bars", [1, 2], [1e6, 0], name="idle: a cause")))  # fmt: skip
     tooltips = [each.find("title").text for each in marks(figure, "hit")]
@@ -153,7 +153,7 @@ def test_guides_that_are_level_say_their_height_at_the_right_end():
     assert (name.text, name.get("x"), percent(name.get("y"))) == ("limit 5.00 ms", "100%", pytest.approx(0.5))
 
 
-def test_stretches_lie_in_lanes_where_they_begin_and_end():
+def test_spans_lie_in_lanes_at_their_times():
     figure = parsed(chart(series("line", [0, 100], [1, 2]), series("spans", [20], [50], name="held by heat"),
                           series("spans", [0], [10], name="held by power"), x=NS))  # fmt: skip
     heat, power = (each for each in marks(figure, "span") if each.tag == "rect")
@@ -275,7 +275,7 @@ def test_text_from_a_trace_stays_text(hostile):
         assert len("".join(figure.itertext())) < 30_000 if hostile.startswith("k") else True
 
 
-def test_every_picture_has_a_name_and_a_sentence_for_those_who_do_not_see_it():
+def test_every_picture_has_a_name_and_a_description_for_screen_readers():
     description = "Most is {most}, {share} of it {what}."
     numbers = {"most": (3.2e6, "ns"), "share": (0.25, "share"), "what": ("<compute>", "text")}
     heat = Heat("ranks", "h", "A map", description, ("rank 0",), ("compute",), np.ones((1, 1)), "share", numbers)

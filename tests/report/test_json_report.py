@@ -21,7 +21,7 @@ def rendered(diagnosis):
     return json.loads(json_report.render(diagnosis), parse_constant=refuse)
 
 
-def test_the_document_has_the_promised_fields():
+def test_the_document_has_the_documented_fields():
     document = rendered(INPUT_BOUND)
     assert (document["format"], document["perfdoctor"]) == (1, __version__)
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "notes"}
@@ -44,7 +44,7 @@ def test_the_document_has_the_promised_fields():
     assert document["outcomes"][6]["missing"] == ["collectives"]
 
 
-def test_a_row_of_time_has_the_promised_fields_and_its_parts_sum():
+def test_a_row_of_time_has_the_documented_fields_and_its_parts_sum():
     document = rendered(INPUT_BOUND)
     (row,) = document["time"]
     assert list(row) == [
@@ -101,7 +101,7 @@ def test_each_kind_of_evidence_names_its_type():
     }
 
 
-def test_a_prediction_has_its_ranges_and_the_way_there():
+def test_a_prediction_has_its_ranges_and_steps():
     assert rendered(INPUT_BOUND)["prediction"] == {
         "fixed": ["input-wait", "host-syncs"],
         "step_ns": {"low": 240_000_000, "likely": 252_000_000, "high": 351_000_000},
@@ -127,8 +127,8 @@ def test_a_prediction_of_another_size_has_its_samples_and_how_well_ranks_scale()
         "asked_ranks": 64,
         "efficiency": {"low": 0.82, "likely": 0.9, "high": 0.95},
     }
-    untold = replace(LARGER.prediction, scaling=replace(LARGER.prediction.scaling, recorded=0))
-    assert rendered(replace(LARGER, prediction=untold))["prediction"]["scaling"]["recorded_ranks"] is None
+    unknown = replace(LARGER.prediction, scaling=replace(LARGER.prediction.scaling, recorded=0))
+    assert rendered(replace(LARGER, prediction=unknown))["prediction"]["scaling"]["recorded_ranks"] is None
 
 
 @pytest.mark.parametrize("name", SAMPLES)

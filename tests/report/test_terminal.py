@@ -80,7 +80,8 @@ def test_an_input_bound_run():
       - 2 rules without collectives: exposed-communication, rank-skew. To check
         them, record a training of several ranks
       - 1 rule without samples of the GPUs: device-throttling. To check it, record
-        with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace
+        with `perfdoctor run`, or analyse the output of nvidia-smi together with the
+        trace
 
     Notes
       - 2 steps at the start were left out: they are longer than 1.5 times the

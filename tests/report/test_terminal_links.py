@@ -1,4 +1,4 @@
-"""Where can one click in the terminal, and where never?"""
+"""Which words in the terminal are links, and which never are?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINK = re.compile(r"\x1b\]8;(?:id=\d+)?;([^\x1b]*)\x1b\\")
 
 
 class Screen(io.StringIO):
-    """A terminal, as far as a program can tell."""
+    """Looks like a terminal to a program."""
 
     encoding = "utf-8"
 

@@ -1,4 +1,4 @@
-"""What does a page get of the timeline? Columns from which the view can be read back, and no text that steers."""
+"""Can the timeline be read back from the page's JSON, with control characters removed?"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def small(**columns) -> TimelineView:
     )
 
 
-def test_starts_are_differences_and_defaults_are_left_out():
+def test_starts_are_differences_and_defaults_are_omitted():
     document = plain(small())
     assert {key: document[key] for key in ("length", "typical", "whole", "names", "pieces_in_all", "groups")} == {
         "length": 40, "typical": [5, 25], "whole": [[0, 30]], "names": ["a", "b", "c"], "pieces_in_all": 9,
@@ -67,7 +67,7 @@ def test_starts_are_differences_and_defaults_are_left_out():
     assert document["tracks"][1]["unit"] == "watt"
 
 
-def test_what_is_not_the_default_is_told():
+def test_other_than_default_values_are_written():
     document = plain(
         small(
             row=ints(0, 2),
@@ -112,7 +112,7 @@ def test_the_view_can_be_read_back(path):
     assert max(places) == len(document["names"]) - 1
 
 
-def test_no_text_of_a_trace_steers_anything():
+def test_control_characters_of_a_trace_are_removed():
     drawn = draw(kernels="## ", host="l  ", repeat=4, kernel_names={"#": POISON})
     run = prepare(drawn)
     (found,) = view(run, examine(run, []).diagnosis)

@@ -1,4 +1,4 @@
-"""What a run folder keeps, and what it must not."""
+"""What a run folder keeps, and what it must not keep."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_masking_keeps_the_number_of_words(words: list[str]) -> None:
     assert len(masked_command(words)) == len(words)
 
 
-def test_of_the_environment_only_what_bears_on_speed_is_told() -> None:
-    told = recorded_environment({
+def test_of_the_environment_only_what_affects_speed_is_recorded() -> None:
+    recorded = recorded_environment({
         "CUDA_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "1", "RANK": "0", "AWS_SECRET_ACCESS_KEY": "x", "HOME": "/me",
         "USER": "me", "NCCL_AUTH_TOKEN": "x", "TORCH_LOGS": "dynamo",
     })  # fmt: skip
-    assert told == {
+    assert recorded == {
         "CUDA_VISIBLE_DEVICES": "0,1", "NCCL_AUTH_TOKEN": "***", "OMP_NUM_THREADS": "1", "RANK": "0", "TORCH_LOGS": "dynamo",
     }  # fmt: skip
 
@@ -62,14 +62,14 @@ def test_a_folder_with_files_is_not_taken(tmp_path: Path) -> None:
         RunFolder.create(tmp_path, Manifest())
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PerfdoctorError, match="cannot be written"):
         RunFolder.create(tmp_path / "file" / "run", Manifest())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "null"])
-def test_somebody_elses_run_json_is_no_run(tmp_path: Path, text: str) -> None:
+def test_another_programs_run_json_is_no_run(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     assert RunFolder.open(tmp_path) is None
 
@@ -80,7 +80,7 @@ def test_a_run_of_a_later_format_is_refused_with_its_version(tmp_path: Path) -> 
         RunFolder.open(tmp_path)
 
 
-def test_fields_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(
         '{"format": 1, "perfdoctor": "1", "new": 1, "passes": [{"name": "nsys", "new": 2}, 3]}'
     )
@@ -93,7 +93,7 @@ def test_process_reports_come_by_rank_and_damaged_ones_not_at_all(tmp_path: Path
     folder = RunFolder.create(tmp_path / "run", Manifest())
     agents = folder.path / "agents"
     for rank, pid in ((1, 11), (0, 12), (None, 13)):
-        told = {
+        report = {
             "pass": "torch",
             "pid": pid,
             "rank": rank,
@@ -101,7 +101,7 @@ def test_process_reports_come_by_rank_and_damaged_ones_not_at_all(tmp_path: Path
             "trace": "../../etc/passwd",
             "notes": [1, "x"],
         }
-        (agents / f"torch-{pid}.json").write_text(json.dumps(told))
+        (agents / f"torch-{pid}.json").write_text(json.dumps(report))
     (agents / "torch-14.json").write_text("{")
     (agents / "nsys-15.json").write_text("{}")
     found = folder.reports("torch")
@@ -127,7 +127,7 @@ def test_memory_that_is_not_what_the_agent_writes_is_none(tmp_path: Path, memory
     assert found.memory.samples == ()
 
 
-def test_memory_that_a_process_told_is_read(tmp_path: Path) -> None:
+def test_memory_that_a_process_reported_is_read(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", Manifest())
     memory = {"kind": "cuda", "device": 2, "samples": [[1, 2, 3], [4, 5, 6]]}
     (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "memory": memory}))

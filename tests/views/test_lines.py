@@ -1,4 +1,4 @@
-"""Is a thinned line still the line: every peak there, nothing between its points left out?"""
+"""Does a thinned line keep every peak, with nothing outside of what its points span?"""
 
 from __future__ import annotations
 

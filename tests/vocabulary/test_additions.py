@@ -72,20 +72,21 @@ changes_numerics = false
 DETECTOR = '''
 """Memory is swapped to the host and back."""
 
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.units import ms
 from perfdoctor.records.findings import Finding
-from perfdoctor.records.savings import Saving
 
 
 def detect(run, at):
-    ns = run.mean(lambda place: place.idle_ns("swapping"))
-    if run.share(lambda place: place.idle_ns("swapping")) < at["min_share_of_step"]:
+    found = of_cause(run, "swapping", at["min_share_of_step"])
+    if found is None:
         return
     yield Finding(
         rule="{id}",
-        saving_ns_per_step=Saving(ns // 2, ns, ns),
+        saving_ns_per_step=half_certain(found.ns, found.ns),
         confidence="high",
-        values={{"lost_ms": ms(ns), "step_ms": ms(run.step_ns)}},
+        values={{"lost_ms": ms(found.ns), "step_ms": ms(run.step_ns)}},
     )
 '''
 DETECTOR_TEST = """

@@ -36,7 +36,19 @@ def test_idle_is_called_idle_and_says_who_is_waited_for():
 
 
 def test_what_owns_a_part_is_a_rule():
-    assert {rule for part in PARTS.values() for rule in part.rules} <= set(load_rules())
+    missing = {rule for part in PARTS.values() for rule in part.rules} - set(load_rules())
+    assert not missing, (
+        f"no such rule: {missing}; add rules/<category>/<id>.toml, or take it out of vocabulary/parts.py"
+    )
+
+
+def test_the_fix_of_an_idle_cause_is_replayed():
+    """Without `action` a rule's saving would quietly be its assumed share. A profiler's time is nobody's to save."""
+    owners = ((cause, load_rules()[rule]) for cause in IDLE_CAUSES for rule in PARTS[cause].rules)
+    forgotten = [rule.id for cause, rule in owners if SHRINKS.get(rule.action) != cause]
+    assert set(forgotten) <= {"profiler-overhead", "idle-unknown"}, (
+        "set `action` in the rule's TOML to a key of SHRINKS"
+    )
 
 
 def test_what_fixes_act_on_shrinks_a_part():

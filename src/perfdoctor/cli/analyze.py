@@ -1,4 +1,4 @@
-"""`perfdoctor analyze`: what does a recorded profile say?"""
+"""`perfdoctor analyze`: diagnose a recorded profile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 from perfdoctor.cli import (
     completion,
     hardware_options,
-    part_options,
     report_files,
+    selection_options,
     shared_options,
     what_if,
 )
@@ -51,7 +51,7 @@ Examples:
 
 
 class Format(str, Enum):
-    """What standard output gets."""
+    """What is printed to standard output."""
 
     TEXT = "text"
     JSON = "json"
@@ -65,14 +65,14 @@ def analyze(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the page here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
+            help="Write the HTML report here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
         ),
     ] = None,
     no_html: shared_options.NoHtml = False,
     json: Annotated[
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
     ] = None,
-    format_: Annotated[Format | None, typer.Option("--format", help="What standard output gets.")] = None,
+    format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
     fail_on: Annotated[
@@ -81,12 +81,12 @@ def analyze(
             help="Exit with 3 if this rule finds something.", metavar="RULE|any", autocompletion=completion.conditions
         ),
     ] = None,
-    ask: Annotated[
+    what_if_text: Annotated[
         str | None,
         typer.Option(
             "--what-if",
-            help="Predict the step with just these fixed: low, likely, high, or a share of the time (50%). "
-            "Or of another size: batch=2x, ranks=8, synthetic-data.",
+            help="Predict the step with only these fixed: low, likely, high, or a share of the time (50%). "
+            "Or with another size: batch=2x, ranks=8, synthetic-data.",
             metavar="RULE[=CHOICE],…",
             autocompletion=completion.questions,
         ),
@@ -95,46 +95,46 @@ def analyze(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: part_options.Range = None,
-    steps: part_options.Steps = None,
+    range_: selection_options.Range = None,
+    steps: selection_options.Steps = None,
     cross_check: Annotated[
-        bool, typer.Option("--cross-check", help="Hold our numbers against those of nsys on the same report.")
+        bool, typer.Option("--cross-check", help="Compare our numbers with those of nsys on the same report.")
     ] = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
-    """Diagnose what was already recorded."""
+    """Diagnose recorded profiles."""
     if html is not None and no_html:
         raise typer.BadParameter("--html and --no-html exclude each other.")
     output = output_of(format_, json)
     rules = rules_of(rule or [], ignore or [])
     conditions = conditions_of(fail_on or [], rules)
-    asked = questions_of(ask)
-    told = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = part_options.selection(range_, steps)
+    questions = questions_of(what_if_text)
+    values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
+    part = selection_options.selection(range_, steps)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    examination = diagnosed(paths, rules, asked, told, quiet=quiet, verbose=verbose, selection=part)
+    examination = diagnosed(paths, rules, questions, values, quiet=quiet, verbose=verbose, selection=part)
     diagnosis = examination.diagnosis
     page = None
     try:
         page = _write_files(examination, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
-    finally:  # a file that cannot be written must not cost the answer
+    finally:  # the diagnosis is shown even if a file cannot be written
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
-        with progress(quiet=quiet, verbose=verbose) as say:
-            checked = cross_checking.cross_checked(paths, say)
+        with progress(quiet=quiet, verbose=verbose) as update:
+            checked = cross_checking.cross_checked(paths, update)
         cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
-    tell_page(page, on_error=output is not Format.TEXT)
+    print_page_path(page, on_error=output is not Format.TEXT)
     if is_met(conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
 
-# --- what was asked --------------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 def output_of(format_: Format | None, json: str | None) -> Format:
@@ -171,30 +171,32 @@ def questions_of(text: str | None) -> tuple[Question, ...]:
 def diagnosed(
     paths: Sequence[Path],
     rules: Sequence[Rule],
-    asked: Sequence[Question] = (),
-    told: UserValues | None = None,
+    questions: Sequence[Question] = (),
+    user_values: UserValues | None = None,
     *,
     quiet: bool,
     verbose: bool,
     selection: Selection | None = None,
 ) -> Examination:
-    """What is wrong in these recordings. `selection`: the part that is analysed."""
-    with progress(quiet=quiet, verbose=verbose) as say:
-        say("starting")
+    """The diagnosis of these recordings. `selection`: the part that is analysed."""
+    with progress(quiet=quiet, verbose=verbose) as update:
+        update("starting")
         from perfdoctor.diagnosis.engine import examine
         from perfdoctor.metrics.accounting.prepare import prepare
         from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.readers.open import read
 
-        timeline = read(paths, say)
-        say("looking for what costs time")
-        run = prepare(replace(timeline, user_values=told) if told else timeline, selection or WHOLE_RECORDING)
-        return examine(run, rules, asked)
+        timeline = read(paths, update)
+        update("Analysing")
+        run = prepare(
+            replace(timeline, user_values=user_values) if user_values else timeline, selection or WHOLE_RECORDING
+        )
+        return examine(run, rules, questions)
 
 
 @contextmanager
 def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
-    """What is being done, on standard error: lines with --verbose, else a spinner, and only on a terminal."""
+    """Show progress on standard error: lines with --verbose, else a spinner if it is a terminal."""
     from perfdoctor.report.words.foreign_text import clean_name
 
     if verbose:
@@ -209,7 +211,7 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
             yield lambda text: status.update(Text(clean_name(text)))
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _write_files(
@@ -230,30 +232,30 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
         raise _unwritable("--json", target, error) from error
 
 
-def write_html(asked: Path | None, paths: Sequence[Path], examination: Examination, *, text: bool) -> Path | None:
-    """Where the page was written; None where the default place cannot be written to, which is said and no error."""
+def write_html(named: Path | None, paths: Sequence[Path], examination: Examination, *, text: bool) -> Path | None:
+    """Where the page was written. None, with a message, where the default folder cannot be written to."""
     from perfdoctor.report import html
     from perfdoctor.views.build import views
 
     run, diagnosis = examination.run, examination.diagnosis
-    wanted = asked or report_files.default_html(paths)
+    wanted = named or report_files.default_html(paths)
     target = report_files.free_html(wanted, paths)
     try:
         report_files.write(target, lambda: html.render(diagnosis, views(run, diagnosis)))
     except OSError as error:
-        if asked:
+        if named:
             raise _unwritable("--html", target, error) from error
         typer.echo(f"perfdoctor: no report written: {target}: {error.strerror or error}", err=True)
         return None
     if target != wanted:
-        typer.echo(f"perfdoctor: {wanted} is not a report of ours and stays as it is.", err=not text)
+        typer.echo(f"perfdoctor: {wanted} was not written by perfdoctor and is kept.", err=not text)
     return target
 
 
 def _unwritable(option: str, target: Path, error: OSError) -> PerfdoctorError:
     return PerfdoctorError(
         f"{option} {target} cannot be written: {error.strerror or error}",
-        do="Name a file in a folder that you may write to.",
+        do="Choose a file in a folder that you may write to.",
     )
 
 
@@ -266,7 +268,7 @@ def show(
     on_error: bool = False,
     page: Path | None = None,
 ) -> None:
-    """Print it, on standard output or on standard error; where a terminal can, findings lead to theirs on the page."""
+    """Print it on standard output or error. On a terminal findings are links to the page, where it supports links."""
     from perfdoctor.report import json_report, markdown, terminal
     from perfdoctor.report.terminal_text import Terminal
     from perfdoctor.report.words import wording
@@ -281,8 +283,8 @@ def show(
         terminal.render(diagnosis, Terminal(stderr=on_error), show_all=show_all, page=page)
 
 
-def tell_page(page: Path | None, *, on_error: bool) -> None:
-    """Where the page was written, to be clicked where the terminal can."""
+def print_page_path(page: Path | None, *, on_error: bool) -> None:
+    """Print where the page was written, as a link where the terminal supports them."""
     if page is not None:
         from perfdoctor.report.terminal import print_report_path
         from perfdoctor.report.terminal_text import Terminal
@@ -291,12 +293,12 @@ def tell_page(page: Path | None, *, on_error: bool) -> None:
 
 
 def is_met(conditions: Sequence[str], diagnosis: Diagnosis) -> bool:
-    """Has a named rule found something? A rule that could not look is said, for it is no "clear"."""
+    """Has a named rule found something? Prints a message for a rule that was not checked: that does not mean clear."""
     found = {advice.rule for advice in _all(diagnosis.findings)}
     for outcome in diagnosis.outcomes:
         if outcome.rule in conditions and outcome.status in ("skipped", "failed"):
             why = f"lacks {', '.join(outcome.missing)}" if outcome.missing else "failed"
-            typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule could not look: it {why}.", err=True)
+            typer.echo(f"perfdoctor: --fail-on {outcome.rule}: the rule was not checked: it {why}.", err=True)
     return (ANY in conditions and bool(found)) or bool(found & set(conditions))
 
 

@@ -1,19 +1,19 @@
-"""What can be typed next? Rules with their titles, GPUs, passes: for the shell's completion, so in no time."""
+"""What can be typed next? Rules with their titles, GPUs, passes: for the shell's completion, which must be fast."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-#: The environment variable by which the shell asks.
-ASKED = "_PERFDOCTOR_COMPLETE"
+#: The environment variable with which the shell requests completions.
+VARIABLE = "_PERFDOCTOR_COMPLETE"
 _TITLE = re.compile(r'^title *= *"(.*)"$', re.MULTILINE)
 _ACTION = re.compile(r"^action *=", re.MULTILINE)
 _PASSES = {
-    "auto": "what this machine can",
+    "auto": "what this machine supports",
     "torch": "torch.profiler",
     "nsys": "Nsight Systems",
-    "ncu": "Nsight Compute, behind one of the others",
+    "ncu": "Nsight Compute, after one of the others",
 }
 
 Offer = tuple[str, str]
@@ -30,7 +30,7 @@ def conditions(incomplete: str) -> list[Offer]:
 
 
 def questions(incomplete: str) -> list[Offer]:
-    """For `--what-if`: behind the last comma, what can be played again."""
+    """For `--what-if`: behind the last comma, what can be simulated."""
     sizes = [("batch=2x", "twice the batch"), ("ranks=8", "on eight ranks"), ("synthetic-data", "without a loader")]
     before, word = _last(incomplete)
     offered = [*((name, title) for name, title, action in _rules() if action), *sizes]
@@ -61,14 +61,14 @@ def peaks(incomplete: str) -> list[Offer]:
     return _fitting(((f"{name}=", units.get(name, "FLOP/s, dense")) for name in SETTABLE), incomplete)
 
 
-def spare_rich() -> None:
-    """Let help stay as it is: typer puts it through rich, which takes longer to load than all the rest together."""
+def skip_rich() -> None:
+    """Keep typer from rendering help with rich, which takes longer to load than all the rest together."""
     try:
         from typer import _completion_classes
-    except ImportError:  # another typer: slower, and as right
+    except ImportError:  # another version of typer: slower, with the same result
         return
     if hasattr(_completion_classes, "_sanitize_help_text"):
-        setattr(_completion_classes, "_sanitize_help_text", str)  # noqa: B010 (not ours: mypy knows better types)
+        setattr(_completion_classes, "_sanitize_help_text", str)  # noqa: B010 (mypy knows the type of typer's function)
 
 
 def _fitting(offers: Iterable[Offer], incomplete: str) -> list[Offer]:
@@ -82,7 +82,7 @@ def _last(incomplete: str) -> tuple[str, str]:
 
 
 def _rules() -> Iterator[tuple[str, str, bool]]:
-    """Id, title, and whether its fix can be simulated; by their lines, which is ten times as fast as to read the TOML.
+    """Id, title, and whether its fix can be simulated; by their lines, ten times as fast as reading the TOML.
 
     A straight apostrophe would end the string that zsh evaluates.
     """

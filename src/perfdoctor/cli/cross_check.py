@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice
 
-#: More differences than these are counted, unless all are asked for.
+#: More differences than these are only counted, unless --all is given.
 _SHOWN = 5
 _LONGEST_NAME = 60
-#: Our rule about what a rule of `nsys analyze` looks for.
-_BESIDE = {
+#: A rule of `nsys analyze` → our rules about the same.
+_OUR_RULES = {
     "cuda_memcpy_async": ("pageable-copies",),
     "cuda_memcpy_sync": ("host-syncs",),
     "cuda_memset_sync": ("host-syncs",),
@@ -31,25 +31,25 @@ _BESIDE = {
 
 
 def check(paths: Sequence[Path]) -> None:
-    """Raises PerfdoctorError before any work where nothing can be held against nsys."""
+    """Raise PerfdoctorError, before any work, where nothing can be compared with nsys."""
     from perfdoctor.readers.nsys.cross_check import needed_nsys
     from perfdoctor.readers.open import holds_nsys
 
     if not holds_nsys(paths):
         raise PerfdoctorError(
-            "--cross-check holds a recording of Nsight Systems against nsys, and this is none",
+            "--cross-check needs a recording of Nsight Systems",
             do="Pass a .nsys-rep, its .sqlite export, or a run folder with one; or leave out --cross-check.",
         )
     needed_nsys()
 
 
-def cross_checked(paths: Sequence[Path], say: Callable[[str], None]) -> list[CrossCheck]:
+def cross_checked(paths: Sequence[Path], progress: Callable[[str], None]) -> list[CrossCheck]:
     from perfdoctor.readers.nsys.cross_check import cross_check, needed_nsys
     from perfdoctor.readers.open import nsys_exports
 
     tool, found = needed_nsys(), []
-    for file, report, export in nsys_exports(paths, say):
-        say(f"holding {file} against nsys")
+    for file, report, export in nsys_exports(paths, progress):
+        progress(f"Comparing {file} with nsys")
         found.append(cross_check(file, report, export, tool))
     return found
 
@@ -65,18 +65,18 @@ def _verdict(checked: CrossCheck) -> Iterator[str]:
 
     compared = [each for each in checked.compared if not each.refused and (each.ours.count or each.theirs.count)]
     agreeing = sum(not each.differences for each in compared)
-    told = f"{agreeing} of {len(compared)} summaries agree." if compared else "nothing could be compared."
-    yield f"Cross-check of {clean_name(checked.file)} with nsys {checked.version}: {told}"
+    verdict = f"{agreeing} of {len(compared)} summaries agree." if compared else "nothing could be compared."
+    yield f"Cross-check of {clean_name(checked.file)} with nsys {checked.version}: {verdict}"
 
 
 def _lines(checked: CrossCheck, diagnosis: Diagnosis, *, show_all: bool) -> Iterator[str]:
     yield from _verdict(checked)
     for each in checked.compared:
         yield from _compared(each, show_all=show_all)
-    yield "  NVIDIA's expert rules (nsys analyze), and ours:"
+    yield "  NVIDIA's expert rules (nsys analyze), and perfdoctor's:"
     for rule in checked.rules:
         yield f"    {_expert(rule)}"
-        yield f"      ours: {_ours(rule, diagnosis)}"
+        yield f"      perfdoctor: {_ours(rule, diagnosis)}"
     yield from (f"  {note}" for note in checked.notes)
     yield ""
 
@@ -98,7 +98,7 @@ def _compared(each: Compared, *, show_all: bool) -> Iterator[str]:
     shown = each.differences if show_all else each.differences[:_SHOWN]
     for difference in shown:
         ours, theirs = _sum(difference.ours, each.unit), _sum(difference.theirs, each.unit)
-        yield f"    {clean_name(difference.name)[:_LONGEST_NAME]}: ours {ours} · nsys {theirs}"
+        yield f"    {clean_name(difference.name)[:_LONGEST_NAME]}: perfdoctor {ours} · nsys {theirs}"
     if len(shown) < len(each.differences):
         yield f"    and {len(each.differences) - len(shown)} more: --all shows them"
 
@@ -113,7 +113,7 @@ def _expert(rule: ExpertRule) -> str:
     from perfdoctor.report.words.foreign_text import clean_name
 
     if rule.refused:
-        return f"{rule.name}: could not look: {clean_name(rule.refused)}"
+        return f"{rule.name}: not checked: {clean_name(rule.refused)}"
     took = f", {rule.total_ns / 1e6:.3f} ms" if rule.total_ns else ""
     return f"{rule.name}: {rule.rows} row{'s' * (rule.rows != 1)}{took}" if rule.rows else f"{rule.name}: nothing"
 
@@ -125,10 +125,10 @@ def _ours(rule: ExpertRule, diagnosis: Diagnosis) -> str:
     found = [
         f"{advice.rule} would save {share(advice.saving_ns_per_step.likely / base)}"
         for advice in _all(diagnosis.findings)
-        if advice.rule in _BESIDE[rule.name]
+        if advice.rule in _OUR_RULES[rule.name]
     ]
-    told = "; ".join(found) or f"no finding of {', '.join(_BESIDE[rule.name])}"
-    return f"{rule.ours}; {told}" if rule.ours else told
+    findings = "; ".join(found) or f"no finding of {', '.join(_OUR_RULES[rule.name])}"
+    return f"{rule.ours}; {findings}" if rule.ours else findings
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:

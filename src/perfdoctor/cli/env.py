@@ -24,7 +24,7 @@ Examples:
 
 @dataclass(frozen=True)
 class _Line:
-    """One thing that was looked at. `do` is empty where nothing is missing."""
+    """One thing that was checked. `do` is empty where nothing is missing."""
 
     name: str
     found: str
@@ -37,10 +37,10 @@ def env(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is missing.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Paths too.")] = False,
 ) -> None:
-    """What is installed, what is permitted, what to do about the rest."""
+    """Show what is installed and permitted, and what is missing."""
     from perfdoctor.recording import plan
 
-    machine = plan.look([python], dict(os.environ))
+    machine = plan.inspect([python], dict(os.environ))
     for line in _lines(machine, python, verbose=verbose):
         if quiet and not line.do:
             continue
@@ -48,16 +48,16 @@ def env(
         if line.do:
             typer.echo(f"{'':12}→ {line.do}")
     if not quiet:
-        _tell_default(machine)
+        _print_default_plan(machine)
 
 
-def _tell_default(machine: Machine) -> None:
+def _print_default_plan(machine: Machine) -> None:
     from perfdoctor.recording import plan
 
     made = plan.make(machine, None, Path.cwd())
     typer.echo("\nperfdoctor run -- COMMAND would record:")
-    for told in made.lines(10, 5):
-        typer.echo(f"  {told}")
+    for line in made.lines(10, 5):
+        typer.echo(f"  {line}")
 
 
 def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
@@ -79,15 +79,15 @@ def _system() -> str:
 
 
 def _torch(machine: Machine, python: str, *, verbose: bool) -> _Line:
-    told = machine.program
-    if not told.was_looked_at:
-        return _Line("torch", f"`{python}` is no Python that answers", "Name the one that trains: --python PROGRAM")
-    if not told.torch:
-        return _Line("torch", f"not in {told.interpreter}", "Name the Python that trains: --python PROGRAM")
-    where = f" in {told.interpreter}" if verbose else ""
-    cuda = f"CUDA {told.cuda}" if told.cuda else "without CUDA"
-    do = "This torch cannot use the GPU: install one with CUDA." if machine.has_gpu and not told.cuda else ""
-    return _Line("torch", f"{told.torch}, {cuda}, Python {told.python}{where}", do)
+    program = machine.program
+    if not program.was_inspected:
+        return _Line("torch", f"`{python}` is no Python that starts", "Give the Python that trains: --python PROGRAM")
+    if not program.torch:
+        return _Line("torch", f"not in {program.interpreter}", "Give the Python that trains: --python PROGRAM")
+    where = f" in {program.interpreter}" if verbose else ""
+    cuda = f"CUDA {program.cuda}" if program.cuda else "without CUDA"
+    do = "This torch cannot use the GPU: install one with CUDA." if machine.has_gpu and not program.cuda else ""
+    return _Line("torch", f"{program.torch}, {cuda}, Python {program.python}{where}", do)
 
 
 def _gpus(machine: Machine) -> _Line:
@@ -103,7 +103,7 @@ def _nsys(machine: Machine, *, verbose: bool) -> _Line:
     if nsys is None:
         return _Line("nsys", "not installed", "Install Nsight Systems, put nsys on PATH, or set PERFDOCTOR_NSYS.")
     if nsys.trouble:
-        return _Line("nsys", nsys.trouble, "Install it again, or name another one: PERFDOCTOR_NSYS.")
+        return _Line("nsys", nsys.trouble, "Install it again, or set PERFDOCTOR_NSYS to another one.")
     return _Line("nsys", f"Nsight Systems {nsys.version}{f' at {nsys.path}' if verbose else ''}")
 
 
@@ -112,7 +112,7 @@ def _ncu(machine: Machine, *, verbose: bool) -> Iterator[_Line]:
 
     if machine.ncu is None:
         yield _Line(
-            "ncu", "not installed", "Install Nsight Compute and put ncu on PATH; only needed to look into kernels."
+            "ncu", "not installed", "Install Nsight Compute and put ncu on PATH; only needed to measure kernels."
         )
         return
     yield _Line("ncu", f"Nsight Compute {ncu.version(machine.ncu)}{f' at {machine.ncu}' if verbose else ''}")

@@ -1,4 +1,4 @@
-"""`perfdoctor export`: the merged timeline, with what was found in it, for another tool to show."""
+"""`perfdoctor export`: the merged timeline and the findings in it, for another tool to show."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import part_options, report_files
+from perfdoctor.cli import report_files, selection_options
 from perfdoctor.cli.analyze import diagnosed, progress, rules_of
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,46 +39,46 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
-    range_: part_options.Range = None,
-    steps: part_options.Steps = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what is being done.")] = False,
+    range_: selection_options.Range = None,
+    steps: selection_options.Steps = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
-    """Write the merged timeline, with the findings as tracks of it."""
+    """Write the merged timeline, with the findings as tracks."""
     if perfetto is None:
-        raise AskedWronglyError("nothing says what to write", do="Name the file: --perfetto train.pftrace.")
-    part = part_options.selection(range_, steps)
+        raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
+    part = selection_options.selection(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
     examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)
     from perfdoctor.export.perfetto import render
 
-    with progress(quiet=quiet, verbose=verbose) as say:
-        say(f"Writing {perfetto.name}")
+    with progress(quiet=quiet, verbose=verbose) as update:
+        update(f"Writing {perfetto.name}")
         try:
             _write(perfetto, render(examination))
         except OSError as error:
             raise PerfdoctorError(
                 f"--perfetto {perfetto} cannot be written: {error.strerror or error}",
-                do="Name a file in a folder that you may write to.",
+                do="Choose a file in a folder that you may write to.",
             ) from error
     if not quiet:
         typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 
 
 def _check(target: Path, inputs: list[Path]) -> None:
-    """Refuse to write over what is not ours, before the analysis."""
+    """Refuse to overwrite a file that is not ours, before the analysis."""
     if report_files.is_input(target, inputs):
-        raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Name another file.")
+        raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Choose another file.")
     if target.is_file() and not _is_ours(target):
         raise PerfdoctorError(
             f"--perfetto {target} exists and was not written by perfdoctor export",
-            do="Name another file, or remove it.",
+            do="Choose another file, or remove it.",
         )
 
 
 def _is_ours(file: Path) -> bool:
-    """Does it begin as ours do? So does an empty one."""
+    """Does it begin like our files, or is it empty?"""
     from perfdoctor.export.perfetto import FIRST_TRACK
 
     try:
@@ -95,7 +95,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write it whole or not at all. Raises OSError; a device such as /dev/null is written to as it is."""
+    """Write the file whole or not at all. Raises OSError. A device such as /dev/null is written to directly."""
     if target.exists() and not target.is_file():
         _fill(target, pieces, compressed=False)
         return

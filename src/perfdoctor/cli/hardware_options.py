@@ -1,4 +1,4 @@
-"""What do `--gpu`, `--peak`, `--tokens-per-step` and `--parameters` tell beside the recording?"""
+"""Which values does the user give with `--gpu`, `--peak`, `--tokens-per-step` and `--parameters`?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import completion
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Gpu = Annotated[
     str | None,
     typer.Option(
-        help="The GPU, where the recording does not tell it: 'H100 SXM'.",
+        help="The GPU, where the recording does not contain it: 'H100 SXM'.",
         metavar="NAME",
         autocompletion=completion.gpus,
     ),
@@ -35,7 +35,7 @@ Peak = Annotated[
 TokensPerStep = Annotated[
     str | None,
     typer.Option(
-        help="Tokens or samples that one GPU trains on in a step (of a model spread over GPUs: its part of them).",
+        help="Tokens or samples that one GPU trains on in a step (divided by the GPUs that one model copy uses).",
         metavar="N",
     ),
 ]
@@ -46,7 +46,7 @@ Parameters = Annotated[
 
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
 _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
-#: A peak below is in the wrong unit: no GPU that trains is slower, in FLOP/s or in bytes/s.
+#: A lower peak has the wrong unit: every GPU has more FLOP/s and bytes/s.
 _LEAST_PEAK = 1e9
 _MOST_NAMES = 8
 
@@ -54,14 +54,14 @@ _MOST_NAMES = 8
 def user_values(
     gpu: str | None, peaks: Sequence[str], tokens_per_step: str | None, parameters: str | None
 ) -> UserValues | None:
-    """None where nothing was told. Raises AskedWronglyError, before anything is read."""
+    """The values of these options; None without any. Raises UsageError, before anything is read."""
     if gpu is None and not peaks and tokens_per_step is None and parameters is None:
         return None
     from perfdoctor.model.timeline import UserValues
 
     if parameters is not None and tokens_per_step is None:
-        raise AskedWronglyError(
-            "--parameters without --tokens-per-step tells no FLOP",
+        raise UsageError(
+            "--parameters needs --tokens-per-step",
             do="Give both: a step's model FLOP are 6 · parameters · tokens.",
         )
     return UserValues(
@@ -78,9 +78,9 @@ def _gpu(text: str) -> str:
     found, near = named(text)
     if found is None:
         more = f", and {len(near) - _MOST_NAMES} more" if len(near) > _MOST_NAMES else ""
-        raise AskedWronglyError(
+        raise UsageError(
             f"--gpu {text!r} names no single GPU that is known here",
-            do=f"Name one: {', '.join(near[:_MOST_NAMES])}{more}; or tell its peaks: --peak bf16=989T.",
+            do=f"Name one: {', '.join(near[:_MOST_NAMES])}{more}; or give its peaks: --peak bf16=989T.",
         )
     return found.name
 
@@ -91,10 +91,10 @@ def _peak(text: str) -> tuple[str, float]:
     name, _, given = (piece.strip() for piece in text.partition("="))
     rate = number(given)
     if name not in SETTABLE:
-        raise AskedWronglyError(f"--peak {text}: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
+        raise UsageError(f"--peak {text}: there is no peak {name!r}", do=f"Known: {', '.join(SETTABLE)}.")
     if rate is None or rate < _LEAST_PEAK:
         unit = "bytes/s" if name in ("memory", "host_link") else "FLOP/s"
-        raise AskedWronglyError(
+        raise UsageError(
             f"--peak {text}: {given!r} is no rate in {unit}",
             do=f"Give a number, with k, M, G, T or P if you like: --peak {name}={given if rate else '3.35'}T.",
         )
@@ -106,9 +106,7 @@ def _count(option: str, text: str | None, example: str) -> float:
         return 0.0
     count = number(text)
     if not count:
-        raise AskedWronglyError(
-            f"{option} {text}: that is no number above zero", do=f"Write it so: {option} {example}."
-        )
+        raise UsageError(f"{option} {text}: that is no number above zero", do=f"Give a number: {option} {example}.")
     return count
 
 

@@ -10,23 +10,23 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, completion, env, export, plain_text, rules, run
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, rules, run
+from perfdoctor.errors import PerfdoctorError, UsageError
 
-COULD_NOT_BE_DONE = 1
-ASKED_WRONGLY = 2
+FAILED = 1
+WRONG_USAGE = 2
 INTERRUPTED = 128 + 2  # SIGINT
-NOBODY_READS = 128 + 13  # SIGPIPE
+OUTPUT_CLOSED = 128 + 13  # SIGPIPE
 EXAMPLES = """\b
 Examples:
   perfdoctor run -- torchrun train.py          record and diagnose a training
-  perfdoctor analyze rank0.pt.trace.json.gz    what a recorded profile says
+  perfdoctor analyze rank0.pt.trace.json.gz    diagnose a recorded profile
   perfdoctor explain input-wait                one rule, with its fixes
 """
 
 
 class _Commands(TyperGroup):
-    """The commands; whatever a user can act on ends here in two lines, everything else keeps its traceback."""
+    """The commands. Errors that a user can act on are printed in two lines, all others keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -34,13 +34,13 @@ class _Commands(TyperGroup):
             sys.stdout.flush()
         except PerfdoctorError as error:
             typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
-            raise typer.Exit(ASKED_WRONGLY if isinstance(error, AskedWronglyError) else COULD_NOT_BE_DONE) from None
+            raise typer.Exit(WRONG_USAGE if isinstance(error, UsageError) else FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # The interpreter flushes once more at its end, and would complain.
+            # The interpreter flushes once more at its end, which would print an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(NOBODY_READS) from None
+            raise typer.Exit(OUTPUT_CLOSED) from None
         return result
 
 
@@ -77,9 +77,9 @@ def _perfdoctor(
 
 def main() -> None:
     """The `perfdoctor` program."""
-    plain_text.set_up()
-    if completion.ASKED in os.environ:
-        completion.spare_rich()
+    ascii_fallback.set_up()
+    if completion.VARIABLE in os.environ:
+        completion.skip_rich()
     app(prog_name="perfdoctor")
 
 

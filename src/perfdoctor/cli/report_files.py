@@ -1,4 +1,4 @@
-"""Where does a report go, and what must it never write over?"""
+"""Where is a report written, and which files must never be overwritten?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: What ours begin with; anything else that is in the way belongs to somebody.
+#: Our files begin with these; other files are the user's.
 HTML_MARKER = b"<!-- perfdoctor report"
 JSON_MARKER = b'"perfdoctor":'
 _HEAD = 1024
@@ -43,17 +43,17 @@ def is_input(target: Path, inputs: Sequence[Path]) -> bool:
 
 
 def check_json(target: Path, inputs: Sequence[Path]) -> None:
-    """A script reads the file under the name it gave, so there is no next name: refuse before the analysis."""
+    """Refuse to overwrite another file, before the analysis. A script needs the name it gave, so no other is chosen."""
     if is_input(target, inputs):
-        raise PerfdoctorError(f"--json {target} is one of the recordings", do="Name another file.")
+        raise PerfdoctorError(f"--json {target} is one of the recordings", do="Choose another file.")
     if target.is_file() and not _is_ours(target, JSON_MARKER):
         raise PerfdoctorError(
-            f"--json {target} exists and is no diagnosis of ours", do="Name another file, or remove it."
+            f"--json {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
         )
 
 
 def free_html(target: Path, inputs: Sequence[Path]) -> Path:
-    """The target, or where somebody else's file is in the way `name-2`, `name-3`, …"""
+    """The target; `name-2`, `name-3`, … where a file that is not ours has that name."""
     candidate, number = target, 1
     while is_input(candidate, inputs) or (candidate.is_file() and not _is_ours(candidate, HTML_MARKER)):
         number += 1
@@ -76,7 +76,7 @@ def _is_ours(path: Path, marker: bytes) -> bool:
 
 
 def write(target: Path, render: Callable[[], str]) -> None:
-    """Write it whole or not at all. Raises OSError; a device such as /dev/null is written to as it is."""
+    """Write the file whole or not at all. Raises OSError. A device such as /dev/null is written to directly."""
     text = render()
     if target.exists() and not target.is_file():
         target.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""`perfdoctor rules` and `perfdoctor explain`: what is looked for, and how is it fixed?"""
+"""`perfdoctor rules` and `perfdoctor explain`: what is checked, and how is it fixed?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.vocabulary.rulebook import Rule
 
-#: In fewer cells a title beside its id becomes a column of single words.
+#: With fewer columns titles are printed below the ids, not beside them.
 _LEAST_BESIDE = 32
 RULES_EXAMPLES = """\b
 Examples:
@@ -43,15 +43,15 @@ class Format(str, Enum):
 def rules(
     *,
     rule: Annotated[
-        str | None, typer.Argument(help="Explain this one instead.", metavar="[RULE]", autocompletion=completion.rules)
+        str | None, typer.Argument(help="Explain only this rule.", metavar="[RULE]", autocompletion=completion.rules)
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what each rule needs recorded.")] = False,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="json: every rule with its words, thresholds and fixes.")
+        Format | None, typer.Option("--format", help="json: every rule with its texts, thresholds and fixes.")
     ] = None,
 ) -> None:
-    """What is looked for: every rule, and what it finds."""
+    """List what is checked: every rule, and what it finds."""
     from perfdoctor.vocabulary.rulebook import load_rules
 
     known = load_rules()
@@ -79,12 +79,12 @@ def explain(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the fixes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what the rule needs recorded.")] = False,
 ) -> None:
-    """One rule: why it costs, how it is told, every fix with its code."""
+    """Explain one rule: its cost, its thresholds, every fix with code."""
     _explain(rule, quiet=quiet, verbose=verbose)
 
 
 def chosen(names: Sequence[str], known: Mapping[str, Rule]) -> list[Rule]:
-    """The rules with these ids; a usage error that lists the nearest for one that is not known."""
+    """The rules with these ids; a usage error with the nearest ids for an unknown one."""
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)

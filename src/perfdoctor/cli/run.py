@@ -1,4 +1,4 @@
-"""`perfdoctor run`: record a training as it is, and say what it lacks."""
+"""`perfdoctor run`: record a training without changes to it, and diagnose it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, completion, hardware_options, part_options, shared_options
+from perfdoctor.cli import analyze, completion, hardware_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
@@ -49,8 +49,8 @@ def run(
             autocompletion=completion.passes,
         ),
     ] = "auto",
-    steps: Annotated[int, typer.Option(min=1, help="Recorded steps.")] = 10,
-    skip_steps: Annotated[int, typer.Option(min=1, help="Steps before the recorded ones.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to record.")] = 10,
+    skip_steps: Annotated[int, typer.Option(min=1, help="Steps to skip before them.")] = 5,
     stop: Annotated[
         bool | None,
         typer.Option(
@@ -62,7 +62,8 @@ def run(
     timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
     stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page here.", show_default="report.html in the folder")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),
     ] = None,
     no_html: shared_options.NoHtml = False,
     json: Annotated[
@@ -75,7 +76,9 @@ def run(
     ] = None,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", help="Print it so on standard output, instead of as text on standard error."),
+        typer.Option(
+            "--format", help="Print it in this format on standard output, instead of as text on standard error."
+        ),
     ] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
@@ -91,10 +94,10 @@ def run(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: part_options.Range = None,
+    range_: selection_options.Range = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
     if html is not None and no_html:
@@ -103,22 +106,22 @@ def run(
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
-    told = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = part_options.selection(range_, None)
+    values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
+    part = selection_options.selection(range_, None)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
-    say = _saying(quiet=quiet)
-    _tell_plan(session, say)
-    code, at_once = _record(session, say, quiet=quiet, verbose=verbose)
+    notify = _printer(quiet=quiet)
+    _print_plan(session, notify)
+    code, at_once = _record(session, notify, quiet=quiet, verbose=verbose)
     if at_once:
-        say(f"Ended at once. What was recorded is in {session.folder.path}")
+        notify(f"Ended at once. What was recorded is in {session.folder.path}")
         raise typer.Exit(code)
     _report(
-        session.folder, rules, conditions, told, part, code, format_=format_, html=html, no_html=no_html, json=json,
+        session.folder, rules, conditions, values, part, code, format_=format_, html=html, no_html=no_html, json=json,
         show_all=show_all, quiet=quiet, verbose=verbose,
     )  # fmt: skip
 
 
-def _saying(*, quiet: bool) -> Callable[[str], None]:
+def _printer(*, quiet: bool) -> Callable[[str], None]:
     return lambda text: None if quiet else typer.echo(f"perfdoctor: {text}", err=True)
 
 
@@ -135,20 +138,21 @@ def _session(
     from perfdoctor.recording.tools.torch_profiler import Window
 
     try:
-        wanted = plan.asked_for(passes)
+        wanted = plan.parse_passes(passes)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     environment = dict(os.environ)
     if not launch.is_startable(command[0]):
         typer.echo(f"perfdoctor: {launch.not_startable(command[0])}", err=True)
         raise typer.Exit(launch.exit_code_of(command[0]))
-    machine = plan.look(command, environment)
+    machine = plan.inspect(command, environment)
     where = output or _free_name(machine.program.name)
     made = plan.make(machine, wanted, where)
     if wanted and not made.passes:
         why = "; ".join(f"{name}: {reason}" for name, reason in made.left_out.items())
         raise PerfdoctorError(
-            f"none of these passes can run here: {why}", do="Leave --passes out, or see perfdoctor env."
+            f"none of these passes can run here: {why}",
+            do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
     window = Window(steps, skip, several if stop is None else stop, stacks)
@@ -175,18 +179,18 @@ def _folder(where: Path, command: Sequence[str], environment: dict[str, str], pl
     return RunFolder.create(where, manifest)
 
 
-def _tell_plan(session: Session, say: Callable[[str], None]) -> None:
-    say(f"recording into {session.folder.path}")
+def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
+    notify(f"recording into {session.folder.path}")
     for line in session.plan.lines(session.window.steps, session.window.skip):
-        say(f"  {line}")
+        notify(f"  {line}")
     if session.window.stop:
-        say("  Each pass ends the program when its steps are recorded; --keep-going lets it finish.")
+        notify("  Each pass ends the program when its steps are recorded; --keep-going lets it finish.")
 
 
 # --- meanwhile -------------------------------------------------------------------------------------------------------
 
 
-def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
+def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
     from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.nvml import DeviceSampler
@@ -198,7 +202,7 @@ def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbos
     code, at_once = 0, False
     try:
         for name in session.plan.passes:
-            ended = _one_pass(name, session, say, quiet=quiet, verbose=verbose)
+            ended = _one_pass(name, session, notify, quiet=quiet, verbose=verbose)
             if ended is None:
                 continue
             code, at_once = ended.code, ended.at_once
@@ -209,32 +213,34 @@ def _record(session: Session, say: Callable[[str], None], *, quiet: bool, verbos
     if sampled and not at_once:
         topology.store(folder.path / "device" / "topology.txt")
     folder.manifest.exit_code = code
-    _store(folder, say)
+    _store(folder, notify)
     return code, at_once
 
 
-def _one_pass(name: str, session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> Ended | None:
+def _one_pass(
+    name: str, session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool
+) -> Ended | None:
     kernels: tuple[str, ...] = ()
     if name == "ncu":
         kernels = _kernels_to_measure(session.folder)
         if not kernels:
             session.folder.manifest.left_out["ncu"] = "the passes before it found no kernels"
-            say("  ncu is left out: the passes before it found no kernels")
+            notify("  ncu is left out: the passes before it found no kernels")
             return None
     if len(session.plan.passes) > 1:
-        say(f"pass {session.plan.passes.index(name) + 1} of {len(session.plan.passes)}: {name}")
+        notify(f"pass {session.plan.passes.index(name) + 1} of {len(session.plan.passes)}: {name}")
     try:
         ended = session.record(name, kernels)
-    except PerfdoctorError as error:  # the training has run: what went wrong with the recording must not cost its code
-        say(f"the {name} pass: {error.what}. {error.do}")
+    except PerfdoctorError as error:  # the training has run: an error of the recording must not change its exit code
+        notify(f"the {name} pass: {error.what}. {error.do}")
         session.folder.manifest.notes.append(f"The {name} pass: {error.what}.")
         return None
     record = session.folder.manifest.passes[-1]
     for note in record.notes:
-        say(f"the {name} pass: {note}")
+        notify(f"the {name} pass: {note}")
     if name == "nsys":
-        _export(session, say, quiet=quiet, verbose=verbose)
-    say(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB")
+        _export(session, notify, quiet=quiet, verbose=verbose)
+    notify(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB")
     return ended
 
 
@@ -248,8 +254,8 @@ def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:
         return ()
 
 
-def _export(session: Session, say: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
-    """The SQLite export, made while nsys is at hand: the folder is then read anywhere."""
+def _export(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> None:
+    """Export to SQLite while nsys is available, so that the folder can be read on any machine."""
     from perfdoctor.readers.nsys.export import export_beside
 
     record, folder = session.folder.manifest.passes[-1], session.folder
@@ -261,34 +267,36 @@ def _export(session: Session, say: Callable[[str], None], *, quiet: bool, verbos
                 made = export_beside(report, nsys.path if nsys else None)
         except PerfdoctorError as error:
             record.notes.append(f"{error.what}. {error.do}")
-            say(f"{error.what}. {error.do}")
+            notify(f"{error.what}. {error.do}")
             continue
         record.files.append(f"nsys/{made.name}")
         record.bytes += made.stat().st_size
-        _store(folder, say)
+        _store(folder, notify)
 
 
-def _store(folder: RunFolder, say: Callable[[str], None]) -> None:
+def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
     try:
         folder.write()
     except OSError as error:
-        say(f"{folder.path} cannot be written any more: {error.strerror or error}")
+        notify(f"{folder.path} cannot be written any more: {error.strerror or error}")
 
 
 # --- after -----------------------------------------------------------------------------------------------------------
 
 
 def _report(
-    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], told: UserValues | None,
+    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], user_values: UserValues | None,
     part: Selection | None,
     code: int, *,
     format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
     verbose: bool,
 ) -> None:  # fmt: skip
-    """Diagnose and write. Whatever goes wrong here is said, and the exit code stays the program's."""
+    """Diagnose and write. Errors are printed, and the exit code stays the program's."""
     met = False
     try:
-        examination = analyze.diagnosed([folder.path], rules, told=told, quiet=quiet, verbose=verbose, selection=part)
+        examination = analyze.diagnosed(
+            [folder.path], rules, user_values=user_values, quiet=quiet, verbose=verbose, selection=part
+        )
         diagnosis = examination.diagnosis
         sys.stdout.flush()
         analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
@@ -296,7 +304,7 @@ def _report(
         analyze.show(
             diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None, page=page
         )
-        analyze.tell_page(page, on_error=True)
+        analyze.print_page_path(page, on_error=True)
         met = analyze.is_met(conditions, diagnosis)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)

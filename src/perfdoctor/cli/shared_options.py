@@ -1,4 +1,4 @@
-"""Which options have the commands in common that diagnose?"""
+"""Which options do all commands that diagnose have?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from perfdoctor.cli import completion
 
-NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page.")]
+NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no HTML report.")]
 OnlyRules = Annotated[
     list[str] | None,
     typer.Option("--rule", metavar="RULE", help="Only this rule; may be repeated.", autocompletion=completion.rules),

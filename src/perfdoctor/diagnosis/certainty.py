@@ -1,4 +1,4 @@
-"""How sure is a finding, and why? The detector's own word, lowered where the recording is thin, in one sentence."""
+"""How sure is a finding, and why? The detector's level, lowered where little was recorded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _amount(run: Run) -> str:
 def _signals(rule: Rule, run: Run) -> str:
     """What of the rule's needs was recorded here (of everything, where it needs no signal): `kernels and ranges`."""
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
-    looked_at = dict.fromkeys(each for need in needs for each in need.split("|"))
-    named = [each for each in looked_at if each in SIGNALS] or SIGNALS
+    needed = dict.fromkeys(each for need in needs for each in need.split("|"))
+    named = [each for each in needed if each in SIGNALS] or SIGNALS
     words = list(dict.fromkeys(SIGNALS[each].label for each in named if len(run.timeline[each])))
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS
 from perfdoctor.metrics.accounting.longest import Moment, longest, longest_exposed, longest_idle, longest_piece
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Span
-from perfdoctor.replay.edits.actions import WORK
-from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
 
 def moments(rule: Rule, finding: Finding, run: Run) -> tuple[Span, ...]:
-    """The moment as evidence; none where the finding shows one itself, or nobody can tell where it is."""
+    """The moment as evidence; none where the finding shows one itself, or its place is unknown."""
     if any(isinstance(evidence, Span) for evidence in finding.evidence):
         return ()
     return tuple(_found(rule, finding, run))
@@ -39,9 +39,9 @@ def _found(rule: Rule, finding: Finding, run: Run) -> Iterator[Span]:
         return longest_exposed(run, "collectives", lambda place: chosen_of(place, ("collectives",), finding.work))
     if rule.action == "lateness":  # it is seen where another rank waits for the late one
         return longest_exposed(run, "collectives", lambda place: _of_others(place, finding))
-    if rule.action in WORK:
+    if rule.action in WORK_SIGNALS:
         return longest(run, (moment for place in run.places for moment in _run_of_work(place, rule.action, finding)))
-    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of issuing: not told which part
+    is_part = rule.symptom_of and rule.action not in IDLE_CAUSES  # of the waits, or of launching: which part is unknown
     cause = SHRINKS.get(rule.action)
     if cause in IDLE_CAUSES and not is_part:
         return longest_idle(run, cause)
@@ -55,15 +55,15 @@ def _of_thread(place: Place, finding: Finding) -> list[Moment]:
 
 def _of_others(place: Place, finding: Finding) -> Mask:
     """The collectives of a place that is not the late one."""
-    is_late = (place.rank, place.device or 0) in finding.work
+    is_late = place.rank_and_device in finding.work
     rows: Mask = np.full(len(place.collectives), not is_late)
     return rows
 
 
 def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
     """The longest run, by what its kernels took, of those chosen, with no other between and no step's edge in it."""
-    frames = [own(place, signal) for signal in WORK[action]]
-    rows = chosen_of(place, WORK[action], finding.work)
+    frames = [place.own(signal) for signal in WORK_SIGNALS[action]]
+    rows = chosen_of(place, WORK_SIGNALS[action], finding.work)
     if not finding.work or not rows.any():  # all the work there is: that is not a moment
         return []
     start, end = (np.concatenate([frame[column] for frame in frames]) for column in ("start_ns", "end_ns"))
@@ -72,7 +72,7 @@ def _run_of_work(place: Place, action: str, finding: Finding) -> list[Moment]:
     start, end = start[by_start][chosen], end[by_start][chosen]
     step = np.searchsorted(place.steps.even_bounds, start, side="right")
     begins = np.ones(chosen.size, dtype=bool)
-    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > ISSUING_GAP_NS)
+    begins[1:] = (np.diff(chosen) > 1) | (np.diff(step) > 0) | (start[1:] - end[:-1] > LAUNCHING_GAP_NS)
     first = np.flatnonzero(begins)
     took_ns = np.add.reduceat(place.window.overlap_ns(start, end), first)
     at = int(np.argmax(took_ns))

@@ -32,7 +32,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
         yield "Only the machine was recorded: pass a trace of the run beside it, and both are analysed."
         return
     if not run.places and "kernel_profiles" in timeline.recorded:
-        return  # the reader has said what single kernels tell, and what they do not
+        return  # the reader has said what single kernels show, and what they do not
     if not run.places:
         yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
         return
@@ -45,19 +45,19 @@ def _of_the_recording(run: Run) -> Iterator[str]:
         )
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
-        yield "CUDA graphs were recorded as a whole: the kernels inside them are counted as busy, but not told apart."
+        yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
 
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
     """What keeps savings below what detectors expect."""
-    if any(each.rule.hidden_by_loader for each in found) and unhidden_share(run) < 1:
+    if any("loader" in each.rule.hidden_by for each in found) and unhidden_share(run) < 1:
         yield (
             "The loader is the limit: until input-wait is fixed, faster work on the GPU mostly waits longer. "
             "The other savings are predicted accordingly."
         )
     spare_ns = run_spare_ns(run)
     if spare_ns is not None and any(
-        each.rule.hidden_by_host and each.saving.expected.likely >= spare_ns for each in found
+        "host" in each.rule.hidden_by and each.saving.expected.likely >= spare_ns for each in found
     ):
         share = 100 * spare_ns / max(run.step_ns, 1)
         yield (

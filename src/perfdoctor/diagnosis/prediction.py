@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
@@ -18,13 +18,13 @@ from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import CASES
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import SimulatedFix, Stage, unplayable
+from perfdoctor.replay.what_if.savings import SimulatedFix, Stage, why_not_replayable
 from perfdoctor.replay.what_if.sizes import fix_stop, size_stop, why_not
-from perfdoctor.replay.what_if.sizes import played as played_sizes
+from perfdoctor.replay.what_if.sizes import simulated as simulated_sizes
 
-#: How many of the findings shown first a prediction takes as fixed, if nobody asks for others.
+#: How many of the findings shown first a prediction takes as fixed, if no others are asked for.
 MOST_FIXES = 5
-#: Precisions that a finding's own range stands for. What TF32 wins over plain fp32 no rule assumes: nobody can ask.
+#: Precisions that a finding's own range stands for. No rule assumes what TF32 saves over plain fp32: not offered.
 PRECISIONS: Mapping[str, tuple[str, ...]] = {"fp32-matmuls": ("bf16", "fp16")}
 _NO_BF16 = "fp32-before-ampere"
 
@@ -35,7 +35,7 @@ class Question:
 
     `share`: how far its action goes instead, from 0 to 1; then `choice` is that as it was written. Where `rule` names a
     size of the run (`findings.SIZES`), `amount` is the factor, or the number of ranks; and then
-    `network_bytes_per_second` what a network gives each of them one way, where that is told (0: it is not).
+    `network_bytes_per_second` what a network gives each of them one way, where that is given (0: it is not).
     """
 
     rule: str
@@ -54,7 +54,7 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 # --- without a question ----------------------------------------------------------------------------------------------
 
 
-def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, played: Stage | None) -> Prediction | None:
+def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay: Stage | None) -> Prediction | None:
     """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
     A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
@@ -62,27 +62,27 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, played
     if not ranked or not run.step_ns or not ranked[0].saving_ns_per_step.high:
         return None
     by_rule = _by_rule(found)
-    if played is None or not _can_play(by_rule[ranked[0].rule], played):
+    if replay is None or not _can_replay(by_rule[ranked[0].rule], replay):
         return _subtracted(ranked[0], run, None)
     shown = [by_rule[advice.rule] for advice in ranked]
     fixes = _uncovered(
         [
-            played.fix(each.rule.id, each.rule.action, each.finding)
+            replay.fix(each.rule.id, each.rule.action, each.finding)
             for each in shown
-            if each.saving.expected.likely and _can_play(each, played)
+            if each.saving.expected.likely and _can_replay(each, replay)
         ],
-        played,
+        replay,
     )
-    return _played(played, fixes) if len(fixes) > 1 else _subtracted(ranked[0], run, played.error)
+    return _simulated(replay, fixes) if len(fixes) > 1 else _subtracted(ranked[0], run, replay.error)
 
 
-def _uncovered(fixes: Sequence[SimulatedFix], played: Stage) -> list[SimulatedFix]:
+def _uncovered(fixes: Sequence[SimulatedFix], replay: Stage) -> list[SimulatedFix]:
     """The first of these fixes that each win something more behind those before them."""
     kept: list[SimulatedFix] = []
-    step_ns = played.run.step_ns
+    step_ns = replay.run.step_ns
     for fix in fixes[: 2 * MOST_FIXES]:
-        behind_ns = played.step_ns([*kept, fix])
-        if step_ns - behind_ns >= NOISE_SHARE * played.run.step_ns and len(kept) < MOST_FIXES:
+        behind_ns = replay.step_ns([*kept, fix])
+        if step_ns - behind_ns >= NOISE_SHARE * replay.run.step_ns and len(kept) < MOST_FIXES:
             kept, step_ns = [*kept, fix], behind_ns
     return kept
 
@@ -94,20 +94,20 @@ def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
     return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
 
 
-def _played(played: Stage, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
+def _simulated(replay: Stage, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
     """All fixes together, at least, likely and at most; and on the way there one more with each step.
 
     The range is also as wide as single steps differ from their mean then: a later run may have more of either.
     """
     way: list[PredictedStep] = []
-    step_ns = played.run.step_ns
+    step_ns = replay.run.step_ns
     for number, fix in enumerate(fixes, start=1):
-        step_ns = min(step_ns, played.step_ns(fixes[:number]))
+        step_ns = min(step_ns, replay.step_ns(fixes[:number]))
         way.append(PredictedStep(fix.rule, step_ns, (choices or {}).get(fix.rule, "")))
-    shorter, longer = played.spread(fixes)
-    best = round(min(step_ns, played.step_ns(fixes, 2)) * shorter)
-    worst = min(round(max(step_ns, played.step_ns(fixes, 0)) * longer), played.run.step_ns)
-    return _prediction(played.run.step_ns, (best, step_ns, worst), way, played.error, asked=choices is not None)
+    shorter, longer = replay.spread(fixes)
+    best = round(min(step_ns, replay.step_ns(fixes, 2)) * shorter)
+    worst = min(round(max(step_ns, replay.step_ns(fixes, 0)) * longer), replay.run.step_ns)
+    return _prediction(replay.run.step_ns, (best, step_ns, worst), way, replay.error, asked=choices is not None)
 
 
 def _prediction(
@@ -128,8 +128,8 @@ def _by_rule(found: Sequence[Found]) -> dict[str, Found]:
     return {each.rule.id: each for each in sorted(found, key=lambda each: each.saving.expected.likely)}
 
 
-def _can_play(found: Found, played: Stage) -> bool:
-    return played.can_play(found.rule.action, found.finding)
+def _can_replay(found: Found, replay: Stage) -> bool:
+    return replay.can_replay(found.rule.action, found.finding)
 
 
 # --- with one --------------------------------------------------------------------------------------------------------
@@ -141,42 +141,42 @@ def answered(
     found: Sequence[Found],
     outcomes: Sequence[Outcome],
     run: Run,
-    played: Stage | None,
+    replay: Stage | None,
 ) -> Prediction:
     """The step with exactly these fixes together, one after the other in this order.
 
-    Raises AskedWronglyError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
+    Raises UsageError for what was not found here or cannot be simulated, PerfdoctorError where nothing can.
     """
-    if played is None and run.selection.range_name and len(questions) == 1:
+    if replay is None and run.selection.range_name and len(questions) == 1:
         return _of_range(questions[0], ranked, found, outcomes, run)
-    if played is None:
+    if replay is None:
         raise PerfdoctorError(
-            f"--what-if: this recording cannot be replayed: {unplayable(run)}",
+            f"--what-if: this recording cannot be replayed: {why_not_replayable(run)}",
             do="Leave --what-if out: each finding names its saving without it.",
         )
     by_rule = _by_rule(found)
-    can = {name: each for name, each in by_rule.items() if _can_play(each, played)}
+    can = {name: each for name, each in by_rule.items() if _can_replay(each, replay)}
     causes = {symptom.rule: cause.rule for cause in ranked for symptom in cause.symptoms}
     fixes: dict[str, SimulatedFix] = {}
     for question in questions:
         if question.rule in can:
-            fix = _fix(question, can[question.rule], played)
+            fix = _fix(question, can[question.rule], replay)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
             why = _why_not(question.rule, by_rule, outcomes)
-            raise AskedWronglyError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
+            raise UsageError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
-            raise AskedWronglyError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
+            raise UsageError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
     if len(fixes) == len(questions):
-        return _played(played, list(fixes.values()), {question.rule: question.choice for question in questions})
+        return _simulated(replay, list(fixes.values()), {question.rule: question.choice for question in questions})
     stops = [
         fix_stop(fixes[each.rule], each.choice)
         if each.rule in fixes
         else size_stop(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
         for each in questions
     ]
-    return played_sizes(stops, run)
+    return simulated_sizes(stops, run)
 
 
 def _of_range(
@@ -188,9 +188,9 @@ def _of_range(
     can = ", ".join(sorted(name for name, each in known.items() if each.saving_ns_per_step.high))
     right = f"What can be asked of this range: {can}." if can else "Nothing that was found in this range saves time."
     if question.rule in SIZES or question.share is not None:
-        raise AskedWronglyError(f"{asked}={question.choice}: a range is not replayed", do=right)
+        raise UsageError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
-        raise AskedWronglyError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
+        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
     saving = known[question.rule].saving_ns_per_step
     cases = (saving.low, saving.likely, saving.high)
     low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
@@ -199,20 +199,20 @@ def _of_range(
     return _prediction(run.step_ns, step_ns, way, None, asked=True)
 
 
-def _fix(question: Question, found: Found, played: Stage) -> SimulatedFix:
+def _fix(question: Question, found: Found, replay: Stage) -> SimulatedFix:
     rule, finding = found.rule, found.finding
-    fix = played.fix(rule.id, rule.action, finding)
+    fix = replay.fix(rule.id, rule.action, finding)
     choice = question.choice
     impossible = "bf16" if finding.situation == _NO_BF16 else ""
     choices = [each for each in (*PRECISIONS.get(rule.id, ()), *CASES) if each != impossible]
     right = f"Choices of {rule.id} here: {', '.join(choices)}."
     if choice and choice == impossible:
-        raise AskedWronglyError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
+        raise UsageError(f"--what-if {rule.id}={choice}: this GPU has no units for it", do=right)
     if question.share is not None:
         if rule.action == "kernels" and not finding.work:
             why = "its finding does not say of which kernels a share is meant"
-            raise AskedWronglyError(f"--what-if {rule.id}={choice}: {why}", do=right)
-        return fix.going(question.share, round(question.share * affected_ns(rule.action, finding, played.run)))
+            raise UsageError(f"--what-if {rule.id}={choice}: {why}", do=right)
+        return fix.going(question.share, round(question.share * affected_ns(rule.action, finding, replay.run)))
     if choice in CASES:
         case = CASES.index(choice)
         return fix.going(fix.shares[case], fix.most_ns[case])
@@ -241,15 +241,15 @@ def _can_be_asked(rules: Sequence[str], run: Run) -> str:
 # --- how true it is --------------------------------------------------------------------------------------------------
 
 
-def notes(prediction: Prediction | None, run: Run, played: Stage | None) -> Iterator[str]:
+def notes(prediction: Prediction | None, run: Run, replay: Stage | None) -> Iterator[str]:
     """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
-    if played is not None:
+    if replay is not None:
         yield (
             "Where a fix can be simulated, its saving is how much shorter the replayed steps are with it. "
-            f"Replayed unchanged, {_missed(played.error)}."
+            f"Replayed unchanged, {_missed(replay.error)}."
         )
     elif prediction is not None and run.per_step:
-        why = unplayable(run)
+        why = why_not_replayable(run)
         reason = (
             f"since this recording cannot be replayed: {why}" if why else "since none of these fixes can be simulated"
         )
@@ -267,10 +267,10 @@ def _assumed(prediction: Prediction) -> Iterator[str]:
         )
     scaling = prediction.scaling
     if scaling is not None and scaling.asked > max(scaling.recorded, 1):
-        told = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
+        network_given = any(step.rule == "ranks" and "@" in step.choice for step in prediction.steps)
         yield (
             f"Among {scaling.asked} ranks links are assumed to be as fast as between the {scaling.recorded} recorded"
-            + (", except for the bandwidth that you gave." if told else ".")
+            + (", except for the bandwidth that you gave." if network_given else ".")
         )
 
 

@@ -3,7 +3,7 @@
 A detector expects that a fix takes some time away from the work that it is about. The step gets shorter by less:
 
 ```
-replayed       the recorded step, simulated with the fix, tells what it waits for instead
+replayed       the recorded step, simulated with the fix, shows what it waits for instead
 else           a loader beside the training hides faster work on the device, and so does a host that is nearly the limit
 always         what is less than noise is no saving
 ```
@@ -65,12 +65,12 @@ class PredictedSaving:
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Stage | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     expected = finding.saving_ns_per_step
-    can_be_replayed = replay is not None and expected.likely and replay.can_play(rule.action, finding)
+    can_be_replayed = replay is not None and expected.likely and replay.can_replay(rule.action, finding)
     return PredictedSaving(
         expected,
         finding.bound_ns,
         replay.saving(replay.fix(rule.id, rule.action, finding)) if replay and can_be_replayed else None,
-        unhidden_share(run) if rule.hidden_by_loader else 1.0,
-        run_spare_ns(run) if rule.hidden_by_host else None,
+        unhidden_share(run) if "loader" in rule.hidden_by else 1.0,
+        run_spare_ns(run) if "host" in rule.hidden_by else None,
         NOISE_SHARE * run.step_ns,
     )

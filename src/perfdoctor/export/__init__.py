@@ -1,1 +1,1 @@
-"""The recording in other tools' formats, with what was found in it: one file a format."""
+"""The recording in formats of other tools, with the findings as tracks: one module a format."""

@@ -1,4 +1,4 @@
-"""Which stretches of time is a finding about, and how are they shown as tracks?"""
+"""Which time intervals is a finding about, and how are they shown as tracks?"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.records.findings import Advice, Span
-from perfdoctor.replay.edits.actions import WORK
-from perfdoctor.replay.edits.chosen_work import chosen_of, own
+from perfdoctor.replay.edits.actions import WORK_SIGNALS
+from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 
-#: The file's first track: by it ours are known.
+#: The first track of the file, which identifies a file of perfdoctor.
 FIRST_TRACK = "perfdoctor findings"
 _MILLISECOND_NS = 1e6
 
@@ -28,32 +28,32 @@ def place_name(place: Place) -> str:
 
 
 def add_findings(trace: Trace, examination: Examination) -> None:
-    """The window that was looked at, and a track a finding: around all the window, inside it what it is about."""
+    """The analysed window, and a track for each finding: an outer slice of the window, inside it what it is about."""
     run, diagnosis = examination.run, examination.diagnosis
     top = trace.track(FIRST_TRACK, place=0)
     if run.places:
-        name = "window looked at"
+        name = "analysed window"
         track = trace.track(name, top, place=0)
         for number, place in enumerate(run.places):
-            _add(trace, run, place, number, (name, track, top), stretches(trace, name, place.window, "window"))
+            _add(trace, run, place, number, (name, track, top), slices_of(trace, name, place.window, "window"))
     by_rule = {found.rule.id: found for found in sorted(examination.found, key=_likely_ns)}
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
-        told = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
+        arguments = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
         for number, place in enumerate(run.places):
             pieces = _pieces(place, by_rule[advice.rule])
             around = Intervals.single(int(place.window.starts[0]), int(place.window.ends[-1]))
             rows = Slices.join([
-                stretches(trace, advice.title, around, "finding", told, 0),
-                stretches(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
+                slices_of(trace, advice.title, around, "finding", arguments, 0),
+                slices_of(trace, advice.rule, pieces & place.window, "finding", UNKNOWN, 1),
                 *_spans(trace, advice, place, first=_is_first(place, run)),
             ])  # fmt: skip
             _add(trace, run, place, number, (name, parent, top), rows)
 
 
 def _add(trace: Trace, run: Run, place: Place, number: int, own: tuple[str, int, int], rows: Slices) -> None:
-    """Rows of one place on a finding's `own` track (its name, number and parent); of several places, on one each."""
+    """Rows of one place on a finding's `own` track (its name, number and parent), or below it if there are several."""
     name, track, top = own
     if len(run.places) == 1:
         trace.add(track, name, top, rows)
@@ -73,7 +73,7 @@ def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
 
 
 def _is_first(place: Place, run: Run) -> bool:
-    """Spans name a rank: they are shown on its first device."""
+    """Spans name only a rank, and are shown on its first device."""
     return place is next(each for each in run.places if each.rank == place.rank)
 
 
@@ -85,15 +85,15 @@ def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
         "why": advice.why,
         "confidence": advice.confidence,
         **{
-            f"saving, {case} ({unit})": ns / _MILLISECOND_NS
-            for case, ns in (("at least", saving.low), ("likely", saving.likely), ("at most", saving.high))
+            f"predicted saving, {case} ({unit})": ns / _MILLISECOND_NS
+            for case, ns in (("low", saving.low), ("likely", saving.likely), ("high", saving.high))
         },
         **{f"fix {number}": fix.title for number, fix in enumerate(advice.fixes, 1)},
     }
 
 
 def _pieces(place: Place, found: Found) -> Intervals:
-    """When did it happen? Idle of its cause, or the work that it is about; empty where the whole window is meant."""
+    """The idle time of its cause, or the work that it is about; empty if it is about the whole window."""
     action, finding = found.rule.action, found.finding
     if finding.thread_time:
         starts, ends = finding.thread_time.get(place.rank, (np.empty(0, np.int64),) * 2)
@@ -103,27 +103,27 @@ def _pieces(place: Place, found: Found) -> Intervals:
         return place.idle_causes[cause]
     if finding.rule == "exposed-communication":
         return place.exposed_communication
-    if not finding.work or action not in WORK:
+    if not finding.work or action not in WORK_SIGNALS:
         return Intervals.empty()
-    signals = WORK[action]
+    signals = WORK_SIGNALS[action]
     rows = chosen_of(place, signals, finding.work)
     starts, ends = (
-        np.concatenate([getattr(own(place, signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")
+        np.concatenate([getattr(place.own(signal), edge) for signal in signals]) for edge in ("start_ns", "end_ns")
     )
     return Intervals.of(starts[rows], ends[rows])
 
 
 def _spans(trace: Trace, advice: Advice, place: Place, *, first: bool) -> Iterator[Slices]:
-    """The moments that its evidence names, in ns since the window's first event."""
+    """The moments in its evidence, which are in ns since the window's first event."""
     begin = int(place.window.starts[0])
     for each in advice.evidence:
         if first and isinstance(each, Span) and each.rank == place.rank:
             one = Intervals.single(begin + each.start_ns, begin + each.end_ns)
-            yield stretches(trace, each.label, one, "evidence", UNKNOWN, 2)
+            yield slices_of(trace, each.label, one, "evidence", UNKNOWN, 2)
 
 
-def stretches(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
-    """Each piece as a slice of that name."""
+def slices_of(trace: Trace, name: str, pieces: Intervals, category: str, args: int = UNKNOWN, level: int = 0) -> Slices:
+    """Each interval as a slice of that name."""
     count = len(pieces)
 
     def constant(value: int) -> Ints:

@@ -1,8 +1,8 @@
-"""How does one write a million protobuf messages from columns? Field by field, all rows of a field at once.
+"""How are a million protobuf messages written from columns? Field by field, all rows of a field at once.
 
-A field of many messages is a `Part`: a matrix of bytes, one row a message, of which the first `lengths[i]` of row i
-count. Messages are made by setting parts side by side and leaving out what does not count. Encoding:
-https://protobuf.dev/programming-guides/encoding/ (varint, fixed64 and length-delimited fields are all that is needed).
+A field of many messages is a `Part`: a matrix of bytes, one row a message, of which the first `lengths[i]` of row i are
+used. Messages are made by concatenating parts row by row, without the unused bytes. Encoding:
+https://protobuf.dev/programming-guides/encoding/ (varint, fixed64 and length-delimited fields are enough).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_VARINT = 10
 
 
 class Part(NamedTuple):
-    """One field of many messages: `matrix` is (rows, width) bytes, of row i the first `lengths[i]` count."""
+    """One field of many messages: `matrix` is (rows, width) bytes, of which row i uses the first `lengths[i]`."""
 
     matrix: Bytes
     lengths: Ints
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """A number from 0 to 2⁶⁴ − 1; a negative one as its two's complement of 64 bits."""
+    """A number from 0 to 2⁶⁴ − 1; a negative one as its 64-bit two's complement."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:
@@ -100,12 +100,12 @@ def varints(values: Ints) -> Part:
 
 
 def numbers(field: int, values: Ints, present: Mask | None = None) -> Part:
-    """A varint field; nothing where it is not `present`."""
+    """A varint field; empty where not `present`."""
     return _with_key(field, _VARINT, varints(values), present)
 
 
 def fixed(field: int, values: npt.NDArray[np.generic], present: Mask | None = None) -> Part:
-    """A field of eight bytes, from int64, uint64 or float64."""
+    """A fixed64 field, from int64, uint64 or float64."""
     eight = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).view(np.uint8).reshape(-1, 8)
     return _with_key(field, _FIXED64, Part(eight, np.full(values.size, 8, np.int64)), present)
 
@@ -118,13 +118,13 @@ def _with_key(field: int, wire: int, part: Part, present: Mask | None) -> Part:
 
 
 def messages(field: int, parts: Sequence[Part]) -> list[Part]:
-    """A length-delimited field made of these, as parts again: its key, its length, and what is in it."""
+    """A length-delimited field of these, as parts: its key, its length and its contents."""
     length: Ints = np.sum([part.lengths for part in parts], axis=0, dtype=np.int64)
     return [constant(key(field, _BYTES), length.size), varints(length), *parts]
 
 
 def written(parts: Sequence[Part]) -> bytes:
-    """All messages, one behind the other."""
+    """All messages, one after the other."""
     matrix = np.concatenate([part.matrix for part in parts], axis=1)
     counts = [np.arange(part.matrix.shape[1]) < part.lengths[:, None] for part in parts]
     data: bytes = matrix[np.concatenate(counts, axis=1)].tobytes()

@@ -1,16 +1,16 @@
-"""What does the merged timeline look like in Perfetto? All ranks and tools on one clock, with what was found as tracks.
+"""What does the merged timeline look like in Perfetto? All ranks and tools on one clock, with findings as tracks.
 
 ```
-perfdoctor findings                  one track a finding: the stretches or the work that it is about
+perfdoctor findings                  one track a finding: the idle time or the work that it is about
 rank 0 · process 1234                one process of a rank
-    steps                            those of the device; what was left out says why
-    idle and exposed, by cause       where the device computes nothing, and why
+    steps                            on the device; those that are not analysed are "left out"
+    idle and exposed, by cause       when the device computes nothing, and why
     GPU 0 stream 7                   kernels, copies, collectives; an arrow from the call that launched each
     GPU 0 memory allocated …         counters
-    main thread 1234                 ranges, Python functions, ops, calls, one inside the other
-machine                              what the driver told of the GPUs
+    main thread 1234                 ranges, Python functions, ops, calls, nested
+machine                              samples of the GPUs from the driver
 ```
-Times are the recording's own. What lies on no clock (memory snapshots, Nsight Compute's kernels, logs) is not shown.
+Times are the recording's own. What has no timestamps (memory snapshots, Nsight Compute's kernels, logs) is not shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, stretches
+from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, slices_of
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
 from perfdoctor.model.device_work import launching_calls
@@ -34,7 +34,7 @@ from perfdoctor.vocabulary.parts import PARTS
 
 __all__ = ["FIRST_TRACK", "render"]
 
-#: Signals of the host from the outside in, and of the device: with the columns that a slice shows when it is clicked.
+#: Signals of the host from the outermost to the innermost, and of the device, with the columns shown as arguments.
 _ON_HOST: Mapping[str, Mapping[str, str]] = {
     "ranges": {},
     "functions": {},
@@ -54,12 +54,12 @@ _ON_DEVICE: Mapping[str, Mapping[str, str]] = {
     },
     "copies": {"bytes": "bytes", "direction": "direction", "host memory": "host_memory"},
 }
-#: What a slice's category is called: one of them.
+#: The category of a signal's slices.
 _CATEGORY = {
     "ranges": "range", "functions": "python", "ops": "op", "calls": "call", "os_calls": "os", "overheads": "profiler",
     "kernels": "kernel", "collectives": "collective", "copies": "copy",
 }  # fmt: skip
-#: What a driver tells that changes while a training runs, and in which unit.
+#: The driver's numbers that change during a training, with their units.
 _SAMPLED = {
     "power_w": "W", "sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c": "°C",
     "utilization_share": "share", "memory_utilization_share": "share", "memory_used_bytes": "bytes",
@@ -67,7 +67,7 @@ _SAMPLED = {
     "pcie_rx_bytes_per_second": "bytes/s", "pcie_tx_bytes_per_second": "bytes/s",
     "nvlink_rx_bytes_per_second": "bytes/s", "nvlink_tx_bytes_per_second": "bytes/s",
 }  # fmt: skip
-#: Numbers of processes that the format cannot hold (32 bits), or that two ranks share, are replaced from here on.
+#: Process ids that do not fit into 32 bits, or that two ranks share, are replaced by numbers from here on.
 _FREE_PID = 1_000_000_000
 _LARGEST = 2**31
 #: Rows of a process's tracks.
@@ -75,14 +75,14 @@ _STEPS, _CAUSES, _STREAMS, _COUNTERS = 0, 1, 2, 3
 
 
 def render(examination: Examination) -> Iterator[bytes]:
-    """The file, piece by piece. PerfdoctorError where nothing was recorded that has a time."""
+    """The contents of the file, in chunks. PerfdoctorError if nothing recorded has a timestamp."""
     trace, run = Trace(), examination.run
     add_findings(trace, examination)
     _Recording(trace, run).add()
     if trace.is_empty:
         raise PerfdoctorError(
-            "nothing in this recording lies on a clock: there is no timeline to export",
-            do="Pass a trace of the run, of torch.profiler or Nsight Systems; others may lie beside it.",
+            "nothing in this recording has timestamps: there is no timeline to export",
+            do="Pass a trace of torch.profiler or Nsight Systems, alone or together with these files.",
         )
     return trace.written(run.timeline.epoch_ns)
 
@@ -124,8 +124,8 @@ class _Recording:
         if (rank, process) not in self.processes:
             pid = process if 0 < process < _LARGEST and process not in self.pids else _FREE_PID + len(self.pids)
             self.pids.add(pid)
-            told = f" · process {process}" if process != UNKNOWN else ""
-            track = self.trace.process(f"rank {rank}{told}", pid, len(self.processes))
+            suffix = f" · process {process}" if process != UNKNOWN else ""
+            track = self.trace.process(f"rank {rank}{suffix}", pid, len(self.processes))
             self.processes[rank, process] = track, pid
         return self.processes[rank, process][0]
 
@@ -138,7 +138,7 @@ class _Recording:
     # --- what ran ---
 
     def _streams(self) -> dict[tuple[int, ...], list[Slices]]:
-        """By rank, process, device and stream. An arrow is its call: on it hangs all that it launched."""
+        """By rank, process, device and stream. An arrow is identified by its call; it leads to all that it launched."""
         found: dict[tuple[int, ...], list[Slices]] = defaultdict(list)
         for signal, columns in _ON_DEVICE.items():
             frame = self.timeline[signal]
@@ -160,7 +160,7 @@ class _Recording:
         return found
 
     def _launching(self) -> Ints:
-        """For each call its arrow, 0 where it launched nothing."""
+        """The arrow of each call, 0 if it launched nothing."""
         calls = self.timeline.calls
         launched = np.zeros(len(calls), dtype=bool)
         for signal in _ON_DEVICE:
@@ -181,13 +181,13 @@ class _Recording:
     def _thread(self, rank: int, process: int, thread: int, parts: list[Slices]) -> None:
         parent, (_, pid) = self._process(rank, process), self.processes[rank, process]
         name = self.timeline.thread_names.get((process, thread)) or (
-            "main thread" if thread == process else "thread" if thread != UNKNOWN else "thread not told"
+            "main thread" if thread == process else "thread" if thread != UNKNOWN else "unknown thread"
         )
         fits = 0 < thread < _LARGEST
         track = self.trace.thread(name, parent, pid, thread) if fits else self.trace.track(f"{name} {thread}", parent)
         self.trace.add(track, "overlapping", track, Slices.join(parts))
 
-    # --- what follows from it ---
+    # --- from the accounting ---
 
     def _place(self, place: Place) -> None:
         parent, trace = self._of_rank(place.rank), self.trace
@@ -204,10 +204,10 @@ class _Recording:
             parent,
             f"steps{suffix}",
             _STEPS,
-            [stretches(trace, name, Intervals.single(*at), "step") for name, at in numbered],
+            [slices_of(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )
         waits = {PARTS[part].label: pieces for part, pieces in place.parts.items() if part != "compute"}
-        rows = [stretches(trace, name, pieces, "idle") for name, pieces in waits.items()]
+        rows = [slices_of(trace, name, pieces, "idle") for name, pieces in waits.items()]
         self._row(parent, f"idle and exposed, by cause{suffix}", _CAUSES, rows)
 
     def _row(self, parent: int, name: str, place: int, parts: list[Slices]) -> None:
@@ -239,7 +239,7 @@ class _Recording:
             self.trace.count(name, self._process(rank, process), at_ns, values, "bytes", place=_COUNTERS)
 
     def _machine(self) -> None:
-        """What the driver told on the recording's clock; it knows no ranks."""
+        """The driver's samples with timestamps; they belong to no rank."""
         samples = self.timeline["device_samples"]
         samples = samples.take(samples["is_on_clock"])
         if not len(samples):

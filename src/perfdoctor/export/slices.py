@@ -1,7 +1,7 @@
 """In which order do slices begin and end, and which cannot share a track?
 
-On one track slices nest: what begins last ends first. Rows that overlap without nesting (kernels of one stream that a
-tool lets run side by side, ranges that were started and ended by hand) go to further lanes.
+On one track slices nest: what begins last ends first. Rows that overlap without nesting (concurrent kernels in one
+stream, ranges started and ended out of order) go to further lanes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import numpy as np
 
 from perfdoctor.model.timeline import Ints, Mask
 
-#: At one moment: what was open ends, what goes on begins, and what takes no time does both.
+#: Order at one moment: first ends, then begins, then slices without duration, which do both.
 _ENDS, _BEGINS, _BOTH = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Rows of one track, of any order. Equal length; times in ns.
+    """Rows of one track in any order, as arrays of equal length; times in ns.
 
-    `level`: of rows with the same times, the lower is outside. `name` and `category` are numbers of interned names,
-    `args` those of interned arguments (UNKNOWN: none), `flow` that of an arrow (0: none).
+    `level`: of rows with the same times, the lower is outside. `name` and `category` are ids of interned names, `args`
+    of interned arguments (UNKNOWN: none), `flow` of an arrow (0: none).
     """
 
     start_ns: Ints
@@ -50,13 +50,13 @@ class Slices:
         return Slices(*(np.concatenate(column) for column in columns))
 
     def outside_in(self) -> Slices:
-        """Sorted so that a row comes behind all that contain it."""
+        """Sorted so that a row comes after all that contain it."""
         return self.take(np.lexsort((self.level, -self.end_ns, self.start_ns)))
 
 
 @dataclass(frozen=True)
 class Events:
-    """Begins and ends of the rows of some Slices, in the order in which a track shows them. `row` is the slice's."""
+    """Begins and ends of slices in the order of the file. `row`: which slice."""
 
     at_ns: Ints
     row: Ints
@@ -80,7 +80,7 @@ def events(slices: Slices) -> Events:
 
 
 def lanes(slices: Slices) -> list[Slices]:
-    """The rows on as many lanes as they need, each sorted and properly nested; the first holds what nests."""
+    """The rows on as many lanes as they need, each sorted and properly nested; the first has all that nests."""
     rows = slices.outside_in()
     if _is_nested(rows):
         return [rows]
@@ -93,7 +93,7 @@ def _is_nested(rows: Slices) -> bool:
     found = events(rows)
     depth = np.cumsum(np.where(found.is_begin, 1, -1))
     depth[found.is_begin] -= 1
-    # At one depth begins and ends take turns, so each end stands behind the begin that it closes.
+    # At one depth begins and ends alternate, so each end follows the begin that it closes.
     by_depth = found.row[np.argsort(depth, kind="stable")]
     return bool((by_depth[0::2] == by_depth[1::2]).all())
 
@@ -112,7 +112,7 @@ def _lane_of_each(rows: Slices) -> Ints:
 
 
 def _fits(open_until: list[int], start: int, end: int) -> bool:
-    """Is what is still open on the lane around the new row?"""
+    """Does the innermost open row of the lane, if any, contain the new row?"""
     while open_until and open_until[-1] <= start:
         open_until.pop()
     return not open_until or open_until[-1] >= end

@@ -1,8 +1,8 @@
 """How is Perfetto's own format written? Tracks, slices, counters and arrows as a stream of TracePackets.
 
-Chosen over Chrome's JSON, which has microseconds in a double, no tree of tracks, and writes every name out: this has
-exact nanoseconds, and names once. Written by ourselves (`packets.py`): the package `perfetto` makes a Python object of
-each message, which takes five times as long, and brings protobuf along.
+Chosen over Chrome's JSON, which has microseconds in a double, no tree of tracks, and repeats every name: this has exact
+nanoseconds, and each name once. Written without the package `perfetto` (see `packets.py`), which makes a Python object
+of each message, takes five times as long, and depends on protobuf.
 
 Field numbers: https://github.com/google/perfetto/tree/main/protos/perfetto/trace (trace_packet.proto,
 interned_data/interned_data.proto, track_event/*.proto). They are part of a stable format and never reused.
@@ -39,11 +39,11 @@ _LABEL, _BOOL, _INT, _DOUBLE, _STRING = 1, 2, 4, 5, 17
 # InternedData
 _CATEGORIES, _NAMES, _LABELS, _STRINGS = 1, 2, 3, 29
 
-#: All packets are of one sequence, and know its interned names.
+#: All packets belong to one sequence, and use its interned names.
 _SAME = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _NEEDS_INTERNED)
-#: So many packets are in memory at once.
+#: Packets in memory at once.
 _CHUNK = 1 << 15
-#: Interned names are told in packets of this many.
+#: Interned names in one packet.
 _INTERNED_AT_ONCE = 1 << 12
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -53,20 +53,20 @@ Value = int | float | str | bool
 
 
 def shown(text: str) -> str:
-    """A name as it may be shown: control characters as their pictures (␛), what hides or reorders text as �."""
+    """A name safe to show: control characters as their symbols (␛), characters that hide or reorder text as �."""
     text = _CONTROL.sub(lambda found: "␡" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), text)
     return _UNREADABLE.sub("\ufffd", text)
 
 
 class Group(NamedTuple):
-    """Rows that agree in some columns: what they have there, and which rows they are."""
+    """Rows with equal values in some columns: these values, and the rows."""
 
     key: tuple[int, ...]
     rows: Ints
 
 
 def groups(columns: Sequence[Ints]) -> list[Group]:
-    """The rows that agree in all of these columns, ascending by what they have there."""
+    """The rows grouped by their values in all of these columns, ascending by these values."""
     code, first = together(columns)
     order = np.argsort(code, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if code.size else []
@@ -75,7 +75,7 @@ def groups(columns: Sequence[Ints]) -> list[Group]:
 
 
 def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int]]:
-    """A number for each row, equal where all columns are; and for each number one row that has it."""
+    """A number for each row, equal where all columns are equal; and for each number one row that has it."""
     code = np.zeros(columns[0].size, np.int64)
     first: npt.NDArray[np.generic] = np.zeros(min(code.size, 1), np.int64)
     for column in columns:
@@ -87,7 +87,7 @@ def together(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ints, list[int
 
 
 class Trace:
-    """One trace on its way to a file: first all that is in it, then `written`."""
+    """One trace: first its contents are added, then it is `written`."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -106,7 +106,7 @@ class Trace:
     # --- tracks ---
 
     def track(self, name: str, parent: int = 0, *, place: int | None = None, more: bytes = b"") -> int:
-        """A new track's number. `place`: its row among its siblings; children are shown in order of theirs."""
+        """A new track's number. `place`: its rank among its siblings, by which they are ordered."""
         number = len(self._descriptors) + 1
         body = packets.number(_UUID, number) + packets.text(_NAME, shown(name))
         if parent:
@@ -127,7 +127,7 @@ class Trace:
         return self.track(name, parent, more=packets.message(_THREAD, about))
 
     def add(self, track: int, name: str, parent: int, slices: Slices, *, place: int | None = None) -> None:
-        """Rows of a track. What does not nest goes to tracks of the same name, which are shown as one."""
+        """Rows of a track. Those that do not nest go to further tracks of the same name, which are shown as one."""
         if not len(slices):
             return
         first, *others = lanes(slices)
@@ -144,12 +144,12 @@ class Trace:
         *,
         place: int | None = None,
     ) -> None:
-        """A counter. `values`: int64 or float64; `unit`: bytes, or a word to show."""
+        """A counter. `values`: int64 or float64; `unit`: bytes, or the name of a unit."""
         about = packets.number(_UNIT, _BYTES_UNIT) if unit == "bytes" else packets.text(_UNIT_NAME, unit)
         track = self.track(name, parent, place=place, more=packets.message(_COUNTER, about))
         self._counters.append((track, at_ns, values))
 
-    # --- what slices refer to ---
+    # --- interned names and arguments ---
 
     def category(self, name: str) -> int:
         return self._categories.setdefault(name, len(self._categories) + 1)
@@ -166,8 +166,8 @@ class Trace:
 
     def arguments(self, of_row: Mapping[str, Value]) -> int:
         """The number of one row's arguments, UNKNOWN if it has none."""
-        told = b"".join(packets.message(_ANNOTATION, self._annotation(*each)) for each in of_row.items())
-        return self._args.setdefault(told, len(self._args)) if told else UNKNOWN
+        encoded = b"".join(packets.message(_ANNOTATION, self._annotation(*each)) for each in of_row.items())
+        return self._args.setdefault(encoded, len(self._args)) if encoded else UNKNOWN
 
     def _annotation(self, label: str, value: Value) -> bytes:
         name = packets.number(_LABEL, self._labels.setdefault(label, len(self._labels) + 1))
@@ -180,21 +180,21 @@ class Trace:
         return name + packets.number(_STRING, self._strings.setdefault(shown(value), len(self._strings) + 1))
 
     def arguments_of(self, frame: Frame, columns: Mapping[str, str]) -> Ints:
-        """The number of each row's arguments. `columns`: label → column; what a row does not tell is left out."""
+        """The number of each row's arguments. `columns`: label → column; unknown values are omitted."""
         if not columns or not len(frame):
             return np.full(len(frame), UNKNOWN, np.int64)
         raw = {label: frame.columns[column] for label, column in columns.items()}
         code, first = together([each.codes if isinstance(each, Text) else each for each in raw.values()])
-        numbers = [self.arguments(_told({label: each[row] for label, each in raw.items()})) for row in first]
+        numbers = [self.arguments(_known({label: each[row] for label, each in raw.items()})) for row in first]
         return np.array(numbers, np.int64)[code]
 
     # --- the file ---
 
     def written(self, epoch_ns: int | None = None) -> Iterator[bytes]:
-        """The file, piece by piece. `epoch_ns`: when time 0 was, in ns since 1970.
+        """The contents of the file, in chunks. `epoch_ns`: time 0 of the recording, in ns since 1970.
 
-        Times are those of the recording. Only where some are below 0, which the format has not, all are moved so that
-        the first is 0.
+        Times are those of the recording. Only if some are negative, which the format does not support, all are shifted
+        so that the first is 0.
         """
         first_ns = self._first_ns()
         shift_ns = max(-first_ns, 0)
@@ -203,7 +203,7 @@ class Trace:
             yield _packet(packets.message(_DESCRIPTOR, body) + _SAME)
         for body in self._interned():
             yield _packet(packets.message(_INTERNED, body) + _SAME)
-        args = packets.table([*self._args, b""])  # UNKNOWN is −1: the last one
+        args = packets.table([*self._args, b""])  # UNKNOWN is −1: the last row
         for track, slices in self._slices:
             found = events(slices)
             for begin in range(0, found.row.size, _CHUNK):
@@ -220,13 +220,13 @@ class Trace:
 
     @staticmethod
     def _head(at_ns: int, epoch_ns: int | None) -> bytes:
-        """The first packet: nothing before it is known. With it what the wall clock said, if that is told."""
+        """The first packet, which resets interned names. It has the wall-clock time, if that is known."""
         head = packets.number(_SEQUENCE, 1) + packets.number(_FLAGS, _CLEARED) + packets.number(_FIRST, 1)
         if epoch_ns is None or at_ns + epoch_ns < 0:
             return head
         clocks = ((_BOOTTIME, at_ns), (_REALTIME, at_ns + epoch_ns))
-        told = (packets.message(1, packets.number(1, clock) + packets.number(2, ns)) for clock, ns in clocks)
-        return head + packets.message(_CLOCKS, b"".join(told))
+        encoded = (packets.message(1, packets.number(1, clock) + packets.number(2, ns)) for clock, ns in clocks)
+        return head + packets.message(_CLOCKS, b"".join(encoded))
 
     def _interned(self) -> Iterator[bytes]:
         kinds = (
@@ -243,8 +243,8 @@ class Trace:
             )
 
 
-def _told(row: Mapping[str, object]) -> dict[str, Value]:
-    """What a row of a frame tells: a text that is not empty, a number that is known, a flag that is set."""
+def _known(row: Mapping[str, object]) -> dict[str, Value]:
+    """The known values of a row: texts that are not empty, numbers that are not UNKNOWN, flags that are set."""
     plain = {label: value if isinstance(value, str) else value.item() for label, value in row.items()}  # type: ignore[attr-defined]
     return {label: value for label, value in plain.items() if value is not False and value not in (UNKNOWN, "")}
 

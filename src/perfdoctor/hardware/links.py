@@ -1,4 +1,4 @@
-"""What do the links between the GPUs of one machine give, going by the GPU's name?"""
+"""Which bandwidth have the links between the GPUs of one machine, by the GPU's name?"""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Link:
 
 @lru_cache(maxsize=1)
 def _file() -> dict[str, list[dict[str, Any]]]:
-    told: dict[str, list[dict[str, Any]]] = tomllib.loads(
+    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(
         (files("perfdoctor.hardware") / "links.toml").read_text("utf-8")
     )
-    return told
+    return tables
 
 
 @lru_cache(maxsize=1)
@@ -47,12 +47,12 @@ def _link(entry: dict[str, float | str]) -> Link:
 
 @lru_cache(maxsize=256)
 def link_of(gpu_name: str) -> Link | None:
-    """None for a GPU that is not in the table, for one whose links its name does not tell, and for "" (not told)."""
+    """None for a GPU that is not in the table, for a name that fits boards with different links, and for ""."""
     return next((link for pattern, link in _table() if pattern.search(gpu_name)), None)
 
 
 @lru_cache(maxsize=256)
 def nvlink_bytes_per_second(gpu_name: str) -> float:
-    """One NVLink of this GPU one way; how many it has, the machine's topology tells. 0 where it is not known."""
+    """One NVLink of this GPU, one way; 0 where unknown. How many links it has is in the machine's topology."""
     entries = _file()["nvlink"]
     return next((each["one"] * 1e9 for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), 0.0)

@@ -1,4 +1,4 @@
-"""What can a GPU do at most, going by its name, or by what somebody told?"""
+"""What can a GPU do at most, by its name or by the user's values?"""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
 
 @dataclass(frozen=True)
 class Peaks:
-    """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or nobody knows; bytes/s.
+    """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or the rate is unknown; bytes/s.
 
-    `source`: the vendor's document, or who told.
+    `source`: the vendor's document.
     """
 
     name: str
@@ -94,7 +94,7 @@ def _board(entry: Mapping[str, float | str]) -> _Board:
 
 @lru_cache(maxsize=256)
 def peaks_of(gpu_name: str, sm_count: int = 0, memory_bytes: int = 0) -> Peaks | None:
-    """By the name that a driver writes; `sm_count` and `memory_bytes` where the recording tells them (else 0).
+    """By the name that a driver writes; `sm_count` and `memory_bytes` where the recording has them (else 0).
 
     None for a GPU that is not in the table, for a recording that names none, and where several boards fit.
     """
@@ -122,7 +122,7 @@ def short_names() -> dict[str, str]:
 
 
 def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
-    """The GPU that somebody names: as a driver does, or as the table does. Else None and the names that come near."""
+    """The GPU with this name, as drivers or as the table write it; else None and the nearest names."""
     known = [board.peaks for board in _boards()]
     text = {short.casefold(): name for short, name in short_names().items()}.get(text.strip().casefold(), text)
     plain = _VENDOR.sub("", text.strip()).casefold()
@@ -134,16 +134,16 @@ def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
     return None, near or [each.name for each in known]
 
 
-def with_user_peaks(peaks: Peaks | None, told: Mapping[str, float]) -> Peaks | None:
-    """The same with what somebody told (keys of SETTABLE, in FLOP/s and bytes/s) in place of what the table says."""
-    if not told:
+def with_user_peaks(peaks: Peaks | None, values: Mapping[str, float]) -> Peaks | None:
+    """The peaks with the user's values (keys of SETTABLE, in FLOP/s and bytes/s) in place of the table's."""
+    if not values:
         return peaks
     known = peaks or Peaks("", MappingProxyType({}), 0.0, 0.0)
-    rates = {kind: rate for kind, rate in known.flop_per_second.items() if kind.partition("_")[0] not in told}
-    rates.update({kind: told[kind] for kind in DATA_TYPES if kind in told})
+    rates = {kind: rate for kind, rate in known.flop_per_second.items() if kind.partition("_")[0] not in values}
+    rates.update({kind: values[kind] for kind in DATA_TYPES if kind in values})
     return replace(
         known,
         flop_per_second=MappingProxyType(rates),
-        memory_bytes_per_second=told.get("memory", known.memory_bytes_per_second),
-        host_link_bytes_per_second=told.get("host_link", known.host_link_bytes_per_second),
+        memory_bytes_per_second=values.get("memory", known.memory_bytes_per_second),
+        host_link_bytes_per_second=values.get("host_link", known.host_link_bytes_per_second),
     )

@@ -13,7 +13,7 @@ from perfdoctor.model.timeline import Mask
 
 def work_of(run: Run, rows: Callable[[Place], Mask]) -> Mapping[tuple[int, int], Mask]:
     """By (rank, device), these rows of the place's frame."""
-    return {(place.rank, place.device or 0): rows(place) for place in run.places}
+    return {place.rank_and_device: rows(place) for place in run.places}
 
 
 def kernels_and_copies(place: Place, kernels: Mask | None = None, copies: Mask | None = None) -> Mask:

@@ -89,3 +89,13 @@ def prevailing(group: Ints, values: Ints, weight: npt.NDArray[np.generic], group
     order = np.argsort(sums(pair.ravel(), weight, pairs.size), kind="stable")
     found[pairs[order] // shift] = pairs[order] % shift - 1  # the heaviest is written last
     return found
+
+
+def number_in_step(name: Ints, step: Ints, start_ns: Ints) -> Ints:
+    """For each row how many rows of its name started before it in its step: the same work has one number in each."""
+    order = np.lexsort((start_ns, name, step))
+    begins = np.ones(order.size, dtype=bool)
+    begins[1:] = (np.diff(name[order]) != 0) | (np.diff(step[order]) != 0)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size) - np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
+    return number

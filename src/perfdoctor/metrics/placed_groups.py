@@ -62,10 +62,10 @@ class PlacedGroups:
 
 def below_each_other(frames: Sequence[Frame], columns: Sequence[str]) -> Frame:
     """These columns of all frames, in the order of the frames: unlike `Frame.join`, not sorted by time."""
-    told = frames[0].columns
+    first = frames[0].columns
     return Frame({
         name: Text.join([frame.text(name) for frame in frames])
-        if isinstance(told[name], Text)
+        if isinstance(first[name], Text)
         else np.concatenate([frame[name] for frame in frames])
         for name in columns
     })  # fmt: skip

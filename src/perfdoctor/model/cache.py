@@ -5,12 +5,12 @@
 
 The second call with the same place (and the same further arguments, which must be hashable) returns the first result.
 It is kept under the function itself, so no two can take the same name, and it lives as long as its place, run or
-timeline: `replace(place, …)` makes another place, which begins empty. Results are shared: nobody changes one.
+timeline: `replace(place, …)` makes another place, which begins empty. Results are shared: do not change them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perfdoctor.model.timeline import Timeline
 
 #: Results by function and further arguments.
-Kept = dict[Any, Any]
+Kept = dict[tuple[Callable[..., Any], Hashable], Any]
 
 _Place = TypeVar("_Place", bound="Place")
 _Arguments = ParamSpec("_Arguments")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,12 @@ Floats = npt.NDArray[np.float64]
 DTYPES: Mapping[type, np.dtype[Any]] = {
     int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_),
 }  # fmt: skip
-#: A number that the recording does not tell (bytes, correlation, grid size, ...).
+_UNASKED = -1
+#: A number that was not recorded (bytes, correlation, grid size, ...).
 UNKNOWN = -1
+
+
+Class = TypeVar("Class")
 
 
 class Text:
@@ -27,13 +31,21 @@ class Text:
 
     `codes` is int32, one a row, into `values`. Equal values may appear under two codes after a merge; questions go
     through `matches` and `equals`, which do not care.
+
+    Each value is classified once: the answers to a pattern, or of a function at the level of its module, are kept with
+    the table of values, for all columns that share it (`take`), and are gone with it. A lambda, or a function inside
+    another one, may answer otherwise the next time: it is asked again.
     """
 
-    __slots__ = ("codes", "values")
+    __slots__ = ("_known", "codes", "values")
 
-    def __init__(self, codes: npt.NDArray[np.int32], values: Sequence[str]) -> None:
+    def __init__(
+        self, codes: npt.NDArray[np.int32], values: Sequence[str], known: dict[Hashable, Any] | None = None
+    ) -> None:
         self.codes = codes
         self.values = values
+        #: By pattern or function its answers, one a value.
+        self._known = {} if known is None else known
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Text:
@@ -57,29 +69,58 @@ class Text:
 
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
         """The rows that a mask or an array of indices names."""
-        return Text(self.codes[rows], self.values)
+        return Text(self.codes[rows], self.values, self._known)
 
     def matches(self, pattern: re.Pattern[str]) -> Mask:
         """One bool a row: does the pattern occur in it?"""
-        return self.where(lambda value: pattern.search(value) is not None)
+        return self._answers(pattern, lambda value: pattern.search(value) is not None)
 
-    def equals(self, string: str) -> Mask:
-        return self.where(lambda value: value == string)
+    def equals(self, *strings: str) -> Mask:
+        """One bool a row: is it one of these?"""
+        wanted = set(strings)
+        if len(self.values) > len(self):
+            return np.array([value in wanted for value in self], dtype=np.bool_)
+        return np.array([value in wanted for value in self.values], dtype=np.bool_).take(self.codes)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
-        """One bool a row; the test is asked once for each different value."""
-        table = np.zeros(len(self.values), dtype=bool)
-        # After `take` most values may belong to no row any more: those need no answer.
-        used = np.unique(self.codes) if len(self.values) > len(self) else np.arange(len(self.values))
-        for code in used.tolist():
-            table[code] = test(self.values[code])
-        return table[self.codes] if table.size else np.zeros(len(self), dtype=bool)
+        """One bool a row."""
+        return self._answers(test, test)
+
+    def classified(self, classify: Callable[[str], Class]) -> list[Class]:
+        """The class of each value (not of each row)."""
+        found: list[Class] = self._kept(classify, "classes", lambda: [classify(value) for value in self.values])
+        return found
+
+    def has(self, classify: Callable[[str], Class], *classes: Class) -> Mask:
+        """One bool a row: is it of one of these classes?"""
+        wanted = set(classes)
+        return np.array([each in wanted for each in self.classified(classify)], dtype=np.bool_).take(self.codes)
+
+    def numbers(self, count: Callable[[str], int]) -> Ints:
+        """One number a row."""
+        return np.array(self.classified(count), dtype=np.int64).take(self.codes)
 
     def mapped(self, change: Callable[[str], str]) -> Text:
-        """Each value changed; values that become equal share a code."""
+        """Each value changed; values that become equal share a code. Columns that shared their values go on sharing."""
+        codes, values, known = self._kept(change, "values", lambda: self._changed(change))
+        return Text(codes.take(self.codes), values, known)
+
+    def _changed(self, change: Callable[[str], str]) -> tuple[npt.NDArray[np.int32], list[str], dict[Hashable, Any]]:
         index: dict[str, int] = {}
-        table = np.array([index.setdefault(change(value), len(index)) for value in self.values], dtype=np.int32)
-        return Text(table[self.codes] if table.size else self.codes, list(index))
+        codes = np.array([index.setdefault(value, len(index)) for value in self.classified(change)], dtype=np.int32)
+        return codes, list(index), {}
+
+    def _answers(self, question: Hashable, test: Callable[[str], bool]) -> Mask:
+        answers: _Answers = self._kept(question, "answers", lambda: _Answers(len(self.values)))
+        return answers.of(self, test)
+
+    def _kept(self, question: Hashable, kind: str, compute: Callable[[], Any]) -> Any:
+        """What is known already, else the result, which is kept if the same question will have the same answers."""
+        known = self._known if _is_lasting(question) else {}
+        key = (kind, question)
+        if key not in known:
+            known[key] = compute()
+        return known[key]
 
     @staticmethod
     def join(parts: Sequence[Text]) -> Text:
@@ -90,6 +131,32 @@ class Text:
             table = np.array([index.setdefault(value, len(index)) for value in part.values], dtype=np.int32)
             codes.append(table[part.codes] if table.size else part.codes)
         return Text(np.concatenate(codes) if codes else np.empty(0, np.int32), list(index))
+
+
+class _Answers:
+    """Yes or no for each value of a table, found out when a column with a row of it asks first."""
+
+    def __init__(self, count: int) -> None:
+        self._table = np.full(count, _UNASKED, np.int8)
+        self._is_complete = False
+
+    def of(self, text: Text, test: Callable[[str], bool]) -> Mask:
+        """One bool a row."""
+        table = self._table
+        if not self._is_complete:
+            # After `take` most values may belong to no row any more: those need no answer.
+            needed = np.unique(text.codes) if table.size > len(text) else np.arange(table.size)
+            for code in needed[table[needed] == _UNASKED].tolist():
+                table[code] = bool(test(text.values[code]))
+            self._is_complete = bool((table != _UNASKED).all())
+        return table.take(text.codes).view(np.bool_)
+
+
+def _is_lasting(question: object) -> bool:
+    """A pattern, or a function that will still be the same one: neither a lambda nor inside another function."""
+    if isinstance(question, re.Pattern):
+        return True
+    return "<" not in getattr(question, "__qualname__", "<") and getattr(question, "__self__", None) is None
 
 
 Column = npt.NDArray[np.generic] | Text

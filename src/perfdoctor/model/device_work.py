@@ -23,7 +23,7 @@ def launch_rows(work: Frame, calls: Frame) -> Ints:
     """For each row of device work the row of `calls` that launched it, UNKNOWN where none was recorded.
 
     Where several calls carry the same correlation (a runtime call and the driver call inside it) the first one counts.
-    Processes of several machines may have one number: ranks tell them apart.
+    Processes of several machines may have one number: ranks distinguish them.
     """
     found = np.full(len(work), UNKNOWN, dtype=np.int64)
     for rank in occurring(work["rank"]):
@@ -52,7 +52,7 @@ def launching_calls(timeline: Timeline, signal: str) -> Ints:
 class DeviceWork:
     """All work of one (rank, device), kernels, collectives and copies together, sorted by start.
 
-    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d` tells copies
+    `launch` is the row of `timeline.calls` that launched it, UNKNOWN where none was recorded. `is_h2d`: copies
     from the host, `is_blocking_copy` copies to its pageable memory (`.item()`, `.cpu()`): their call waits for them.
     `rows`: by signal, which rows of DeviceWork the device's own rows of that signal are, in their order.
     """

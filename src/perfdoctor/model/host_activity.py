@@ -14,14 +14,15 @@ class HostActivity:
     """What the threads that drive one rank's device were doing, as sets of instants.
 
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
-    `visible` is any other range, op or function that is not a whole step or more; `issuing` the stretches in which work
-    was issued without a longer pause; `in_view` tells whether anything but calls was recorded of the host,
-    `ops_recorded` whether the framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
+    `visible` is any other range, op or function that is not a whole step or more; `launching` the stretches in which
+    work was launched without a longer pause; `blocking` the rows of `timeline.calls` whose names say that they wait for
+    the device. `in_view` says whether anything but calls was recorded of the host, `ops_recorded` whether the
+    framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
     """
 
     explicit: Mapping[str, Intervals]
     profiler: Intervals
-    issuing: Intervals
+    launching: Intervals
     files: Intervals
     visible: Intervals
     between_steps: Intervals

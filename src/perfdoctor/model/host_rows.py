@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -66,6 +67,11 @@ class Nested:
             above = found[self.parent[level]]
             found[level] = np.where(above != UNKNOWN, above, found[level])
         return found
+
+    @cached_property
+    def outermost(self) -> Ints:
+        """For each row the outermost one around it, or itself."""
+        return self.outermost_of(np.ones(len(self.rows), dtype=bool))
 
     def own(self, quantity: Nanoseconds) -> Nanoseconds:
         """What of a quantity of each row is not that of a row inside it; none is less than 0."""

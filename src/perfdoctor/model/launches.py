@@ -75,8 +75,8 @@ class Launches:
         """
         rows = _nested(self.place, signal)
         inner = _innermost(self.place, signal)[self.rows]
-        picked = np.ones(len(rows.rows), dtype=bool) if chosen is None else chosen[rows.numbers]
-        return _numbered(rows.numbers, _numbered(rows.outermost_of(picked), inner))
+        outer = rows.outermost if chosen is None else rows.outermost_of(chosen[rows.numbers])
+        return _numbered(rows.numbers, _numbered(outer, inner))
 
     def inside_of(self, signal: str, chosen: Mask) -> Mask:
         """One bool a launch: did any of the chosen rows of a signal lie around it?"""

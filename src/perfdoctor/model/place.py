@@ -33,9 +33,9 @@ def _union(frame: Frame, window: Intervals) -> Intervals:
 
 @dataclass(frozen=True)
 class Place(ABC):
-    """One device of one rank in the window looked at, with everything that follows from it, computed once.
+    """One device of one rank in the analysed window, with everything that follows from it, computed once.
 
-    `device` is None where the training thread plays the device. `steps.used` is 0 where no steps were found: then
+    `device` is None where the training thread stands in for it. `steps.used` is 0 where no steps were found: then
     numbers "per step" are per window, and `per_step` divides by one.
     """
 
@@ -50,6 +50,11 @@ class Place(ABC):
     asked: Intervals | None = None
     #: What is worked out of this place once (`model/cache.py`); another place begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    @property
+    def rank_and_device(self) -> tuple[int, int]:
+        """As findings name it; device 0 where the training thread plays the device."""
+        return self.rank, self.device or 0
 
     @property
     def window_ns(self) -> int:
@@ -82,19 +87,20 @@ class Place(ABC):
         rows = self.recorded(signal)
         if not self.window:
             return np.zeros(len(rows), dtype=bool)
-        if len(self.window) > 1:  # pieces: what ran between them is not looked at
+        if len(self.window) > 1:  # pieces: what ran between them is not analysed
             touches: Mask = self.window.overlap_ns(rows.start_ns, rows.end_ns) > 0
         else:
             touches = (rows.end_ns > self.window.starts[0]) & (rows.start_ns < self.window.ends[-1])
         return touches
 
-    def _own(self, signal: str) -> Frame:
+    @once_per_place
+    def own(self, signal: str) -> Frame:
+        """This device's kernels, copies or collectives that touch the window."""
         return self.recorded(signal).take(self.in_window(signal))
 
     @cached_property
     def kernels(self) -> Frame:
-        """This device's rows that touch the window."""
-        return self._own("kernels")
+        return self.own("kernels")
 
     @property
     def recorded_collectives(self) -> Frame:
@@ -103,11 +109,11 @@ class Place(ABC):
 
     @cached_property
     def collectives(self) -> Frame:
-        return self._own("collectives")
+        return self.own("collectives")
 
     @cached_property
     def copies(self) -> Frame:
-        return self._own("copies")
+        return self.own("copies")
 
     @cached_property
     def compute(self) -> Intervals:
@@ -164,4 +170,4 @@ class Place(ABC):
 
     def kernel_rows(self, *families: str) -> Mask:
         """One bool a row of `kernels`: is it of one of these families?"""
-        return self.kernels.name.where(lambda name: kernel_names.family(name) in families)
+        return self.kernels.name.has(kernel_names.family, *families)

@@ -16,7 +16,7 @@ _Size = tuple[int, int]
 def on_same_gpu(profiles: Frame, device: Device) -> Mask:
     """One bool a launch: was it measured on such a GPU?
 
-    By name where both tell it, else by compute capability; what neither tells is taken for the same.
+    By name where both have it, else by compute capability; what neither has is taken for the same.
     """
     major, minor = device.compute_capability
     capability = profiles["compute_capability"]
@@ -45,8 +45,9 @@ def matched(kernels: Frame, profiles: Frame, steps: int = 0) -> tuple[list[Ints]
     of_kernel = np.full(len(kernels), UNKNOWN, dtype=np.int64)
     if not len(profiles) or not len(kernels):
         return sets, of_kernel
-    wanted = {base_name(name) for name in profiles.name.values}
-    rows = np.flatnonzero(kernels.name.where(lambda name: base_name(name) in wanted) & (kernels["is_graph"] == 0))
+    wanted = set(profiles.name.classified(base_name))
+    is_profiled = kernels.name.has(base_name, *wanted)
+    rows = np.flatnonzero(is_profiled & (kernels["is_graph"] == 0))
     for own, launches in _pairs(_by_size(kernels, rows), _by_size(profiles, np.arange(len(profiles)))):
         numbers = profiles["launch"][launches]
         in_order = own[np.argsort(kernels.start_ns[own], kind="stable")]
@@ -82,7 +83,7 @@ def _pairs(
 ) -> Iterator[tuple[Ints, Ints]]:
     """Rows of kernels and of profiles that belong together: by the whole name, else where only two are left.
 
-    Where a tool does not tell the size, the name alone decides.
+    Where a tool does not record the size, the name alone decides.
     """
     unmatched, taken = defaultdict(list), set()
     for key, own in kernels.items():

@@ -22,7 +22,7 @@ class Run:
 
     timeline: Timeline
     places: tuple[Place, ...]
-    #: The part of the recording that is looked at: the places are narrowed to it.
+    #: The part of the recording that is analysed: the places are narrowed to it.
     selection: Selection = WHOLE_RECORDING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)

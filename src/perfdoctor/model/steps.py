@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -73,7 +74,7 @@ class Steps:
     on_main_stream: Ints | None = None
     #: How long each step is, where the time up to the next one is not its own: the executions of a range.
     lengths_ns: Ints | None = None
-    #: The steady steps `[first, last)` of which some were chosen to be looked at; None where all are.
+    #: The steady steps `[first, last)` of which some were chosen for analysis; None where all are.
     steady: tuple[int, int] | None = None
 
     @property
@@ -105,6 +106,7 @@ class Steps:
 NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
 
 
+@once_per_timeline
 def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     """The best step marks that one rank's host recorded, or None."""
     ranges, ops = timeline.ranges.of(rank=rank), timeline.ops.of(rank=rank)
@@ -271,7 +273,7 @@ def host_steps(marks: Marks | None) -> Steps:
 
 def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
     """Steps that end with the optimizer's kernels: between two runs of them lies one step's forward and backward."""
-    is_update = kernels.name.where(lambda name: family(name) == "optimizer")
+    is_update = kernels.name.has(family, "optimizer")
     if is_update.sum() < _FEWEST_STEPS:
         return None
     # Kernels may slip in between updates (gradient scaling): a run ends where many others follow.
@@ -289,7 +291,7 @@ def _optimizer_kernel_steps(kernels: Frame) -> Steps | None:
 def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
     """Steps from a kernel sequence that repeats, if each repetition moves a batch or a result.
 
-    Layers repeat inside a step as well; what tells a step from them is that it exchanges data with the host.
+    Layers repeat inside a step as well; what distinguishes a step from them is that it exchanges data with the host.
     """
     codes = kernels.name.codes
     for anchor in _anchors(codes):

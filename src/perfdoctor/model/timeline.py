@@ -2,7 +2,7 @@
 
 Times are integer nanoseconds. Text columns hold each different value once (`Text`), so a question about names is asked
 once per name and not once per row. `Timeline.recorded` says which signals *were recorded*: an empty frame of a recorded
-signal is an answer, a signal that is not in it was not looked at.
+signal is an answer, a signal that is not in it was not recorded.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU of one rank. Numbers are 0, text is "" where the recording does not tell."""
+    """One GPU of one rank. Numbers are 0, text is "" where the recording does not say."""
 
     rank: int
     device: int
@@ -167,10 +167,10 @@ class UserValues:
 class Timeline:
     """Everything recorded of one run, on one clock.
 
-    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that were
-    looked at by the tool. `notes` count every row that was dropped and say what the recording lacks.
-    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if not told. `epoch_ns` is when time 0
-    was, in ns since 1970; None if not told.
+    `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that the
+    tool recorded. `notes` count every row that was dropped and say what the recording lacks.
+    `world_size` is the size of the job, which may exceed the ranks recorded; 0 if unknown. `epoch_ns` is when time 0
+    was, in ns since 1970; None if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -240,7 +240,7 @@ class Timeline:
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that any row or device belongs to, ascending. What a machine tells of itself belongs to none."""
+        """The ranks that any row or device belongs to, ascending. What is recorded of the machine belongs to none."""
         found = {device.rank for device in self.devices}
         for frame in self.frames.values():
             found.update(occurring(frame["rank"]))

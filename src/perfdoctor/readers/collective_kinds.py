@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from perfdoctor.model.device_work import launch_rows
+from perfdoctor.model.host_rows import nested
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.vocabulary.names.nccl import LIBRARY_RANGE, collective_kind
 
@@ -38,15 +39,5 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
 
 
 def open_at(ranges: Frame, calls: Frame, call: Ints) -> Ints:
-    """For each call (a row of `calls`) the last range that had begun on its thread and not ended; UNKNOWN if none."""
-    found = np.full(call.size, UNKNOWN, np.int64)
-    process, thread, at = calls["process"][call], calls["thread"][call], calls.start_ns[call]
-    for number in np.unique(ranges["process"]).tolist():
-        for own in np.unique(ranges["thread"][ranges["process"] == number]).tolist():
-            of_thread = np.flatnonzero((ranges["process"] == number) & (ranges["thread"] == own))
-            of_calls = np.flatnonzero((process == number) & (thread == own))
-            last = np.searchsorted(ranges.start_ns[of_thread], at[of_calls], side="right") - 1
-            row = of_thread[np.maximum(last, 0)]
-            is_open = (last >= 0) & (ranges.end_ns[row] > at[of_calls])
-            found[of_calls[is_open]] = row[is_open]
-    return found
+    """For each call (a row of `calls`) the innermost range that was open on its thread; UNKNOWN if none."""
+    return nested(ranges).innermost(calls.start_ns[call], calls["process"][call], calls["thread"][call])

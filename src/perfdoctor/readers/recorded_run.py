@@ -195,7 +195,7 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
             f"Rank {rank}: its ops cannot be put on the clock of Nsight Systems, and are left out."
         )
     known = set(system.ranges.of(rank=rank).name)
-    ranges = ops.ranges.take(~ops.ranges.name.where(lambda name: name in known))
+    ranges = ops.ranges.take(~ops.ranges.name.equals(*known))
     added = {"ops": ops.ops, "functions": ops["functions"], "ranges": ranges}
     frames = dict(system.frames)
     for signal, rows in added.items():

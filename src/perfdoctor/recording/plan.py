@@ -2,8 +2,8 @@
 
 torch.profiler's CUDA activities and nsys's CUDA trace both need CUPTI, which serves one of them at a time. So the
 default with a GPU is one nsys pass in which the agent marks steps and records the CPU's ops: kernels and ops of one
-run, on one clock. Without nsys it is one torch pass. ncu, and a torch pass beside nsys, run the program again: only
-when asked for.
+run, on one clock. Without nsys it is one torch pass. ncu, and a torch pass beside nsys, run the program again, and are
+not default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_FREE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Machine:
-    """What is there to record with. Everything is looked at once, and nothing is changed."""
+    """What can be recorded here: the program, tools and GPUs. Inspected once, without changing anything."""
 
     program: program.Program
     nsys: nsys.Nsys | None
@@ -50,8 +50,8 @@ class Plan:
 
     def lines(self, steps: int, skip: int) -> list[str]:
         """The plan, a line a pass."""
-        told = [f"{name:6}{self._what(name, steps, skip)}" for name in self.passes]
-        return told + [f"{name:6}left out: {why}" for name, why in self.left_out.items()] + list(self.warnings)
+        planned = [f"{name:6}{self._what(name, steps, skip)}" for name in self.passes]
+        return planned + [f"{name:6}left out: {why}" for name, why in self.left_out.items()] + list(self.warnings)
 
     def _what(self, name: str, steps: int, skip: int) -> str:
         machine = self.machine
@@ -63,41 +63,41 @@ class Plan:
             what = "kernels, CUDA calls, the system's calls" if machine.has_gpu else "the system's calls"
             version = machine.nsys.version if machine.nsys else ""
             return f"{what}, ranges, and ops of the CPU for {window} (Nsight Systems {version})"
-        return "the kernels that take most time, a few launches each, of one rank (Nsight Compute)"
+        return "the kernels that take most time, a few launches of each, on one rank (Nsight Compute)"
 
 
-def look(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
+def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
     return Machine(
-        program.look_at(command, environment), nsys.find(), ncu.find_ncu(), device.look(), ncu.permission_trouble()
+        program.inspect(command, environment), nsys.find(), ncu.find_ncu(), device.find(), ncu.permission_trouble()
     )
 
 
-def asked_for(text: str) -> tuple[str, ...] | None:
-    """`nsys,torch` as names; None for auto. Raises ValueError with the list of right ones."""
+def parse_passes(text: str) -> tuple[str, ...] | None:
+    """`nsys,torch` as names; None for auto. Raises ValueError with the list of valid ones."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*PASSES, AUTO)]
     if unknown or not names or (AUTO in names and len(names) > 1):
         wrong = ", ".join(unknown) or text
-        raise ValueError(f"{wrong!r} is no pass. There are: {AUTO}, or some of {', '.join(PASSES)}, with commas.")
+        raise ValueError(f"{wrong!r} is no pass. Give {AUTO}, or some of {', '.join(PASSES)}, separated by commas.")
     if names == [AUTO]:
         return None
     return tuple(dict.fromkeys(names))
 
 
 def make(machine: Machine, wanted: tuple[str, ...] | None, folder: Path) -> Plan:
-    """PerfdoctorError where the command makes no sense to record: it is a profiler itself."""
+    """The plan for these passes. Raises PerfdoctorError where the command is a profiler itself."""
     if machine.program.profiler:
         raise PerfdoctorError(
             f"the command starts {machine.program.profiler} itself",
-            do="Give the training alone: perfdoctor run -- python train.py. What it records: perfdoctor analyze FILE",
+            do="Give only the training: perfdoctor run -- python train.py. To read a profile: perfdoctor analyze FILE",
         )
     trouble = {name: _trouble(name, machine, folder) for name in PASSES}
-    asked = wanted or (("nsys",) if machine.has_gpu and not trouble["nsys"] else ("torch",))
-    passes = [name for name in asked if not trouble[name]]
+    candidates = wanted or (("nsys",) if machine.has_gpu and not trouble["nsys"] else ("torch",))
+    passes = [name for name in candidates if not trouble[name]]
     if "ncu" in passes and not {"nsys", "torch"} & set(passes):
         passes.remove("ncu")
-        trouble["ncu"] = "it measures what an earlier pass found, and none will run: --passes nsys,ncu"
-    left_out = {name: trouble[name] for name in asked if trouble[name]}
+        trouble["ncu"] = "it needs an earlier pass to find the kernels: --passes nsys,ncu"
+    left_out = {name: trouble[name] for name in candidates if trouble[name]}
     if wanted is None:
         left_out |= {name: trouble[name] or _why_not_default(name, machine) for name in PASSES if name not in passes}
     ordered = tuple(name for name in PASSES if name in passes)
@@ -109,7 +109,7 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
     free = shutil.disk_usage(next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())).free
     if free < LEAST_FREE_BYTES:
         wanted = f"a pass may need {LEAST_FREE_BYTES >> 20}"
-        return f"{free >> 20} MB are free for {folder}, and {wanted}: give another folder, -o DIR"
+        return f"{free >> 20} MB are free for {folder}, and {wanted}: choose another folder with -o DIR"
     if name == "torch":
         return ""
     if name == "nsys":
@@ -127,24 +127,26 @@ def _trouble(name: str, machine: Machine, folder: Path) -> str:
 
 def _why_not_default(name: str, machine: Machine) -> str:
     if name == "nsys" and not machine.has_gpu:
-        return f"there is no GPU to trace ({machine.devices.trouble}): --passes nsys records it all the same"
+        return f"there is no GPU to trace ({machine.devices.trouble}): --passes nsys records the rest"
     if name == "torch":
         return "nsys records the GPU, and CUPTI serves one of the two: --passes nsys,torch runs the program twice"
     return "it runs the program again: --passes nsys,ncu"
 
 
 def _warnings(machine: Machine, passes: Sequence[str]) -> list[str]:
-    told = machine.program
+    target = machine.program
     found = []
-    if passes and told.shut_out:
+    if passes and target.shut_out:
         found.append(
-            f"python {told.shut_out} keeps PYTHONPATH and sitecustomize out, and with them perfdoctor's agent: no "
-            f"steps and no ops will be recorded. Leave {told.shut_out} out."
+            f"python {target.shut_out} ignores PYTHONPATH or sitecustomize, so perfdoctor's agent is not loaded: no "
+            f"steps and no ops will be recorded. Leave out {target.shut_out}."
         )
-    elif passes and told.was_looked_at and not told.torch:
-        found.append(f"{told.interpreter} has no torch: only Pythons that it starts can be recorded.")
-    elif passes and not told.interpreter:
-        found.append(f"`{Path(told.command[0]).name}` is no Python: perfdoctor looks into every Python that it starts.")
+    elif passes and target.was_inspected and not target.torch:
+        found.append(f"{target.interpreter} has no torch: only other Pythons that it starts can be recorded.")
+    elif passes and not target.interpreter:
+        found.append(f"`{Path(target.command[0]).name}` is no Python: perfdoctor records every Python that it starts.")
     if "nsys" in passes and machine.nsys is not None and nsys.keeps_environment(machine.nsys):
-        found.append("This nsys writes the environment into its report, secrets too: mind whom you give it to.")
+        found.append(
+            "This nsys writes all environment variables into its report, also secrets: check before you share it."
+        )
     return found

@@ -1,4 +1,4 @@
-"""How is one pass recorded, and what is kept of it? The program once under one tool, into the run folder."""
+"""How is one pass recorded? The program runs once under one tool, into the run folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
 from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder, masked_command
 
-#: Agents end their program themselves. Where one that has recorded all is still there after this, it is ended.
+#: Agents end their program themselves. One that still runs this long after its last recorded step is ended.
 _STOPPING_GRACE_S = 20.0
-_LOOK_EVERY_S = 1.0
-#: Twice what a pass without ncu took per launch would be a guess: kernels are replayed some forty times each.
+_CHECK_EVERY_S = 1.0
+#: ncu replays each kernel some forty times, so the time cannot be estimated from other passes.
 NCU_TIME_LIMIT_S = 900.0
 NCU_LAUNCHES = 2
-#: The first steps of a training differ by some per cent without any recording.
+#: A ratio that recording explains: the first steps of a training differ by some per cent anyway.
 _NOTABLE_SLOWDOWN = 1.15
 
 
@@ -38,7 +38,7 @@ class Session:
     time_limit_s: float | None = None
 
     def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
-        """Run one pass. The manifest tells of it before it begins, and again when it has ended."""
+        """Run one pass. The manifest is written before it begins, and again when it has ended."""
         record = PassRecord(name, self._version(name), masked_command(self.command), started_unix_ns=time.time_ns())
         self.folder.manifest.passes.append(record)
         self.folder.write()
@@ -63,7 +63,7 @@ class Session:
         return self._nsys(record) if record.name == "nsys" else self._torch(record)
 
     def _store(self) -> None:
-        with contextlib.suppress(OSError):  # a disk that is full now must not cost the program's exit code
+        with contextlib.suppress(OSError):  # a full disk must not change the program's exit code
             self.folder.write()
 
     def _version(self, name: str) -> str:
@@ -87,7 +87,7 @@ class Session:
         assert tool is not None
         stem, log = folder / self.plan.machine.program.name, folder / "nsys.log"
         gpu = self.plan.machine.has_gpu
-        # Who waits for the agent to open the range gets nothing where the agent cannot enter.
+        # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = Recording("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
         ended = self._run(
@@ -112,10 +112,10 @@ class Session:
             launch.Tool(lambda program: ncu.command(tool, known, report, kernels, NCU_LAUNCHES, program), log),
             time_limit_s=min(self.time_limit_s or NCU_TIME_LIMIT_S, NCU_TIME_LIMIT_S),
         )
-        said = "\n".join(_text(each) for each in (log, ncu.log_of(report)))
-        told = ncu.program_code(ended.code, said)
-        ended.code = ended.code if told is None else told
-        if why := ncu.explain(said):
+        log_text = "\n".join(_text(each) for each in (log, ncu.log_of(report)))
+        code = ncu.program_code(ended.code, log_text)
+        ended.code = ended.code if code is None else code
+        if why := ncu.explain(log_text):
             record.notes.append(why)
         if report.is_file():
             ncu.export_csv(tool, report, report.with_suffix(".csv"))
@@ -138,22 +138,22 @@ class Session:
             )  # fmt: skip
         finally:
             with contextlib.suppress(OSError):
-                (self.folder.path / "nccl").rmdir()  # nobody wrote into it
+                (self.folder.path / "nccl").rmdir()  # if nothing was written into it
         if any(report.stopped for report in self.folder.reports(recording.pass_name)):
-            ended.code = 0  # it was ended on purpose, whatever way it took
+            ended.code = 0  # it was ended on purpose
         return ended
 
     def _finished(self, pass_name: str) -> Callable[[], bool]:
-        """Have the agents recorded all, told their programs to end, and waited for it in vain?"""
+        """A function: have the agents recorded all steps and requested the end, and does the program still run?"""
         if not self.window.stop:
             return lambda: False
-        next_look, since = 0.0, float("inf")
+        next_check, since = 0.0, float("inf")
 
         def finished() -> bool:
-            nonlocal next_look, since
+            nonlocal next_check, since
             now = time.monotonic()
-            if now >= next_look:
-                next_look = now + _LOOK_EVERY_S
+            if now >= next_check:
+                next_check = now + _CHECK_EVERY_S
                 if any(report.stopped for report in self.folder.reports(pass_name)):
                     since = min(since, now)
             return now - since > _STOPPING_GRACE_S
@@ -161,10 +161,10 @@ class Session:
         return finished
 
     def _keep_traces(self, record: PassRecord, folder: Path) -> None:
-        """Compress what the agents wrote. It was written plain: compressing would have held up the training."""
+        """Compress the traces. Agents write them uncompressed, so as not to delay the training."""
         for trace in self.folder.files(folder.name, "*.pt.trace.json"):
             if not trace.stat().st_size:
-                trace.unlink()  # the place was taken, and the process ended before its trace was written
+                trace.unlink()  # the process ended before it wrote its trace
                 continue
             record.files.append(f"{folder.name}/{_compressed(trace).name}")
 
@@ -175,7 +175,7 @@ def _compressed(trace: Path) -> Path:
         with trace.open("rb") as source, gzip.open(draft, "wb", compresslevel=3) as packed:
             shutil.copyfileobj(source, packed, 1 << 20)
         draft.replace(target)
-    except OSError:  # no room to compress: the plain one is as good
+    except OSError:  # no space: the uncompressed trace is kept
         draft.unlink(missing_ok=True)
         return trace
     trace.unlink()
@@ -183,7 +183,7 @@ def _compressed(trace: Path) -> Path:
 
 
 def notes_of(reports: Sequence[ProcessReport], window: Window, pass_name: str) -> list[str]:
-    """What the agents could not do, in words for the user."""
+    """Notes for the user on what the agents could not record."""
     training = [report for report in reports if report.is_training]
     if not reports:
         return ["no Python that perfdoctor's agent could enter imported torch: no steps and no ops were recorded"]
@@ -192,12 +192,12 @@ def notes_of(reports: Sequence[ProcessReport], window: Window, pass_name: str) -
             "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
             + ("" if all(report.ended for report in reports) else " before the program was killed")
         ]
-    told = [
+    notes = [
         f"{_who(report, training)}{note}"
         for report in training
         for note in (*report.notes, *_ends(report, window, pass_name))
     ]
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(notes))
 
 
 def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str]:
@@ -216,12 +216,12 @@ def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str
 
 
 def _slowed(report: ProcessReport) -> Iterator[str]:
-    """Steps before the window against those in it: what the recording itself cost."""
+    """A note where recorded steps took longer than those before them."""
     before, within = report.unwatched_step_ns, report.watched_step_ns
     if before and within > _NOTABLE_SLOWDOWN * before:
         yield (
-            f"recording lengthened its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: the host's share is "
-            "smaller without it"
+            f"recording slowed its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: without it the host's share "
+            "of a step is smaller"
         )
 
 

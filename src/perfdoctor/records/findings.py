@@ -58,7 +58,7 @@ class Fix:
     changes_numerics: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finding:
     """What a detector found: numbers only. `situation` selects the sentences and fixes that fit ("" for all).
 
@@ -68,7 +68,7 @@ class Finding:
     frame; empty if it is about all of them, or none. `affected_ns`: the time of that work per step of which the saving
     is a share, 0 where all of it counts; `bound_ns`: the most that any change can save of it, as the remaining work
     needs the rest (None: unknown). `thread_time`: on a run without a GPU, by rank, starts and ends of the training
-    thread's time that the finding is about.
+    thread's time that the finding is about. A finding equals itself alone.
     """
 
     rule: str

@@ -1,1 +1,1 @@
-"""What if: the recorded run as a graph of dependent work, played again with a change."""
+"""What if: the recorded run as a graph of dependent work, simulated with a change."""

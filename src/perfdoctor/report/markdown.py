@@ -56,7 +56,7 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
         yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
     if critical_path := outlook.critical_path(diagnosis):
-        yield f"\n{escaped(critical_path)}"
+        yield f"\nCritical path: {escaped(critical_path)}."
     if use := efficiency.line(diagnosis):
         yield f"\n{escaped(use)}"
 

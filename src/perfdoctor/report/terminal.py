@@ -105,7 +105,7 @@ class _Page:
         yield named_bar(shown, self.width) if colours else bar(shown, self.shades, self.width)
         yield from self.legend()
         if critical_path := outlook.critical_path(self.diagnosis):
-            yield from self.wrapped(Text(critical_path, DIM))
+            yield from self.wrapped(Text(f"Critical path: {critical_path}.", DIM))
         if use := efficiency.line(self.diagnosis):
             yield from self.wrapped(Text(use, DIM))
 

@@ -1,11 +1,11 @@
-"""Where does a recorded run lie on disk, and what does its manifest say?
+"""Which files has a recorded run, and what is in its manifest?
 
     run.json          manifest: command (secrets masked), passes with tools and versions, exit code, ranks, notes
-    agents/           what each recorded process told of itself, one JSON file a process and pass
+    agents/           the report of each recorded process, one JSON file a process and pass
     torch/rank<N>.pt.trace.json.gz   nsys/<name>.nsys-rep .sqlite rank<N>.pt.trace.json.gz   ncu/<name>.ncu-rep .csv
     device/samples.csv topology.txt   nccl/rank<N>.log   report.html   diagnosis.json
 
-The manifest is written before each pass and after it, so that a run that was killed tells what is missing.
+The manifest is written before each pass and after it, so that it shows what is missing in a run that was killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SECRET_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|
 _SECRET_OPTION = re.compile(rf"^--?{_SECRET_NAME}$", re.IGNORECASE)
 _ASSIGNED_SECRET = re.compile(rf"^((?:--?)?{_SECRET_NAME}[=:])(?=.)", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-#: Tokens that are known by their look: Hugging Face, OpenAI, GitHub, AWS, Slack, JSON web tokens, Weights & Biases.
+#: Tokens with a known format: Hugging Face, OpenAI, GitHub, AWS, Slack, JSON web tokens, Weights & Biases.
 _KNOWN_TOKEN = re.compile(
     r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w.-]+|[0-9a-f]{40})\b"
 )
-#: What of the environment explains a recording. Nothing else of it is kept.
-_TOLD_ENVIRONMENT = re.compile(
+#: Environment variables that explain a recording. No others are kept.
+_KEPT_ENVIRONMENT = re.compile(
     r"^(CUDA_|NCCL_|TORCH_|PYTORCH_|OMP_|MKL_NUM|KMP_|(LOCAL_)?(RANK|WORLD_SIZE)$|SLURM_(PROCID|NTASKS|NNODES)$)"
 )
 
@@ -57,17 +57,17 @@ def masked(word: str) -> str:
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of the environment may bear on speed, masked."""
+    """The variables that may affect speed, with secrets masked."""
     return {
         name: masked(f"{name}={value}").partition("=")[2]
         for name, value in sorted(environment.items())
-        if _TOLD_ENVIRONMENT.match(name)
+        if _KEPT_ENVIRONMENT.match(name)
     }
 
 
 @dataclass
 class PassRecord:
-    """One pass: the program run once under one tool. `state`: running, done, or failed; files are relative names."""
+    """One pass: one run of the program under one tool. `state`: running, done, or failed; files are relative names."""
 
     name: str
     tool_version: str = ""
@@ -106,7 +106,7 @@ class ReportedMemory:
 
 @dataclass(frozen=True)
 class ProcessReport:
-    """What one recorded process told of itself (see capture/agent/perfdoctor_agent/report.py)."""
+    """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py)."""
 
     pass_name: str
     pid: int
@@ -133,7 +133,7 @@ class ProcessReport:
 
 
 class RunFolder:
-    """One recorded run. Folders of tools are made when they are asked for with `make`."""
+    """One recorded run. `make` creates folders of tools."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
@@ -145,14 +145,15 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise PerfdoctorError(
-                    f"the folder {path} is not empty", do="Give another one: -o DIR. Nothing is written over."
+                    f"the folder {path} is not empty", do="Choose another one with -o DIR; no file is overwritten."
                 )
             folder = cls(path, manifest)
             folder.make("agents")
             folder.write()
         except OSError as error:
             raise PerfdoctorError(
-                f"{path} cannot be written: {error.strerror or error}", do="Name a folder you may write to: -o DIR"
+                f"{path} cannot be written: {error.strerror or error}",
+                do="Choose a folder that you may write to with -o DIR",
             ) from error
         return folder
 
@@ -160,18 +161,18 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder | None:
         """The run in this folder; None where it holds none. PerfdoctorError if a later perfdoctor wrote it."""
         try:
-            told = json.loads((path / MANIFEST).read_text("utf-8"))
+            document = json.loads((path / MANIFEST).read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        if not isinstance(told, dict) or "perfdoctor" not in told:  # somebody else's run.json
+        if not isinstance(document, dict) or "perfdoctor" not in document:  # a run.json of another program
             return None
-        if told.get("format", FORMAT) != FORMAT:
+        if document.get("format", FORMAT) != FORMAT:
             raise PerfdoctorError(
-                f"{path} was written by perfdoctor {told.get('perfdoctor', '')}, whose format this one does not know",
+                f"{path} was written by perfdoctor {document.get('perfdoctor', '')}, in a format that is unknown here",
                 do="Install that version of perfdoctor, or a later one.",
             )
-        passes = [_record(PassRecord, each) for each in told.pop("passes", []) if isinstance(each, dict)]
-        return cls(path, _record(Manifest, {**told, "passes": passes}))
+        passes = [_record(PassRecord, each) for each in document.pop("passes", []) if isinstance(each, dict)]
+        return cls(path, _record(Manifest, {**document, "passes": passes}))
 
     def make(self, name: str) -> Path:
         folder = self.path / name
@@ -185,15 +186,15 @@ class RunFolder:
         draft.replace(self.path / MANIFEST)
 
     def reports(self, pass_name: str) -> list[ProcessReport]:
-        """What the processes of a pass told, by rank; those that are half-written are not there."""
+        """The reports of a pass's processes, by rank; damaged files are skipped."""
         found = []
         for file in sorted((self.path / "agents").glob(f"{pass_name}-*.json")):
             try:
-                told = json.loads(file.read_text("utf-8"))
+                document = json.loads(file.read_text("utf-8"))
             except (OSError, ValueError):
                 continue
-            if isinstance(told, dict):
-                found.append(_process_report(told))
+            if isinstance(document, dict):
+                found.append(_process_report(document))
         return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
 
     def files(self, folder: str, *patterns: str) -> list[Path]:
@@ -205,53 +206,53 @@ class RunFolder:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
 
-def _record(kind: Any, told: Mapping[str, Any]) -> Any:
-    """A dataclass from JSON; what it does not know is left out, what is missing keeps its default."""
+def _record(kind: Any, document: Mapping[str, Any]) -> Any:
+    """A dataclass from JSON; unknown members are left out, missing ones keep their default."""
     known = {each.name for each in fields(kind)}
-    return kind(**{name: value for name, value in told.items() if name in known})
+    return kind(**{name: value for name, value in document.items() if name in known})
 
 
-def _process_report(told: Mapping[str, Any]) -> ProcessReport:
+def _process_report(document: Mapping[str, Any]) -> ProcessReport:
     def number(name: str) -> int:
-        value = told.get(name)
+        value = document.get(name)
         return value if isinstance(value, int) else 0
 
-    rank, world_size = told.get("rank"), told.get("world_size")
+    rank, world_size = document.get("rank"), document.get("world_size")
     return ProcessReport(
-        pass_name=str(told.get("pass", "")),
+        pass_name=str(document.get("pass", "")),
         pid=number("pid"),
-        state=str(told.get("state", "")),
+        state=str(document.get("state", "")),
         rank=rank if isinstance(rank, int) else None,
         world_size=world_size if isinstance(world_size, int) else None,
-        trace=Path(str(told.get("trace", ""))).name,
+        trace=Path(str(document.get("trace", ""))).name,
         steps_seen=number("steps_seen"),
         steps_recorded=number("steps_recorded"),
-        step_found_by=str(told.get("step_found_by", "")),
+        step_found_by=str(document.get("step_found_by", "")),
         nvtx_ranges=number("nvtx_ranges"),
         watched_step_ns=number("watched_step_ns"),
         unwatched_step_ns=number("unwatched_step_ns"),
-        stopped=told.get("stopped") is True,
-        ended=told.get("ended") is True,
-        torch=str(told.get("torch", "")),
-        notes=tuple(str(note) for note in _listed(told.get("notes"))),
-        memory=_memory(told.get("memory")),
+        stopped=document.get("stopped") is True,
+        ended=document.get("ended") is True,
+        torch=str(document.get("torch", "")),
+        notes=tuple(str(note) for note in _listed(document.get("notes"))),
+        memory=_memory(document.get("memory")),
     )
 
 
-def _memory(told: object) -> ReportedMemory:
-    """Nothing of it where a part is not what the agent writes."""
-    if not isinstance(told, dict):
+def _memory(document: object) -> ReportedMemory:
+    """Empty where any part is not as the agent writes it."""
+    if not isinstance(document, dict):
         return ReportedMemory()
-    kind, device = told.get("kind"), told.get("device")
-    samples = [_sample(sample) for sample in _listed(told.get("samples"))]
+    kind, device = document.get("kind"), document.get("device")
+    samples = [_sample(sample) for sample in _listed(document.get("samples"))]
     whole = [sample for sample in samples if sample is not None]
     if kind not in ("cuda", "heap") or not isinstance(device, int) or not _is_size(device, least=-1):
         return ReportedMemory()
     return ReportedMemory(kind, device, tuple(whole)) if len(whole) == len(samples) else ReportedMemory()
 
 
-def _sample(told: object) -> tuple[int, int, int] | None:
-    match told:
+def _sample(value: object) -> tuple[int, int, int] | None:
+    match value:
         case [int(at_ns), int(allocated), int(reserved)] if all(map(_is_size, (at_ns, allocated, reserved))):
             return at_ns, allocated, reserved
     return None

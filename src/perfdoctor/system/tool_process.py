@@ -1,6 +1,6 @@
-"""What does a tool print that reads or writes a file for us? Run apart, and ended with all that it started.
+"""How is a tool run that reads or writes a file for us? In a session of its own, which is ended as a whole.
 
-NVIDIA's tools are scripts that start other programs: ending the script alone would leave those behind.
+NVIDIA's tools are scripts that start other programs: ending only the script would leave those running.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def run(
     folder: Path | None = None,
     merged: bool = False,
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors; it gets no input. `not_started`: what to do where there is no such program.
+    """Exit code, output and errors; the tool gets no input. `not_started`: what to do where it cannot be started.
 
-    `merged`: errors stand among the output, in the order in which they were told.
+    `merged`: errors are part of the output, in the order in which they were printed.
 
-    Raises PerfdoctorError where it cannot be started, and `too_slow` where it is not done in time.
+    Raises PerfdoctorError where the tool cannot be started, and `too_slow` where it does not end in time.
     """
     try:
         process = subprocess.Popen(
@@ -42,7 +42,7 @@ def run(
     with process:
         try:
             output, errors = process.communicate(timeout=timeout_s)
-        except BaseException as error:  # Ctrl-C as well: nothing of it may go on
+        except BaseException as error:  # Ctrl-C as well: no process of the tool may go on
             os.killpg(process.pid, signal.SIGKILL)
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
@@ -51,7 +51,7 @@ def run(
 
 
 def environment(*names: str) -> dict[str, str]:
-    """These variables of ours, as far as they are set: nothing else of the user's environment reaches a tool."""
+    """These variables of our environment, where they are set: a tool gets no others."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

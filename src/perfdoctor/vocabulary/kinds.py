@@ -14,10 +14,10 @@ MATMUL_FAMILIES = ("gemm", "convolution", "attention")
 #: On which units such a kernel multiplies.
 MATH_PATHS: Mapping[str, str] = {"tensor_core": "tensor cores", "no_tensor_core": "no tensor cores", "unknown": ""}
 
-#: Which way a copy goes; memset fills.
+#: The direction of a copy; a memset only writes.
 COPY_DIRECTIONS: Mapping[str, str] = {
     "h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "p2p": "GPU to GPU", "h2h": "host to host",
-    "memset": "filled", "unknown": "unknown",
+    "memset": "memset", "unknown": "unknown",
 }  # fmt: skip
 #: The host's side of a copy; none where the host has no part.
 HOST_MEMORY = ("pageable", "pinned", "managed", "unknown", "none")

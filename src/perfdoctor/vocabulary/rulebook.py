@@ -44,12 +44,12 @@ class Rule:
     """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
     `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
-    names the rules whose fix makes this one vanish. `hidden_by_loader`: its fix makes work on the device faster,
-    which gains nothing while a loader beside the training is the limit; `hidden_by_host`: it takes next to no work off
-    the host, and gains no more than the host has to spare. `needs_without_gpu` takes the place of `needs` on a run
-    without a GPU, for a rule that sees the same sickness there in other signals. `action` is what its fix makes shorter
-    when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be replayed. `doubt` says, as half a
-    sentence, why the detector is not sure where it is not.
+    names the rules whose fix makes this one vanish. `hidden_by` says what may hide its saving: "loader", since the fix
+    makes work on the device faster, which saves nothing while a loader beside the training is the limit; "host", since
+    it takes next to no work off the host, and saves no more than the host has to spare. `needs_without_gpu` takes the
+    place of `needs` on a run without a GPU, for a rule that sees the same fault there in other signals. `action` is
+    what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
+    replayed. `doubt` says, as half a sentence, why the detector is not sure where it is not.
     """
 
     id: str
@@ -66,8 +66,7 @@ class Rule:
     fixes: tuple[RuleFix, ...]
     summaries: Mapping[str, str]
     symptom_of: tuple[str, ...] = ()
-    hidden_by_loader: bool = False
-    hidden_by_host: bool = False
+    hidden_by: tuple[str, ...] = ()
     action: str = ""
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
@@ -111,8 +110,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         fixes=tuple(_fix(entry) for entry in document["fix"]),
         summaries=dict(document.get("summaries", {})),
         symptom_of=tuple(document.get("symptom_of", ())),
-        hidden_by_loader=document.get("hidden_by_loader", False),
-        hidden_by_host=document.get("hidden_by_host", False),
+        hidden_by=tuple(document.get("hidden_by", ())),
         action=document.get("action", ""),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),

@@ -35,8 +35,8 @@ SAMPLE_NUMBERS = (
 _ON_A_GPU = "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda"
 _A_TRAINING = "record the training itself: `perfdoctor run -- python train.py`"
 _A_SNAPSHOT = "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()"
-_NSIGHT_COMPUTE = "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep beside the timeline"
-_NCCL_LOG = "analyse a log written with NCCL_DEBUG=INFO beside the trace"
+_NSIGHT_COMPUTE = "record with `perfdoctor run --passes nsys,ncu`, or analyse a .ncu-rep together with the trace"
+_NCCL_LOG = "analyse a log written with NCCL_DEBUG=INFO together with the trace"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ SIGNALS: Mapping[str, Signal] = {
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
     "os_calls": Signal("operating-system calls", "record with nsys --trace=osrt", _HOST_WORK, track="system calls"),
     # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not known.
-    "overheads": Signal("the profiler's own marks", "record with torch.profiler", _HOST_WORK),
+    "overheads": Signal("profiler overhead events", "record with torch.profiler", _HOST_WORK),
     # What a process held at the end of a recorded step; both times are that moment. name: cuda (what torch allocated
     # and reserved on its device) or heap (what malloc had handed out, and the resident set; device UNKNOWN).
     "memory": Signal(
@@ -157,7 +157,7 @@ SIGNALS: Mapping[str, Signal] = {
     # it, or taken if negative. Rows of one moment keep their order.
     "memory_changes": Signal(
         "memory by purpose",
-        "analyse what torch.profiler's export_memory_timeline() wrote, as .raw.json.gz",
+        "analyse the .raw.json.gz of torch.profiler's export_memory_timeline()",
         {**_OF_PROCESS, "bytes": int, "name": str},
     ),
     # Running totals of torch's allocator, at each of its changes (torch.profiler with profile_memory).
@@ -168,7 +168,7 @@ SIGNALS: Mapping[str, Signal] = {
     ),
     # What CUDA had handed out of a device's memory to a process, libraries' own included, after each change (nsys).
     "device_memory": Signal(
-        "memory that CUDA handed out",
+        "CUDA memory allocations",
         "record with nsys --cuda-memory-usage=true",
         {**_OF_PROCESS, "bytes": int, "name": str},
     ),
@@ -201,7 +201,7 @@ SIGNALS: Mapping[str, Signal] = {
     # counts.
     "device_samples": Signal(
         "samples of the GPUs",
-        "record with `perfdoctor run`, or analyse what nvidia-smi printed beside the trace",
+        "record with `perfdoctor run`, or analyse the output of nvidia-smi together with the trace",
         {
             "rank": int, "device": int, **_WHEN, "name": str, "gpu": str, "reasons": int, "is_on_clock": bool,
             **dict.fromkeys(SAMPLE_NUMBERS, float),
@@ -213,7 +213,7 @@ SIGNALS: Mapping[str, Signal] = {
     # name: NV4, PIX, PXB, PHB, NODE, SYS; numa: the node of the source, UNKNOWN if not known.
     "links": Signal(
         "the machine's topology",
-        "analyse what `nvidia-smi topo -m` prints beside the trace",
+        "analyse the output of `nvidia-smi topo -m` together with the trace",
         {"rank": int, **_WHEN, "name": str, "source": str, "target": str, "numa": int},
         has_time=False,
         of_machine=True,
@@ -240,7 +240,7 @@ SIGNALS: Mapping[str, Signal] = {
     # kind of collective; algorithm and bus bandwidth as nccl-tests define them.
     "link_tests": Signal(
         "measured links",
-        "analyse the output of nccl-tests beside the trace",
+        "analyse the output of nccl-tests together with the trace",
         {
             "rank": int, **_WHEN, "name": str, "source": str, "gpu": str, "group": str, "ranks": int, "bytes": int,
             "time_ns": int, "bus_bytes_per_second": float,

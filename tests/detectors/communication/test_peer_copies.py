@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from exposed_copy_cases import assert_a_quarter_is_exposed
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Frame, Text, Timeline
@@ -29,15 +30,7 @@ def step(exposed: int, direction: str = "p2p", *, of: int = 40, **more) -> Timel
 
 def test_it_fires_where_activations_travel_alone():
     finding = only_finding("peer-copies", step(10))
-    assert finding.values == {
-        "copies_per_step": 1.0,
-        "megabytes": pytest.approx(250.0),
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
+    assert_a_quarter_is_exposed(finding, "copies_per_step")
     assert "move 250.0 MB between GPUs" in summary(finding)
 
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from exposed_copy_cases import MS, exposed_step
 
-MS = 1_000_000
 
-
-def step(exposed: int, char: str = "h", *, of: int = 40, **more):
-    """A copy of `exposed` units in front of each step's compute."""
-    return draw(
-        **{
-            "copies": char * exposed + " " * (of - exposed),
-            "kernels": " " * exposed + "#" * (of - exposed),
-            "launched_us_before": 50,
-            "repeat": 6,
-            "unit_us": 1000,
-            **more,
-        }
-    )
+def step(exposed: int, char: str = "h", **more):
+    """A copy of `exposed` ms in front of each step's compute."""
+    return exposed_step(exposed, char, **more)
 
 
 def test_it_fires_where_a_pinned_copy_is_waited_for():

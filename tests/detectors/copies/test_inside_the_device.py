@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import findings, only_finding, summary
+from exposed_copy_cases import MS, assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.rulebook import load_rules
-
-MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -25,14 +24,7 @@ class Case:
 
     def step(self, exposed: int, char: str = "", *, of: int = 40, **more: object) -> Timeline:
         """`exposed` ms of it in front of each step's compute."""
-        picture = {
-            "copies": (char or self.char) * exposed + " " * (of - exposed),
-            "kernels": " " * exposed + "#" * (of - exposed),
-            "launched_us_before": 50,
-            "repeat": 6,
-            "unit_us": 1000,
-        }
-        return draw(**{**picture, **more})
+        return exposed_step(exposed, char or self.char, of=of, **more)
 
 
 CASES = (Case("memset-heavy", "m", "x", "memsets_per_step"), Case("on-device-copies", "x", "h", "copies_per_step"))
@@ -42,15 +34,7 @@ each = pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 @each
 def test_it_fires_where_nothing_runs_beside(case: Case) -> None:
     finding = only_finding(case.rule, case.step(10), avoidable_share_likely=0.5)
-    assert finding.values == {
-        case.number: 1.0,
-        "megabytes": pytest.approx(250.0),  # 10 ms at 25 GB/s
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
+    assert_a_quarter_is_exposed(finding, case.number)
     assert "250.0 MB" in summary(finding)
 
 

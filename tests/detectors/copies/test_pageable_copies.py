@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from exposed_copy_cases import MS, exposed_step
 
-MS = 1_000_000
 
-
-def step(exposed: int, char: str = "H", *, of: int = 40, **more):
-    return draw(
-        **{
-            "copies": char * exposed + " " * (of - exposed),
-            "kernels": " " * exposed + "#" * (of - exposed),
-            "launched_us_before": 50,
-            "repeat": 6,
-            "unit_us": 1000,
-            "gigabytes_per_second": 6,
-            **more,
-        }
-    )
+def step(exposed: int, char: str = "H", **more):
+    return exposed_step(exposed, char, **{"gigabytes_per_second": 6, **more})
 
 
 @pytest.mark.parametrize("char", ["H", "D"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, only_finding, pauses_ns, summary
 
 from perfdoctor.metrics.accounting.prepare import prepare
 
@@ -66,10 +64,9 @@ def test_it_stays_silent_where_the_scaler_skipped_the_update():
 
 
 def test_the_number_is_what_plain_counting_gives():
+    """Every pause ends with a launch right after a read: all of it is lost."""
     drawn = step(7)
     (place,) = prepare(drawn).places
-    low, high = int(place.window.starts[0]), int(place.window.ends[-1])
-    work = sorted(zip(drawn.kernels.start_ns.tolist(), drawn.kernels.end_ns.tolist(), strict=True))
-    lost = sum(max(0, min(b, high) - max(a, low)) for (_, a), (b, _) in itertools.pairwise(work))
+    lost = sum(end - start for start, end in pauses_ns(drawn))
     finding = only_finding("optimizer-syncs", drawn)
     assert finding.values["lost_ms"] == pytest.approx(lost / place.units / 1e6, rel=0.03)

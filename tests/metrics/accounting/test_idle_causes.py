@@ -10,7 +10,6 @@ from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.idle_causes import PROOFS
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
-from perfdoctor.model.steps import host_marks
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
@@ -382,17 +381,17 @@ def test_what_a_thread_that_launches_nothing_does_explains_nothing():
 
 def test_threads_that_launch_and_the_one_with_the_marks_drive():
     drawn = draw(kernels="## ++ ", host={1: "l  ", 2: "   l  "}, repeat=3)
-    assert driving_threads(drawn, 0, host_marks(drawn, 0)) == (1, 2)
+    assert driving_threads(drawn, 0) == (1, 2)
 
 
 def test_a_thread_with_hardly_a_call_does_not_drive():
     calls = [{"start_ns": n, "end_ns": n, "name": "cudaLaunchKernel", "thread": 2 if n == 0 else 1} for n in range(200)]
-    assert driving_threads(timeline(calls=calls), 0, None) == (1,)
+    assert driving_threads(timeline(calls=calls), 0) == (1,)
 
 
 def test_without_calls_the_thread_with_most_ops_drives():
     ops = [{"start_ns": n, "end_ns": n, "name": "aten::add", "thread": n // 8} for n in range(10)]
-    assert driving_threads(timeline(ops=ops), 0, None) == (0,)
+    assert driving_threads(timeline(ops=ops), 0) == (0,)
 
 
 def test_launch_latency_is_what_the_recording_shows_within_bounds():

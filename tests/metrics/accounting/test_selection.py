@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.engine import diagnose, examine
 from perfdoctor.diagnosis.prediction import Question
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.selection import range_names
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import merge
-from perfdoctor.replay.what_if.savings import unplayable
+from perfdoctor.replay.what_if.savings import why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = load_rules()
@@ -91,7 +91,7 @@ def test_the_window_of_a_range_is_its_definition_moment_by_moment(pieces, ranges
     expected = moments(recorded, "mine")
     try:
         run = prepare(recorded, Selection("mine"))
-    except AskedWronglyError:
+    except UsageError:
         assert not expected
         return
     (place,) = run.places
@@ -181,7 +181,7 @@ def test_steps_of_a_run_without_a_gpu():
     chosen = looked_at(recorded, steps=(2, 3))
     assert units(chosen.window) == set(range(11, 33))
     diagnosis = diagnose(recorded, list(RULES.values()), selection=Selection(steps=(2, 3)))
-    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was looked at."
+    assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was analysed."
 
 
 def test_a_range_in_chosen_steps():
@@ -252,13 +252,13 @@ def test_a_name_means_what_was_recorded(asked, meant):
     ],
 )
 def test_a_name_that_is_not_there_gets_those_that_are(asked, what, do):
-    with pytest.raises(AskedWronglyError) as raised:
+    with pytest.raises(UsageError) as raised:
         range_names(named("forward", "Forward pass", "step 1", "step 2", "loader"), asked)
     assert (raised.value.what, raised.value.do) == (what, do)
 
 
 def test_names_from_the_recording_cannot_steer_a_terminal():
-    with pytest.raises(AskedWronglyError) as raised:
+    with pytest.raises(UsageError) as raised:
         range_names(named("\x1b[31mred\x07\u202e", "x" * 900), "nope\x1b[2J")
     text = raised.value.what + raised.value.do
     assert text.isprintable()
@@ -266,24 +266,24 @@ def test_names_from_the_recording_cannot_steer_a_terminal():
 
 
 def test_without_ranges_it_says_how_to_record_them():
-    with pytest.raises(AskedWronglyError, match="no ranges were recorded") as raised:
+    with pytest.raises(UsageError, match="no ranges were recorded") as raised:
         prepare(draw(kernels="## ##", host="l  l "), Selection("forward"))
     assert "record_function" in raised.value.do
 
 
 def test_a_range_that_takes_no_time_of_the_device():
     recorded = draw(kernels="##########", host=["l         ", "  rrr     "], repeat=5)
-    with pytest.raises(AskedWronglyError, match="--range forward: it took no time of a device") as raised:
+    with pytest.raises(UsageError, match="--range forward: it took no time of a device") as raised:
         prepare(recorded, Selection("forward"))
     assert raised.value.do == "Name another range: the device was busy meanwhile."
 
 
 def test_steps_that_are_not_there():
     recorded = draw(kernels="###  #    ", host=["l   l     "], repeat=5)
-    with pytest.raises(AskedWronglyError, match=r"--steps 2\.\.9: there are 4 steps in steady state") as raised:
+    with pytest.raises(UsageError, match=r"--steps 2\.\.9: there are 4 steps in steady state") as raised:
         prepare(recorded, Selection(steps=(2, 9)))
     assert raised.value.do == "Choose among 1..4: the first of them is 1."
-    with pytest.raises(AskedWronglyError, match="no steps were found"):
+    with pytest.raises(UsageError, match="no steps were found"):
         prepare(timeline(kernels=[{"start_ns": 0, "end_ns": 5, "name": "k"}]), Selection(steps=(1, 1)))
 
 
@@ -299,16 +299,16 @@ def waits():
     )  # fmt: skip
 
 
-def test_a_range_is_not_played_and_savings_are_of_one_execution():
+def test_a_range_is_not_simulated_and_savings_are_of_one_execution():
     run = prepare(waits(), Selection("forward"))
     diagnosis = examine(run, list(RULES.values())).diagnosis
-    assert unplayable(run) == "only a range of it is analysed, and what follows it would move as well"
+    assert why_not_replayable(run) == "only a range of it is analysed, and what follows it would move as well"
     first = diagnosis.findings[0]
     assert first.rule == "input-wait"
     assert first.saving_ns_per_step.likely <= run.step_ns == 6 * UNIT
     assert diagnosis.steps.found_by == "user-range"
     assert diagnosis.steps.median_ns == 6 * UNIT
-    assert diagnosis.notes[0].startswith("Only the range forward was looked at, 8 executions: ")
+    assert diagnosis.notes[0].startswith("Only the range forward was analysed, 8 executions: ")
 
 
 def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
@@ -319,16 +319,16 @@ def test_one_fix_can_be_asked_of_a_range_and_several_cannot():
     assert predicted.asked
     low = diagnose(waits(), rules, [Question("input-wait", "low")], selection).prediction
     assert set(low.step_ns) == {6 * UNIT - alone.low}
-    with pytest.raises(AskedWronglyError, match="--what-if host-syncs: not found") as raised:
+    with pytest.raises(UsageError, match="--what-if host-syncs: not found") as raised:
         diagnose(waits(), rules, [Question("host-syncs")], selection)
     assert "input-wait" in raised.value.do
-    with pytest.raises(AskedWronglyError, match="a range is not replayed"):
+    with pytest.raises(UsageError, match="a range is not replayed"):
         diagnose(waits(), rules, [Question("batch", "2x", amount=2.0)], selection)
 
 
-def test_chosen_steps_are_played():
+def test_chosen_steps_are_simulated():
     run = prepare(waits(), Selection(steps=(3, 6)))
-    assert unplayable(run) == ""
+    assert why_not_replayable(run) == ""
     predicted = examine(run, list(RULES.values()), [Question("input-wait")]).diagnosis.prediction
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 

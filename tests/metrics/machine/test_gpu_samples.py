@@ -76,7 +76,7 @@ def test_the_free_clock_is_a_median_of_what_nothing_holds():
 def test_the_table_tells_what_is_known():
     rows = table(gpus(beside(device_samples=samples(3, power_w=[300.0, 310.0, 320.0]) + idle(1))), 0.5)
     assert rows is not None
-    assert rows.rows == ((0, 3, "310", "not told", "not told"),)
+    assert rows.rows == ((0, 3, "310", "unknown", "unknown"),)
     assert table([], 0.5) is None
 
 

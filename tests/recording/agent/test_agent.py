@@ -1,4 +1,4 @@
-"""The agent in real programs: what it records, and that they do not notice."""
+"""The agent in real programs: what it records, and that it changes nothing in them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def step(optimizer=optimizer):
 
 @dataclass
 class Recorded:
-    """What a program printed and how it ended, what its processes told, and what was traced."""
+    """What a program printed and how it ended, the reports of its processes, and their traces."""
 
     code: int
     output: str
@@ -50,7 +50,7 @@ class Recorded:
     folder: Path
 
     @property
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The report of the only process that trained."""
         (only,) = [report for report in self.reports if report["steps_seen"]]
         return only
@@ -109,11 +109,11 @@ def run(tmp_path: Path) -> Runner:
 # --- what is recorded ---
 
 
-def test_the_asked_steps_are_recorded_after_those_that_are_skipped(run: Runner) -> None:
+def test_the_requested_steps_are_recorded_after_those_that_are_skipped(run: Runner) -> None:
     found = run(MODEL + "for number in range(12): step()\nprint('done')", real=True)
     assert (found.code, found.output, found.errors) == (0, "done\n", "")
-    assert found.told["state"] == "written"
-    assert (found.told["steps_recorded"], found.told["step_found_by"]) == (4, "optimizer")
+    assert found.report["state"] == "written"
+    assert (found.report["steps_recorded"], found.report["step_found_by"]) == (4, "optimizer")
     assert found.steps() == 4
     names = set(found.trace().ranges.name)
     assert {"forward", "backward", "Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad"} <= names
@@ -131,7 +131,7 @@ def test_each_step_holds_one_forward_one_backward_and_one_update(run: Runner) ->
 
 def test_a_program_that_ends_inside_the_window_keeps_what_was_recorded(run: Runner) -> None:
     found = run(MODEL + "for number in range(6): step()", window=Window(steps=100, skip=3))
-    assert found.told["steps_recorded"] == 3
+    assert found.report["steps_recorded"] == 3
     assert found.steps() >= 3
 
 
@@ -143,10 +143,10 @@ def test_a_program_that_raises_in_the_window_keeps_its_error_and_the_recording(r
     assert found.steps() >= 2
 
 
-def test_a_program_that_dies_in_step_3_is_told_so(run: Runner) -> None:
+def test_a_program_that_dies_in_step_3_is_reported_as_such(run: Runner) -> None:
     found = run(MODEL + "for number in range(3): step()\nsys.exit(9)", window=Window(steps=4, skip=5))
     assert found.code == 9
-    assert (found.told["state"], found.told["steps_seen"], found.told["ended"]) == ("watching", 3, True)
+    assert (found.report["state"], found.report["steps_seen"], found.report["ended"]) == ("watching", 3, True)
     assert not list((found.folder / "torch").iterdir())
 
 
@@ -175,11 +175,11 @@ def test_ctrl_c_in_the_window_is_the_programs_and_the_trace_is_written(run: Runn
     assert found.steps() >= 2
 
 
-def test_it_ends_the_program_after_the_window_if_asked_to_and_finally_blocks_run(run: Runner) -> None:
+def test_it_ends_the_program_after_the_window_if_requested_and_finally_blocks_run(run: Runner) -> None:
     script = MODEL + "try:\n    while True: step()\nfinally:\n    print('cleaned up')"
     found = run(script, window=Window(steps=4, skip=3, stop=True))
     assert (found.code, found.output) == (0, "cleaned up\n")
-    assert found.told["stopped"]
+    assert found.report["stopped"]
     assert found.steps() == 4
 
 
@@ -207,7 +207,7 @@ def test_inference_steps_by_the_outermost_forward(run: Runner) -> None:
         "with torch.inference_mode():\n    for number in range(12): model(torch.ones(8, 32))"
     )
     found = run(script)
-    assert (found.told["step_found_by"], found.told["steps_recorded"]) == ("forward", 4)
+    assert (found.report["step_found_by"], found.report["steps_recorded"]) == ("forward", 4)
     assert found.steps() == 4
 
 
@@ -222,11 +222,11 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(12): step(optimizer)
 """
     found = run(script, window=Window(steps=4, skip=5))
-    assert (found.told["step_found_by"], found.told["steps_recorded"]) == ("optimizer", 4)
+    assert (found.report["step_found_by"], found.report["steps_recorded"]) == ("optimizer", 4)
     assert found.trace().ranges.name.equals("backward").sum() == 4
 
 
-# --- the program does not notice ---
+# --- nothing changes for the program ---
 
 
 def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None:
@@ -249,7 +249,7 @@ def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None
     body += "for number in range(12):\n    model(torch.ones(4)).sum().backward(); optimizer.step()\n"
     script = textwrap.dedent(script) + body + clean
     found = run(script, real=True)
-    assert found.told["state"] == "written"
+    assert found.report["state"] == "written"
     alone = subprocess.run([torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True)
     assert found.output == alone.stdout
 
@@ -275,7 +275,7 @@ def test_its_own_sitecustomize_runs_and_is_the_one_that_is_imported(run: Runner,
     assert found.steps() == 4
 
 
-def test_an_error_in_its_own_sitecustomize_is_reported_as_ever(run: Runner, tmp_path: Path) -> None:
+def test_an_error_in_its_own_sitecustomize_is_reported_as_usual(run: Runner, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("raise ValueError('mine')\n")
@@ -293,19 +293,19 @@ def test_a_program_without_torch_leaves_no_trace_of_us(run: Runner) -> None:
     assert "agent" not in found.output.split("]")[-2]
 
 
-def test_asking_for_torch_without_importing_it_does_not_disarm_us(run: Runner) -> None:
+def test_finding_torch_without_importing_it_does_not_switch_the_agent_off(run: Runner) -> None:
     script = (
         "import importlib.util\nassert importlib.util.find_spec('torch')\n" + MODEL + "for number in range(12): step()"
     )
     assert run(script).steps() == 4
 
 
-def test_a_defect_of_ours_is_told_and_never_raised(run: Runner) -> None:
+def test_a_defect_of_ours_is_reported_and_never_raised(run: Runner) -> None:
     script = "import torch\ntorch.profiler.profile = None\n" + MODEL + "for number in range(12): step()\nprint('done')"
     found = run(script)
     assert (found.code, found.output, found.errors) == (0, "done\n", "")
-    assert found.told["state"] == "failed"
-    assert "gave up" in found.told["notes"][0]
+    assert found.report["state"] == "failed"
+    assert "agent failed" in found.report["notes"][0]
 
 
 def test_a_full_disk_or_a_folder_that_is_gone_does_not_hurt(run: Runner) -> None:
@@ -327,11 +327,11 @@ def own(steps):
 """
 
 
-def test_ours_steps_aside_while_the_programs_own_profiler_runs(run: Runner) -> None:
+def test_ours_is_not_started_while_the_programs_own_profiler_runs(run: Runner) -> None:
     found = run(MODEL + OWN + "print(own(20))")
     assert (found.code, found.output, found.errors) == (0, "20\n", "")
-    assert any("stepped aside" in note for note in found.told["notes"])
-    assert not found.told["trace"]
+    assert any("perfdoctor's was not started" in note for note in found.report["notes"])
+    assert not found.report["trace"]
 
 
 def test_ours_waits_for_the_programs_own_to_end(run: Runner) -> None:
@@ -340,10 +340,10 @@ def test_ours_waits_for_the_programs_own_to_end(run: Runner) -> None:
     assert found.steps() == 4
 
 
-def test_ours_makes_room_when_the_programs_own_starts(run: Runner) -> None:
+def test_ours_is_stopped_when_the_programs_own_starts(run: Runner) -> None:
     found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=Window(steps=100, skip=3))
     assert (found.code, found.output, found.errors) == (0, "5\n", "")
-    assert any("stepped aside" in note for note in found.told["notes"])
+    assert any("perfdoctor's was stopped" in note for note in found.report["notes"])
     assert found.steps() >= 3
 
 
@@ -418,7 +418,7 @@ for number in range(12): step()
     assert len(list((found.folder / "torch").glob("rank0*.pt.trace.json"))) == 2
 
 
-def test_python_that_shuts_us_out_runs_as_ever(run: Runner) -> None:
+def test_python_that_keeps_the_agent_out_runs_as_usual(run: Runner) -> None:
     for options in (("-I",), ("-E",), ("-S", "-c", "print('runs')")):
         found = run("print('runs')", options=options)
         assert (found.code, found.output, found.reports) == (0, "runs\n", [])
@@ -457,11 +457,11 @@ print(u.unpatched_nn_module_call is torch.nn.Module.__call__)
     assert found.steps() == 4
 
 
-def test_nccl_is_asked_for_a_log_of_each_rank_unless_the_user_asked_himself(run: Runner) -> None:
+def test_nccl_writes_a_log_of_each_rank_unless_the_user_has_set_its_variables(run: Runner) -> None:
     script = "import torch, os\nprint({k: v for k, v in os.environ.items() if k.startswith('NCCL')})"
-    told = run(script, environment={"RANK": "1", "WORLD_SIZE": "2"})
-    assert "'NCCL_DEBUG': 'INFO'" in told.output
-    assert "rank1.log" in told.output
+    found = run(script, environment={"RANK": "1", "WORLD_SIZE": "2"})
+    assert "'NCCL_DEBUG': 'INFO'" in found.output
+    assert "rank1.log" in found.output
     assert (
         run(script, environment={"RANK": "1", "WORLD_SIZE": "2", "NCCL_DEBUG": "WARN"}).output
         == "{'NCCL_DEBUG': 'WARN'}\n"

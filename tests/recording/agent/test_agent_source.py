@@ -1,4 +1,4 @@
-"""What the agent's source may hold: it is loaded into every Python of the user's command."""
+"""What the agent's source may contain: it is loaded into every Python of the user's command."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_python_that_never_imports_torch_loads_only_the_hook() -> None:
 
 def test_an_armed_python_loads_no_module_that_a_bare_one_does_not() -> None:
     def loaded(**environment: str) -> set[str]:
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True,
             env={**os.environ, **environment},
         )  # fmt: skip
-        return set(told.stdout.split())
+        return set(done.stdout.split())
 
     armed = loaded(PYTHONPATH=str(torch_profiler.AGENT), PERFDOCTOR_AGENT="{}")
     assert armed - loaded() <= {"sitecustomize", "perfdoctor_agent", "perfdoctor_agent.imports", "__future__"}

@@ -1,4 +1,4 @@
-"""What the agent notes of a process's memory, and that it lets go where that costs too much."""
+"""What the agent samples of a process's memory, and that it stops where that takes too long."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ sys.path.remove(str(Path(torch_profiler.AGENT)))
 
 
 def on_gpu(*allocated: int, device: int = 0) -> SimpleNamespace:
-    told = iter(allocated)
+    values = iter(allocated)
     return SimpleNamespace(
         cuda=SimpleNamespace(
             is_initialized=lambda: True,
             current_device=lambda: device,
-            memory_allocated=lambda: next(told),
+            memory_allocated=lambda: next(values),
             memory_reserved=lambda: 9,
         )
     )
@@ -37,35 +37,35 @@ def test_on_a_gpu_it_is_what_torch_allocated_and_reserved() -> None:
     samples, torch = MemorySamples(), on_gpu(4, 5, device=3)
     samples.sample(torch)
     samples.sample(torch)
-    told = samples.told()
-    assert (told["kind"], told["device"]) == ("cuda", 3)
-    assert [held for _, *held in told["samples"]] == [[4, 9], [5, 9]]
+    report = samples.as_json()
+    assert (report["kind"], report["device"]) == ("cuda", 3)
+    assert [held for _, *held in report["samples"]] == [[4, 9], [5, 9]]
 
 
 def test_moments_of_two_devices_are_not_mixed() -> None:
     samples = MemorySamples()
     samples.sample(on_gpu(4))
     samples.sample(on_gpu(5, device=1))
-    assert [held for _, *held in samples.told()["samples"]] == [[5, 9]]
+    assert [held for _, *held in samples.as_json()["samples"]] == [[5, 9]]
 
 
-def test_where_memory_cannot_be_told_nothing_is_and_nothing_is_raised() -> None:
+def test_where_memory_is_unknown_there_are_no_samples_and_no_error() -> None:
     samples = MemorySamples()
     samples.sample(on_gpu(4))
     samples.sample(SimpleNamespace())
     samples.sample(on_gpu(5))
-    assert samples.told()["samples"] == []
+    assert samples.as_json()["samples"] == []
 
 
-def test_it_ends_where_looking_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_where_a_sample_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_LONGEST_NS", -1)
     samples = MemorySamples()
     samples.sample(on_gpu(4))
-    assert samples.told()["samples"] == []
+    assert samples.as_json()["samples"] == []
     assert samples.is_off
 
 
-def test_it_ends_where_looking_takes_much_of_a_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_where_a_sample_takes_much_of_a_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_held", lambda _: ("heap", -1, (1, 2)))
     monkeypatch.setattr(memory, "_LONGEST_SHARE_OF_STEP", -1)
     samples = MemorySamples()
@@ -86,7 +86,7 @@ for number in range(8):
     if sys.argv[2] == "keeps":
         kept.append(torch.randn(1_000_000))
     samples.sample(torch)
-print(json.dumps(samples.told()))
+print(json.dumps(samples.as_json()))
 """
 
 
@@ -100,8 +100,8 @@ def test_without_a_gpu_tensors_that_are_kept_count_and_those_given_back_do_not(
     program.write_text(KEEPING, "utf-8")
     code, output, errors = Program([program, torch_profiler.AGENT, what], tmp_path, os.environ).finish()
     assert code == 0, errors
-    told = json.loads(output)
-    held = [allocated for _, allocated, _ in told["samples"]]
-    assert told["kind"] == "heap"
+    report = json.loads(output)
+    held = [allocated for _, allocated, _ in report["samples"]]
+    assert report["kind"] == "heap"
     rises = [after - before for before, after in pairwise(held[2:])]
     assert rises == pytest.approx([bytes_a_step] * 5, abs=50_000)

@@ -1,4 +1,4 @@
-"""Which processes belong to a program, told from /proc: chains, orphans, zombies, strange names."""
+"""Which processes belong to a program, by /proc: chains, orphans, zombies, strange names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_left_out_is_left_out_with_what_it_started() -> None:
         assert kept in found
 
 
-def test_one_that_has_ended_is_not_alive_though_nobody_has_asked_how() -> None:
+def test_one_that_has_ended_is_not_alive_though_it_was_not_reaped() -> None:
     with started(SH, "-c", "exit 0") as process:
         wait_for(lambda: not processes.is_alive(process.pid))
         assert process.pid not in processes.descendants(os.getpid())
@@ -72,7 +72,7 @@ def test_a_process_that_does_not_exist_is_not_alive_and_has_no_name_and_no_time(
         processes.send([process.pid], signal.SIGTERM)
 
 
-def test_a_name_with_brackets_blanks_and_control_characters_confuses_nobody() -> None:
+def test_a_name_with_brackets_blanks_and_control_characters_is_read() -> None:
     text = "import ctypes, time; ctypes.CDLL(None).prctl(15, b') Z 1\\x1b(\\xff', 0, 0, 0); print(flush=True); time.sleep(60)"
     with started(*python(text)) as process:
         process.stdout.readline()
@@ -107,7 +107,7 @@ print(list(processes.reap()))
     assert done.stdout.splitlines() == ["[3, -9] False", "[]"]
 
 
-def test_orphans_come_to_whoever_adopts_them_and_a_dying_parent_takes_its_own_along() -> None:
+def test_orphans_become_children_of_the_subreaper_and_end_with_their_parent_if_requested() -> None:
     text = """
 import os, time
 from perfdoctor.recording.launch import processes

@@ -1,4 +1,4 @@
-"""Does a program under `launch.run` run as it would alone: output, input, exit code, and all that it inherits?"""
+"""A program under `launch.run` runs as it would alone: output, input, exit code, and all that it inherits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_program_that_cannot_be_started_has_the_code_that_shells_give_it(tmp_p
 
 
 @pytest.mark.parametrize(("name", "mode", "code"), [("no-such-program", None, 127), ("data.txt", 0o644, 126)])
-def test_perfdoctor_itself_answers_like_a_shell_for_what_cannot_be_started(
+def test_perfdoctor_itself_exits_like_a_shell_for_what_cannot_be_started(
     tmp_path: Path, name: str, mode: int | None, code: int
 ) -> None:
     file = tmp_path / name
@@ -82,7 +82,7 @@ def test_a_script_without_an_interpreter_line_runs_as_in_a_shell(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("body", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)])
-def test_the_whole_program_answers_with_the_programs_code_and_keeps_its_own_lines_to_standard_error(
+def test_the_whole_program_exits_with_the_programs_code_and_prints_only_to_standard_error(
     tmp_path: Path, body: str, code: int
 ) -> None:
     with PerfdoctorRun(tmp_path / "run", sh(f"printf out; printf err >&2; {body}")) as run:
@@ -99,7 +99,7 @@ def test_the_whole_program_answers_with_the_programs_code_and_keeps_its_own_line
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_output_and_error_come_byte_for_byte_and_apart(tmp_path: Path, way: str) -> None:
+def test_output_and_error_are_unchanged_and_separate(tmp_path: Path, way: str) -> None:
     text = "import os\nfor n in range(300):\n os.write(1, bytes(range(256)) + b'%d' % n); os.write(2, b'\\xff\\0%d\\r' % n)"
     with Run(tmp_path / "run", python(text), way) as run:
         assert run.finish() == plain(tmp_path / "plain", python(text))
@@ -150,25 +150,25 @@ def test_a_reader_that_goes_away_ends_the_program_as_it_would_alone(tmp_path: Pa
 def test_what_was_closed_at_the_start_stays_closed_and_nothing_else_is_written_there(
     tmp_path: Path, way: str, closed: str
 ) -> None:
-    told = tmp_path / "told"
-    body = f"for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && found=$found$n; done; echo $found > {told}; exit 6"
+    open_file = tmp_path / "open"
+    body = f"for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && found=$found$n; done; echo $found > {open_file}; exit 6"
     run = Run(tmp_path / "run", sh(body), way)
     run.folder.mkdir()
     words = run.words()
     with Run(tmp_path / "outer", [SH, "-c", f'exec "$@" {closed}', "sh", *words], "plain", mark=run.mark) as outer:
         assert outer.finish() == (6, b"", b"")
     still_open = [str(n) for n, sign in enumerate(("<&-", ">&-", "2>&-")) if sign not in closed.split()]
-    assert lines_of(told) == ["".join(still_open)]
+    assert lines_of(open_file) == ["".join(still_open)]
 
 
 # --- what is inherited ---
 
 
 def shown(folder: Path, way: str, seven: int) -> list[str]:
-    """What the program sees of its surroundings, started from a shell that has changed some of them."""
+    """What the program inherits, started from a shell that has changed some of it."""
     folder.mkdir()
     program = folder / "show"
-    # No Python shows its own dispositions: those it has changed itself are told by a shell's child.
+    # Python changes some dispositions itself, so a shell's child prints them.
     program.write_text(
         f"grep -E 'SigBlk|SigIgn|Umask' /proc/self/status; pwd; ulimit -a; nice; env | sort\n"
         f"cut -d' ' -f5,6 /proc/$$/stat; readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 /proc/$$/fd/{seven}\n"
@@ -179,11 +179,11 @@ def shown(folder: Path, way: str, seven: int) -> list[str]:
     inside = folder.parent / "inside"
     inside.mkdir(exist_ok=True)
     setting = f"cd {inside}; umask 027; ulimit -c 0; ulimit -n 4096; trap '' HUP; exec nice -n 3 \"$@\" < /dev/null 2> ../errors"
-    # Numbers of groups and sessions differ from run to run: the shell tells its own in front.
-    told = f"cut -d' ' -f5,6 /proc/$$/stat; readlink /proc/$$/fd/1; {setting}"
+    # Numbers of groups and sessions differ from run to run: the shell prints its own first.
+    script = f"cut -d' ' -f5,6 /proc/$$/stat; readlink /proc/$$/fd/1; {setting}"
     environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PYTHONPATH": run_path(), **run.environment}
     with Run(
-        folder / "outer", [SH, "-c", told, "sh", *words], "plain", popen={"pass_fds": (seven,), "env": environment}
+        folder / "outer", [SH, "-c", script, "sh", *words], "plain", popen={"pass_fds": (seven,), "env": environment}
     ) as outer:
         code, output, _ = outer.finish()
     assert code == 0, (folder.parent / "errors").read_text()
@@ -193,7 +193,7 @@ def shown(folder: Path, way: str, seven: int) -> list[str]:
 
 
 def _without_reserved(line: str) -> str:
-    """glibc's posix_spawn ignores two signals that it keeps to itself; nobody can send or handle them."""
+    """glibc's posix_spawn ignores two signals that it uses itself, which cannot be sent or handled."""
     name, _, value = line.partition(":")
     return f"{name}: {int(value, 16) & ~(0b11 << 31):x}" if name == "SigIgn" else line
 
@@ -262,7 +262,7 @@ LEFT = {
 def test_nothing_that_the_program_leaves_behind_outlives_it_and_the_note_names_only_that(
     tmp_path: Path, way: str, kind: str
 ) -> None:
-    # In a group of its own: where nobody looks after ours (CI), the kernel hangs it up once one in it is stopped.
+    # In a group of its own: in CI ours is orphaned, and the kernel sends SIGHUP once a process in it is stopped.
     popen = {"preexec_fn": os.setpgrp}
     with Run(tmp_path / "run", sh(LEFT[kind]), way, constants=QUICK, popen=popen) as run:
         assert run.finish()[0] == 3
@@ -312,13 +312,13 @@ def test_what_ran_before_perfdoctor_is_left_alone(tmp_path: Path) -> None:
     assert run.ended["notes"] == []
 
 
-def test_the_whole_program_says_what_was_left_behind(tmp_path: Path) -> None:
+def test_the_whole_program_names_what_was_left_behind(tmp_path: Path) -> None:
     with PerfdoctorRun(tmp_path / "run", sh("sleep 611 > /dev/null 2>&1 & exit 3")) as run:
         code, _, errors = run.finish()
         assert code == 3
         assert run.alive() == []
-    assert b"ended by perfdoctor: sleep" in errors
-    assert "ended by perfdoctor: sleep" in run.notes
+    assert b"perfdoctor ended them: sleep" in errors
+    assert "perfdoctor ended them: sleep" in run.notes
 
 
 # --- a tool that fails ---
@@ -378,7 +378,7 @@ def test_a_tool_that_hangs_after_the_program_has_ended_is_ended(tmp_path: Path) 
             code, _, _ = run.finish(timeout=PROMPT_S)
             assert run.alive() == []
             assert "the profiler did nothing for 1 s after the program's end: it was ended" in run.notes
-            # In a session of its own the program is our child, and its code ours to know.
+            # In a session of its own the program is our child, so its exit code is known.
             assert code == 7 if way == "session" else "the program's exit code was lost" in run.notes
 
 
@@ -408,7 +408,7 @@ STUBBORN = (
 
 
 @pytest.mark.parametrize("way", STANDING_IN)
-def test_the_time_limit_ends_the_program_and_says_so(tmp_path: Path, way: str) -> None:
+def test_the_time_limit_ends_the_program_with_a_note(tmp_path: Path, way: str) -> None:
     body = "trap 'echo saved; exit 21' TERM; echo ready; while :; do sleep 0.05; done"
     with Run(tmp_path / "run", sh(body), way, time_limit_s=1) as run:
         assert run.finish()[:2] == (21, b"ready\nsaved\n")
@@ -462,7 +462,7 @@ def test_seconds_are_those_of_the_run(tmp_path: Path) -> None:
     assert 0.5 <= run.ended["seconds"] <= time.monotonic() - began
 
 
-def test_recording_elsewhere_than_on_linux_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_elsewhere_than_on_linux_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(PerfdoctorError, match="needs Linux"):
         launch.run(["true"], {})

@@ -1,4 +1,4 @@
-"""Do signals, keys and sudden death reach the program as they would without us, once and no more?"""
+"""Signals, keys and SIGKILL reach the program as they would without us, exactly once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def counting(ends_on: str, wait_s: float = SETTLE_S) -> list[str]:
 
 
 def ready(run: Run) -> int:
-    """Its pid, when it hears."""
+    """Its pid, as soon as it handles signals."""
     word, pid = run.process.stdout.readline().split()
     assert word == b"ready"
     return int(pid)
@@ -109,7 +109,7 @@ def test_many_signals_to_the_group_each_reach_the_program_once_and_the_lone_ones
 
 
 @pytest.mark.parametrize("way", STANDING_IN)
-def test_what_sends_to_us_and_then_to_the_group_as_timeout_does_asks_only_once(tmp_path: Path, way: str) -> None:
+def test_a_signal_to_us_and_then_to_the_group_as_from_timeout_counts_once(tmp_path: Path, way: str) -> None:
     run = Run(tmp_path / "run", counting("SIGTERM"), way)
     run.folder.mkdir()
     with Run(tmp_path / "outer", ["timeout", "--signal=TERM", "1.5", *run.words()], "plain") as outer:
@@ -121,7 +121,7 @@ def test_what_sends_to_us_and_then_to_the_group_as_timeout_does_asks_only_once(t
     assert not run.ended["at_once"]
 
 
-def test_a_program_that_takes_long_after_sigint_is_left_to_itself(tmp_path: Path) -> None:
+def test_a_program_that_takes_long_after_sigint_is_not_killed(tmp_path: Path) -> None:
     # Also where its recording is under way: that is no reason to kill a program that saves what it has trained.
     with Run(tmp_path / "run", counting("SIGINT", 3), constants=QUICK) as run:
         (tmp_path / "run" / "overdue").write_text(str(ready(run)))
@@ -229,7 +229,7 @@ def test_a_group_that_is_stopped_and_continued_goes_on_as_if_nothing_was(tmp_pat
 
     with Run(tmp_path / "run", counting("SIGUSR1", 0.1), way, popen={"start_new_session": True}) as run:
         pids = [ready(run), run.process.pid]
-        os.killpg(run.process.pid, signal.SIGSTOP)  # in a session without a terminal SIGTSTP stops nobody
+        os.killpg(run.process.pid, signal.SIGSTOP)  # in a session without a terminal SIGTSTP stops no process
         wait_for(lambda: states(pids) == {"T"})
         os.killpg(run.process.pid, signal.SIGCONT)
         wait_for(lambda: "T" not in states(pids))
@@ -263,7 +263,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             data = os.read(self.master, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end was closed
             return False
         self.seen += data
         return bool(data)
@@ -353,7 +353,7 @@ def test_a_second_ctrl_c_ends_everything_at_once(tmp_path: Path, way: str) -> No
     assert run.ended["at_once"]
 
 
-def test_a_second_ctrl_c_ends_the_whole_program_and_its_folder_tells_of_it(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_the_whole_program_and_its_folder_records_it(tmp_path: Path) -> None:
     run = PerfdoctorRun(tmp_path / "run", counting("SIGINT", 600))
     with terminal(run) as screen:
         screen.read_until(b"ready")
@@ -378,7 +378,7 @@ def test_a_shell_can_stop_the_program_with_ctrl_z_and_bring_it_back(tmp_path: Pa
         screen.type(b"\x1a")
         screen.read_until(b"stopped with 148")
         screen.type(b"\n")
-        screen.read_until(b'"$@"')  # fg tells what it brings back
+        screen.read_until(b'"$@"')  # fg prints the command that it continues
         pid = int(screen.seen.partition(b"ready ")[2].split()[0])
         wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T")
         os.kill(pid, signal.SIGUSR1)
@@ -386,7 +386,7 @@ def test_a_shell_can_stop_the_program_with_ctrl_z_and_bring_it_back(tmp_path: Pa
     assert screen.seen.count(b"got") == 1
 
 
-# --- sudden death ---
+# --- SIGKILL ---
 
 SLOW = """
 import os, sys, time
@@ -433,12 +433,12 @@ def test_under_a_tool_too_the_program_outlives_a_killed_perfdoctor(tmp_path: Pat
 
 
 @pytest.mark.parametrize("way", STANDING_IN)
-def test_a_canary_that_somebody_ends_is_no_reason_to_pass_signals_on_twice(tmp_path: Path, way: str) -> None:
+def test_a_canary_that_was_killed_is_no_reason_to_pass_signals_on_twice(tmp_path: Path, way: str) -> None:
     with Run(tmp_path / "run", counting("SIGTERM"), way, popen={"start_new_session": True}) as run:
         ready(run)
         (canary,) = [pid for pid, name in run.alive() if "ended.json" in name and pid != run.process.pid]
         os.kill(canary, signal.SIGKILL)
-        run.process.send_signal(signal.SIGUSR1)  # nothing tells that one apart: it is passed on
+        run.process.send_signal(signal.SIGUSR1)  # not reported by the canary, so it is passed on
         assert run.process.stdout.readline() == b"got SIGUSR1\n"
         time.sleep(0.5)
         os.killpg(run.process.pid, signal.SIGUSR2)
@@ -448,8 +448,8 @@ def test_a_canary_that_somebody_ends_is_no_reason_to_pass_signals_on_twice(tmp_p
         assert run.alive() == []
 
 
-def test_signals_are_heard_whichever_thread_of_ours_they_go_to(tmp_path: Path) -> None:
-    # With a GPU a thread samples it, and numpy brings threads: a signal goes to any that lets it through.
+def test_signals_are_received_by_whichever_thread_of_ours_they_go_to(tmp_path: Path) -> None:
+    # With a GPU a thread samples it, and numpy has threads: a signal goes to any thread that does not block it.
     driver = """
 import os, signal, sys, threading, time
 from perfdoctor.recording.launch import program_run as launch

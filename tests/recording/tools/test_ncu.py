@@ -64,7 +64,7 @@ PERMISSION = (
 
 @pytest.fixture
 def stand_in(tmp_path: Path):
-    """Makes a scripted `ncu` that answers --help and --version, notes its argv, and does `script` on --import."""
+    """Makes a scripted `ncu` that prints --help and --version, writes down its argv, and runs `script` on --import."""
 
     def make(script: str = "", text: str = HELP_2024) -> str:
         folder = tmp_path / f"bin{len(list(tmp_path.glob('bin*')))}"
@@ -150,7 +150,7 @@ def test_an_ncu_that_cannot_be_started_is_an_error_that_names_the_variable():
         ("", ""),
     ],
 )
-def test_the_base_name_is_what_ncu_calls_function(kernel, name):
+def test_the_base_name_is_ncus_function_name(kernel, name):
     assert ncu.base_name(kernel) == name
 
 
@@ -306,9 +306,9 @@ def test_an_export_is_the_raw_page_in_base_units(stand_in, tmp_path):
     ("script", "why"),
     [
         ("head -c 20 table; exit 1", '"ID","Process ID","K'),
-        ("echo '==ERROR== Failed to load report file'; exit 1", "ncu says: Failed to load report file"),
+        ("echo '==ERROR== Failed to load report file'; exit 1", "ncu reports: Failed to load report file"),
         ("echo '==WARNING== No kernels were profiled.'", "none of the chosen kernels ran"),
-        ("exit 0", "it said nothing"),
+        ("exit 0", "it printed nothing"),
     ],
 )
 def test_a_failed_export_leaves_nothing_behind(stand_in, tmp_path, script, why):
@@ -351,7 +351,7 @@ def _ends(process: int) -> bool:
     return False
 
 
-def test_an_export_into_a_folder_that_is_not_there_is_an_error_that_can_be_mended(stand_in, tmp_path):
+def test_an_export_into_a_missing_folder_is_an_error_with_what_to_do(stand_in, tmp_path):
     with pytest.raises(PerfdoctorError, match="cannot be written: No such file"):
         ncu.export_csv(stand_in(), tmp_path / "r.ncu-rep", tmp_path / "nowhere" / "kernels.csv")
 
@@ -371,7 +371,7 @@ NO_CAPABILITY, SYS_ADMIN, PERFMON = "0000000000000000", "0000000000200000", "000
         ("EnableMSI: 1\n", NO_CAPABILITY, False),
     ],
 )
-def test_counters_need_an_administrator_where_the_driver_says_so(tmp_path, params, capabilities, refused):
+def test_counters_need_an_administrator_where_the_driver_restricts_them(tmp_path, params, capabilities, refused):
     (tmp_path / "params").write_text(params)
     (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
     trouble = ncu.permission_trouble(tmp_path / "params", tmp_path / "status")
@@ -401,11 +401,11 @@ def test_without_a_driver_there_is_no_trouble_with_permissions(tmp_path):
         ("==PROF== Disconnected from process 7\n==WARNING== No kernels were profiled.\nAvailable Kernels:\n", "record more steps"),
     ],
 )  # fmt: skip
-def test_what_ncu_says_is_explained_in_one_line(log, meaning):
-    said = ncu.explain(log)
-    assert said is not None
-    assert meaning in said
-    assert "\n" not in said
+def test_ncus_messages_are_explained_in_one_line(log, meaning):
+    explained = ncu.explain(log)
+    assert explained is not None
+    assert meaning in explained
+    assert "\n" not in explained
 
 
 def test_a_log_without_trouble_needs_no_explanation():

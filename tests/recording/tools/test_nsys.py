@@ -1,4 +1,4 @@
-"""The command line for nsys, and what is made of what it leaves."""
+"""The command line for nsys, and how its files and messages are read."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ def test_only_options_that_exist_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("printed", "enabled"),
     [("Possible values are:\\n  0: H100\\n  all: Select all", True), ("Insufficient privilege", False)],
 )
-def test_gpu_metrics_are_asked_for_where_nsys_says_it_may(tmp_path: Path, said: str, asked: bool) -> None:
-    tool = nsys.Nsys(stand_in(tmp_path, f"printf '{said}'"), "x", frozenset({"trace", "output", "gpu-metrics-devices"}))
+def test_gpu_metrics_are_recorded_where_nsys_lists_them(tmp_path: Path, printed: str, enabled: bool) -> None:
+    tool = nsys.Nsys(
+        stand_in(tmp_path, f"printf '{printed}'"), "x", frozenset({"trace", "output", "gpu-metrics-devices"})
+    )
     command = nsys.command(tool, tmp_path / "x", ["p"], has_gpu=True, has_range=False)
-    assert ("--gpu-metrics-devices=all" in command) is asked
+    assert ("--gpu-metrics-devices=all" in command) is enabled
 
 
 def test_what_cannot_be_started_or_has_no_options_is_trouble_and_not_an_error(tmp_path: Path) -> None:
@@ -92,5 +94,5 @@ def test_a_report_is_found_and_a_raw_stream_is_explained(tmp_path: Path) -> None
     assert nsys.explain(log, nsys.report_of(tmp_path / "p")) == ""
 
 
-def test_without_a_log_it_still_says_something(tmp_path: Path) -> None:
-    assert "said nothing" in nsys.explain(tmp_path / "none.log", None)
+def test_without_a_log_there_is_still_an_explanation(tmp_path: Path) -> None:
+    assert "printed nothing" in nsys.explain(tmp_path / "none.log", None)

@@ -17,7 +17,7 @@ from perfdoctor.recording.tools.nvml import Devices, DeviceSampler, Gpu
 
 SRC = Path(device.__file__).parents[2]
 
-#: Two GPUs: the first tells everything, the second only what each GPU tells. `asked` counts the questions to each.
+#: Two GPUs: the first has all values, the second only those of every GPU. `queried` counts the queries of each.
 STAND_IN = """
 import collections, types
 
@@ -38,7 +38,7 @@ class NVMLError(Exception):
 class NVMLLibraryMismatchError(Exception):
     pass
 
-asked = collections.Counter()
+queried = collections.Counter()
 init_error = 0
 handle_error = 0
 open_count = 0
@@ -69,7 +69,7 @@ def nvmlDeviceGetHandleByIndex(index):
 
 def _tells(name, value, everywhere=False):
     def ask(gpu, *_):
-        asked[name, gpu] += 1
+        queried[name, gpu] += 1
         if gpu == 1 and not everywhere:
             raise NVMLError(NVML_ERROR_NOT_SUPPORTED)
         return value
@@ -91,8 +91,8 @@ def nvmlDeviceGetUUID(gpu):
     return f"GPU-11111111-2222-3333-4444-55555555555{gpu}"
 
 def nvmlDeviceGetPowerUsage(gpu):
-    asked["power", gpu] += 1
-    if samples_until_lost is not None and asked["power", gpu] > samples_until_lost:
+    queried["power", gpu] += 1
+    if samples_until_lost is not None and queried["power", gpu] > samples_until_lost:
         raise NVMLError(NVML_ERROR_GPU_IS_LOST)
     return 123_456
 
@@ -100,7 +100,7 @@ def nvmlDeviceGetClockInfo(gpu, which):
     return {NVML_CLOCK_SM: 1_500, NVML_CLOCK_MEM: 3_201}[which]
 
 def nvmlDeviceGetTemperatureV(gpu, sensor):
-    asked["temperature", gpu] += 1
+    queried["temperature", gpu] += 1
     raise NVMLError(NVML_ERROR_FUNCTION_NOT_FOUND)
 
 def nvmlDeviceGetCurrentClocksEventReasons(gpu):
@@ -109,13 +109,13 @@ def nvmlDeviceGetCurrentClocksEventReasons(gpu):
     return 0x60
 
 def nvmlDeviceGetPcieThroughput(gpu, counter):
-    asked["pcie", gpu] += 1
+    queried["pcie", gpu] += 1
     if gpu == 1:
         raise NVMLError(NVML_ERROR_NOT_SUPPORTED)
     return 5_000 + counter
 
 def nvmlDeviceGetFieldValues(gpu, fields):
-    asked["nvlink", gpu] += 1
+    queried["nvlink", gpu] += 1
     ((field, scope),) = fields
     assert scope == 0xFFFFFFFF
     refused = NVML_ERROR_NOT_SUPPORTED if gpu == 1 else 0
@@ -161,7 +161,7 @@ def rows_of(target: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_each_gpu_has_one_row_a_tick_with_what_it_tells(nvml, tmp_path):
+def test_each_gpu_has_one_row_a_tick_with_its_values(nvml, tmp_path):
     before_ns = time.time_ns()
     sampler, rows = sampled(tmp_path / "samples.csv", at_least=6)
     assert sampler.trouble == ""
@@ -191,35 +191,35 @@ def test_each_gpu_has_one_row_a_tick_with_what_it_tells(nvml, tmp_path):
     }
 
 
-def test_a_gpu_that_tells_nothing_optional_leaves_it_empty_and_is_not_asked_again(nvml, tmp_path):
+def test_optional_values_that_a_gpu_refuses_are_empty_and_not_queried_again(nvml, tmp_path):
     _, rows = sampled(tmp_path / "samples.csv", at_least=8)
     of_second = [row for row in rows if row["device"] == "1"]
     assert len(of_second) > 2
     for row in of_second:
         assert {column for column, value in row.items() if not value} == OPTIONAL
-    assert nvml.asked["nvlink", 1] == 2  # once a direction
-    assert nvml.asked["pcie", 1] == 2
-    assert nvml.asked["nvmlDeviceGetUtilizationRates", 1] == 1
-    assert nvml.asked["nvlink", 0] > 2
+    assert nvml.queried["nvlink", 1] == 2  # once a direction
+    assert nvml.queried["pcie", 1] == 2
+    assert nvml.queried["nvmlDeviceGetUtilizationRates", 1] == 1
+    assert nvml.queried["nvlink", 0] > 2
 
 
-def test_what_does_not_change_is_asked_once_and_what_is_dear_once_a_second(nvml, tmp_path):
+def test_constant_values_are_queried_once_and_slow_ones_once_a_second(nvml, tmp_path):
     _, rows = sampled(tmp_path / "samples.csv", at_least=20)
     of_first = [row for row in rows if row["device"] == "0"]
-    assert nvml.asked["nvmlDeviceGetEnforcedPowerLimit", 0] == 1
+    assert nvml.queried["nvmlDeviceGetEnforcedPowerLimit", 0] == 1
     assert {row["power_limit_mw"] for row in of_first} == {"700000"}
-    told = [row for row in of_first if row["pcie_rx_kb_per_s"]]
-    assert nvml.asked["pcie", 0] == 2 * len(told)
-    assert 1 <= len(told) <= 9 < len(of_first)
-    assert [row["processes"] for row in told] == ["2"] * len(told)
+    queried_rows = [row for row in of_first if row["pcie_rx_kb_per_s"]]
+    assert nvml.queried["pcie", 0] == 2 * len(queried_rows)
+    assert 1 <= len(queried_rows) <= 9 < len(of_first)
+    assert [row["processes"] for row in queried_rows] == ["2"] * len(queried_rows)
 
 
-def test_an_older_driver_is_asked_by_the_older_names(nvml, tmp_path):
+def test_an_older_driver_is_queried_by_the_older_names(nvml, tmp_path):
     nvml.old_driver = True
     _, rows = sampled(tmp_path / "samples.csv", at_least=6)
     assert {row["throttle_reasons"] for row in rows if row["device"] == "0"} == {"0x4"}
-    assert nvml.asked["temperature", 0] == 1  # the new name was refused, and not tried again
-    assert nvml.asked["nvmlDeviceGetTemperature", 0] >= 3
+    assert nvml.queried["temperature", 0] == 1  # the new name was refused, and not tried again
+    assert nvml.queried["nvmlDeviceGetTemperature", 0] >= 3
 
 
 def test_an_older_pynvml_lacks_a_function(nvml, tmp_path, monkeypatch):
@@ -239,7 +239,7 @@ def test_uuids_are_hashed(nvml, tmp_path):
     assert [gpu.uuid for gpu in device.gpus()] == [first, second]
 
 
-def test_a_lost_gpu_ends_sampling_and_says_so(nvml, tmp_path):
+def test_a_lost_gpu_ends_sampling_with_the_reason(nvml, tmp_path):
     nvml.samples_until_lost = 3
     sampler, rows = sampled(tmp_path / "samples.csv", at_least=1_000)
     assert sampler.trouble == "GPU 0: GPU is lost"
@@ -247,7 +247,7 @@ def test_a_lost_gpu_ends_sampling_and_says_so(nvml, tmp_path):
     assert nvml.open_count == 0
 
 
-def test_the_rate_is_roughly_what_was_asked_for(nvml, tmp_path):
+def test_the_rate_is_roughly_the_requested_one(nvml, tmp_path):
     sampler = DeviceSampler(tmp_path / "samples.csv", hertz=10)
     assert sampler.start() == ""
     time.sleep(1)
@@ -258,7 +258,7 @@ def test_missed_ticks_are_skipped(nvml, tmp_path, monkeypatch):
     slow = nvml.nvmlDeviceGetPowerUsage
 
     def stalled(gpu):
-        if nvml.asked["power", gpu] == 0:
+        if nvml.queried["power", gpu] == 0:
             time.sleep(0.6)
         return slow(gpu)
 
@@ -270,7 +270,7 @@ def test_missed_ticks_are_skipped(nvml, tmp_path, monkeypatch):
     assert 2 <= sampler.stop() <= 6  # 11, had they been made up for
 
 
-def test_stopping_twice_gives_the_same_answer_and_stopping_what_never_ran_gives_none(nvml, tmp_path):
+def test_stopping_twice_gives_the_same_number_and_stopping_what_never_ran_gives_none(nvml, tmp_path):
     sampler, rows = sampled(tmp_path / "samples.csv", at_least=2)
     assert sampler.stop() == sampler.stop() == len(rows)
     assert nvml.open_count == 0
@@ -293,25 +293,25 @@ def test_a_driver_that_never_answers_does_not_keep_perfdoctor(nvml, tmp_path, mo
     [
         ("NVML_ERROR_LIBRARY_NOT_FOUND", "no NVIDIA driver here (libnvidia-ml was not found)"),
         ("NVML_ERROR_DRIVER_NOT_LOADED", "the NVIDIA driver is not loaded"),
-        ("NVML_ERROR_NO_PERMISSION", "not permitted to ask the NVIDIA driver"),
+        ("NVML_ERROR_NO_PERMISSION", "not permitted to use the NVIDIA driver"),
         ("NVML_ERROR_UNINITIALIZED", "Unknown Error"),
     ],
 )
-def test_where_nvml_does_not_open_the_reason_is_told_and_no_file_is_written(nvml, tmp_path, error, reason):
+def test_where_nvml_does_not_open_there_is_a_reason_and_no_file(nvml, tmp_path, error, reason):
     nvml.init_error = getattr(nvml, error)
     sampler = DeviceSampler(tmp_path / "samples.csv")
     assert sampler.start() == reason
     assert sampler.stop() == 0
     assert list(tmp_path.iterdir()) == []
-    assert device.look() == Devices(trouble=reason)
+    assert device.find() == Devices(trouble=reason)
 
 
-def test_a_machine_with_a_driver_and_no_gpu_is_told_apart(nvml, tmp_path):
+def test_a_machine_with_a_driver_and_no_gpu_has_its_own_reason(nvml, tmp_path):
     nvml.count = 0
     assert DeviceSampler(tmp_path / "samples.csv").start() == "no GPU"
-    assert device.look() == Devices(driver="550.54.14", trouble="no GPU")
+    assert device.find() == Devices(driver="550.54.14", trouble="no GPU")
     nvml.count, nvml.handle_error = 1, nvml.NVML_ERROR_NO_PERMISSION
-    assert DeviceSampler(tmp_path / "samples.csv").start() == "no GPU may be asked: Insufficient Permissions"
+    assert DeviceSampler(tmp_path / "samples.csv").start() == "no GPU may be queried: Insufficient Permissions"
     assert list(tmp_path.iterdir()) == []
     assert nvml.open_count == 0
 
@@ -319,7 +319,7 @@ def test_a_machine_with_a_driver_and_no_gpu_is_told_apart(nvml, tmp_path):
 def test_without_pynvml_the_reason_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert DeviceSampler(tmp_path / "samples.csv").start() == "pynvml (nvidia-ml-py) is not installed"
-    assert device.look().trouble == "pynvml (nvidia-ml-py) is not installed"
+    assert device.find().trouble == "pynvml (nvidia-ml-py) is not installed"
 
 
 def test_a_folder_that_is_not_there_is_a_reason(nvml, tmp_path):
@@ -329,8 +329,8 @@ def test_a_folder_that_is_not_there_is_a_reason(nvml, tmp_path):
     assert nvml.open_count == 0
 
 
-def test_look_tells_gpus_and_driver(nvml):
-    found = device.look()
+def test_find_gives_gpus_and_driver(nvml):
+    found = device.find()
     assert found.driver == "550.54.14"
     assert found.trouble == ""
     assert found.gpus[0] == Gpu(0, "NVIDIA H200", found.gpus[0].uuid, 150_754_820_096)
@@ -338,12 +338,12 @@ def test_look_tells_gpus_and_driver(nvml):
     assert nvml.open_count == 0
 
 
-def test_look_does_not_raise_where_a_gpu_is_lost(nvml, monkeypatch):
+def test_find_does_not_raise_where_a_gpu_is_lost(nvml, monkeypatch):
     def lost(gpu):
         raise nvml.NVMLError(nvml.NVML_ERROR_GPU_IS_LOST)
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetName", lost)
-    assert device.look() == Devices(driver="550.54.14", trouble="GPU is lost")
+    assert device.find() == Devices(driver="550.54.14", trouble="GPU is lost")
 
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="this machine has a GPU")
@@ -352,10 +352,10 @@ def test_the_real_pynvml_without_a_gpu_gives_a_reason(tmp_path):
     reason = DeviceSampler(tmp_path / "samples.csv").start()
     assert "NVIDIA driver" in reason
     assert list(tmp_path.iterdir()) == []
-    assert device.look() == Devices(trouble=reason)
+    assert device.find() == Devices(trouble=reason)
 
 
-def test_every_name_that_is_asked_for_is_in_the_real_pynvml():
+def test_every_name_that_is_queried_is_in_the_real_pynvml():
     pynvml = pytest.importorskip("pynvml")
     names = set(re.findall(r"\b(?:py)?nvml\.(\w{5,})", Path(device.__file__).read_text()))
     assert len(names) > 25
@@ -385,7 +385,7 @@ def test_a_killed_process_leaves_a_file_that_can_be_read(tmp_path):
     assert {row.count(",") for row in rows} == {len(device.COLUMNS) - 1}
 
 
-def test_sampling_needs_no_torch_and_looking_imports_pynvml_only_when_asked():
+def test_sampling_needs_no_torch_and_pynvml_is_imported_only_when_used():
     code = "import sys, perfdoctor.recording.tools.nvml; print({'torch', 'pynvml'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code],

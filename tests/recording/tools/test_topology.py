@@ -1,4 +1,4 @@
-"""Is the table of links kept where nvidia-smi tells it, and nothing where it does not?"""
+"""The table of links is kept where nvidia-smi prints it; otherwise there is no file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tool(folder: Path, body: str) -> str:
     return f"{folder}:/usr/bin:/bin"
 
 
-def test_the_table_is_kept_as_it_is_told_and_can_be_read(tmp_path, monkeypatch):
+def test_the_table_is_kept_as_printed_and_can_be_read(tmp_path, monkeypatch):
     (tmp_path / "table").write_text(TABLE, "utf-8")
     monkeypatch.setenv("PATH", tool(tmp_path, f'[ "$*" = "topo -m" ] && cat {tmp_path}/table'))
     target = tmp_path / "topology.txt"
@@ -29,14 +29,14 @@ def test_the_table_is_kept_as_it_is_told_and_can_be_read(tmp_path, monkeypatch):
     assert "NV12" in list(reader.read(target)["links"].name)
 
 
-@pytest.mark.parametrize("body", ["echo no devices; exit 9", "echo nothing to tell", "exit 0"])
-def test_where_it_tells_none_there_is_no_file(body, tmp_path, monkeypatch):
+@pytest.mark.parametrize("body", ["echo no devices; exit 9", "echo no table", "exit 0"])
+def test_where_it_prints_none_there_is_no_file(body, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", tool(tmp_path, body))
     assert not topology.store(tmp_path / "topology.txt")
     assert not (tmp_path / "topology.txt").exists()
 
 
-def test_one_that_hangs_is_left(tmp_path, monkeypatch):
+def test_one_that_hangs_is_abandoned(tmp_path, monkeypatch):
     monkeypatch.setattr(topology, "_TIMEOUT_S", 0.2)
     monkeypatch.setenv("PATH", tool(tmp_path, "exec sleep 30"))
     assert not topology.store(tmp_path / "topology.txt")

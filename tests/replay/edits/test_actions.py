@@ -21,7 +21,7 @@ from perfdoctor.replay.edits import actions
 from perfdoctor.replay.edits.chosen_work import chosen_of
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
@@ -30,7 +30,7 @@ RULES = load_rules()
 WITH_WORK = sorted(
     rule.id
     for rule in RULES.values()
-    if rule.action in actions.WORK and rule.id in plant.FAULTS and rule.id != "exposed-communication"
+    if rule.action in actions.WORK_SIGNALS and rule.id in plant.FAULTS and rule.id != "exposed-communication"
 )
 
 
@@ -47,7 +47,7 @@ def pulled(rule: Rule, finding: Finding, run: Run, case: int = 1) -> tuple[float
         case
     ]
     edit = actions.edit_of(rule.action, finding, run)
-    return play(graphs).step_ns, play([edit(graph, part) for graph in graphs]).step_ns
+    return simulate(graphs).step_ns, simulate([edit(graph, part) for graph in graphs]).step_ns
 
 
 def a_finding(**changes) -> Finding:
@@ -126,7 +126,7 @@ def test_a_rule_chooses_the_work_that_its_saving_counts(rule_id, planted):
     for place in run.places:
         mask = finding.work[place.rank, place.device]
         assert mask.size in (len(place.kernels), len(place.copies), len(place.collectives)) or rule.action == "fused"
-        assert chosen_of(place, actions.WORK[rule.action], finding.work).sum() > 0
+        assert chosen_of(place, actions.WORK_SIGNALS[rule.action], finding.work).sum() > 0
         assert mask.sum() < mask.size or rule.action in ("copies", "collectives")
     saving = finding.saving_ns_per_step
     assert 0 < saving.likely <= saving.high <= 1.01 * finding.affected_ns
@@ -164,7 +164,7 @@ def test_a_host_that_is_the_limit_leaves_nothing_for_faster_kernels():
     finding = a_finding(work={(0, 0): np.ones(len(place.kernels), dtype=bool)})
 
     def step(one: Graph) -> float:
-        return play([one]).step_ns
+        return simulate([one]).step_ns
 
     assert step(actions.edit_of("kernels", finding)(graph, 0.5)) == pytest.approx(step(graph), rel=0.001)
     assert step(actions.edit_of("fused", finding)(graph, 0.5)) < 0.95 * step(graph)

@@ -17,7 +17,7 @@ from perfdoctor.model.timeline import Device, Timeline
 from perfdoctor.replay.edits.batch_size import with_batch, work_factors
 from perfdoctor.replay.edits.batch_work import loader_nodes
 from perfdoctor.replay.graph.graph import HOST, WORK
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 UNIT = 100_000
 
@@ -33,7 +33,7 @@ def with_grids(drawn: Timeline, blocks, threads=256, *, sms=100, capability=(8, 
 
 def step_units(drawn: Timeline, factor: float, case: int = 1, **settings) -> float:
     found = graph(drawn, **settings)
-    return play([with_batch(found, factor, case)]).step_ns / UNIT
+    return simulate([with_batch(found, factor, case)]).step_ns / UNIT
 
 
 def of_kernels(drawn: Timeline, factor: float, case: int = 1) -> list[float]:
@@ -134,7 +134,7 @@ def test_a_batch_of_the_same_size_changes_nothing(found, case):
     assert same.duration_ns.tolist() == found.duration_ns.tolist()
     assert [lag.tolist() for lag in same.lag_ns] == [lag.tolist() for lag in found.lag_ns]
     assert same.extra_ns.tolist() == found.extra_ns.tolist()
-    assert play([same]).step_ns == play([found]).step_ns
+    assert simulate([same]).step_ns == simulate([found]).step_ns
 
 
 @FEW
@@ -146,6 +146,6 @@ def test_no_call_changes_and_no_work_gets_shorter_with_a_larger_batch(found, fac
         assert each.duration_ns[host].tolist() == found.duration_ns[host].tolist()
         assert (each.duration_ns >= found.duration_ns).all()
         assert (each.duration_ns[found.kind == WORK] <= np.ceil(factor * found.duration_ns[found.kind == WORK])).all()
-    steps = [play([each]).step_ns for each in larger]
+    steps = [simulate([each]).step_ns for each in larger]
     assert steps == sorted(steps, reverse=True)
-    assert steps[2] >= play([found]).step_ns * (1 - 1e-9)
+    assert steps[2] >= simulate([found]).step_ns * (1 - 1e-9)

@@ -11,7 +11,7 @@ from graphs import HOST, WAIT_END, WORK, Node, by_hand
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.graph.graph import Graph
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 NONE = Intervals.empty()
 A, B, BOTH = ([True, False], [False, True], [True, True])
@@ -51,7 +51,7 @@ def full_queue(gap: int = 2) -> Graph:
 
 
 def step(of: Graph) -> float:
-    return play([of]).step_ns
+    return simulate([of]).step_ns
 
 
 def after(of: Graph, rows: list[bool], share: float = 1.0, but: Intervals = NONE) -> float:

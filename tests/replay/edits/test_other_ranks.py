@@ -15,7 +15,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.replay.edits.other_ranks import alone, askable, measured, own_steps_ns, recorded_ranks, with_ranks
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.what_if.scaling import expected_last_ns
 
 UNIT = 100_000
@@ -39,7 +39,7 @@ def only_one(of: int, **how) -> Run:
 
 def step_units(run: Run, ranks: int, case: int = 1) -> float:
     graphs, later = with_ranks(graphs_of(run), run, ranks, case)
-    return (play(graphs).step_ns + later) / UNIT
+    return (simulate(graphs).step_ns + later) / UNIT
 
 
 # Collectives
@@ -51,7 +51,7 @@ def test_as_many_ranks_as_recorded_change_nothing(case):
     graphs = graphs_of(run)
     same, later = with_ranks(graphs, run, 2, case)
     assert later == 0
-    assert play(same).step_ns == play(graphs).step_ns
+    assert simulate(same).step_ns == simulate(graphs).step_ns
     assert [each.duration_ns.tolist() for each in same] == [each.duration_ns.tolist() for each in graphs]
 
 
@@ -59,7 +59,7 @@ def test_one_rank_has_no_communication_and_waits_for_nobody():
     """Rank 0 computes for four and has one of the host's; rank 1 for eight: the mean of both by themselves."""
     run = several()
     assert step_units(run, 2) == pytest.approx(12, rel=0.02)
-    own = [play([alone(graph)]).step_ns / UNIT for graph in graphs_of(run)]
+    own = [simulate([alone(graph)]).step_ns / UNIT for graph in graphs_of(run)]
     assert step_units(run, 1) == pytest.approx(sum(own) / 2)
     assert own[0] + 3.9 <= own[1] <= 10.2
     for graph in graphs_of(run):
@@ -67,7 +67,7 @@ def test_one_rank_has_no_communication_and_waits_for_nobody():
         silent = alone(graph)
         of_talk = (graph.kind == WORK) & np.isin(graph.work_row, talks)
         assert (silent.duration_ns[of_talk] == 0).all()
-        assert not silent.meetings.size
+        assert not silent.collectives.size
 
 
 def test_a_transfer_grows_with_the_ranks_and_what_one_waited_for_others_stays():
@@ -148,8 +148,8 @@ def test_over_a_network_that_is_told_there_may_be_more_and_what_it_gives_bounds_
     """100 MiB took 0.2 ms among two: 524 GB/s. Over 50 GB/s 64 ranks send 2 · 63/64 times as much each."""
     run = several()
     assert not askable(run).holds(64)
-    assert askable(run).holds(64, told=True)
-    assert not askable(several(size=-1)).holds(64, told=True)
+    assert askable(run).holds(64, network_known=True)
+    assert not askable(several(size=-1)).holds(64, network_known=True)
     graphs, _ = with_ranks(graphs_of(run), run, 64, 1, 50e9)
     assert graphs[0].transfer_ns == pytest.approx(2 * 63 / 64 * 100 * MIB / 50e9 * 1e9, rel=1e-4)
     unbound, _ = with_ranks(graphs_of(run), run, 64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.graph.graph import Graph
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 US = 1_000
 ALL = Intervals.single(0, 1 << 60)
@@ -38,7 +38,7 @@ def hand_made(loader_wait: int = 0, second: Node | None = None) -> Graph:
 
 
 def step(of: Graph) -> float:
-    return play([of]).step_ns
+    return simulate([of]).step_ns
 
 
 def test_host_time_between_calls_goes_away():
@@ -184,12 +184,12 @@ def test_shorter_collectives_shorten_what_is_sent_and_not_the_wait_for_the_late(
             Node("kernel", WORK, 0, compute, (("reduce", 0, True),), work=0),
             Node("reduce", WORK, compute, 340, (("kernel", 0, False),), work=1),
         ]
-        return by_hand(nodes, 340, meetings=np.array([1]), transfer_ns=np.array([40]))
+        return by_hand(nodes, 340, collectives=np.array([1]), transfer_ns=np.array([40]))
 
     ranks = [edits.with_shorter_work(each, np.array([False, True]), 0.5) for each in (rank(100), rank(300))]
-    assert play(ranks).step_ns == 320
+    assert simulate(ranks).step_ns == 320
     gone = [edits.with_shorter_work(each, np.array([False, True]), 1.0) for each in (rank(100), rank(300))]
-    assert play(gone).step_ns == 300
+    assert simulate(gone).step_ns == 300
 
 
 def every_edit(of: Graph, share: float) -> dict[str, Graph]:
@@ -211,14 +211,14 @@ def test_an_edit_with_no_share_changes_nothing(graph):
         assert np.array_equal(changed.duration_ns, graph.duration_ns), name
         for mine, other in zip(changed.lag_ns + changed.depends, graph.lag_ns + graph.depends, strict=True):
             assert np.array_equal(mine, other), name
-        assert play([changed]).step_ns == play([graph]).step_ns, name
+        assert simulate([changed]).step_ns == simulate([graph]).step_ns, name
 
 
 @FEW
 @given(random_graphs(), st.sampled_from([0.1, 0.5, 1.0]))
 def test_no_edit_makes_the_step_longer_and_more_of_it_no_longer(graph, share):
-    before = play([graph]).step_ns
+    before = simulate([graph]).step_ns
     for name, changed in every_edit(graph, share).items():
-        part = play([changed]).step_ns
+        part = simulate([changed]).step_ns
         assert part <= before * (1 + 1e-9), name
-        assert play([every_edit(graph, 1.0)[name]]).step_ns <= part * (1 + 1e-9), name
+        assert simulate([every_edit(graph, 1.0)[name]]).step_ns <= part * (1 + 1e-9), name

@@ -20,7 +20,7 @@ from perfdoctor.replay.edits.batch_work import (
     loader_threads,
 )
 from perfdoctor.replay.edits.synthetic_data import without_loading
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 UNIT = 100_000
 DALI = {"+": "void dali::kernels::warp::BatchWarp<float>(int)", "e": "nvjpeg::decode_kernel(int)"}
@@ -29,8 +29,8 @@ DALI = {"+": "void dali::kernels::warp::BatchWarp<float>(int)", "e": "nvjpeg::de
 def units(drawn, *, paced=True):
     found = graph(drawn, paced=paced)
     changed = without_loading(found)
-    assert simulated_step([changed]) == pytest.approx(play([changed]).step_ns)
-    return play([found]).step_ns / UNIT, play([changed]).step_ns / UNIT
+    assert simulated_step([changed]) == pytest.approx(simulate([changed]).step_ns)
+    return simulate([found]).step_ns / UNIT, simulate([changed]).step_ns / UNIT
 
 
 def test_no_wait_for_a_loader_and_none_of_its_work_in_the_training_s_thread():
@@ -118,7 +118,7 @@ def test_threads_that_only_bring_batches_do_nothing_more():
         for depends in changed.depends
     ]
     assert not np.any(on_loader), "nothing waits for them"
-    assert play([changed]).step_ns <= play([found]).step_ns
+    assert simulate([changed]).step_ns <= simulate([found]).step_ns
 
 
 def test_a_thread_that_also_computes_is_no_loader():
@@ -144,7 +144,7 @@ def test_kernels_beside_the_loader_s_go_as_fast_as_alone():
     assert set(fast.duration_ns[own].tolist()) == {4 * UNIT}
     assert fastest.duration_ns.tolist() == fast.duration_ns.tolist()
     slowed_down = int((slow.duration_ns[own] == 8 * UNIT).sum())
-    won = play([slow]).step_ns - play([fast]).step_ns
+    won = simulate([slow]).step_ns - simulate([fast]).step_ns
     assert won == pytest.approx(4 * UNIT * slowed_down / found.units, rel=0.01)
 
 
@@ -152,11 +152,11 @@ def test_kernels_beside_the_loader_s_go_as_fast_as_alone():
 @given(random_graphs())
 def test_without_loading_no_step_is_longer(found):
     changed = [without_loading(found, case) for case in range(3)]
-    steps = [play([each]).step_ns for each in (found, *changed)]
+    steps = [simulate([each]).step_ns for each in (found, *changed)]
     assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(steps))
     assert all((each.duration_ns <= found.duration_ns).all() for each in changed)
 
 
 def test_a_training_that_loads_nothing_stays_as_it_was():
     found = graph(draw(kernels="GG GG eee ", host=["ll    l   ", "o" * 10], repeat=6))
-    assert play([without_loading(found)]).step_ns == play([found]).step_ns
+    assert simulate([without_loading(found)]).step_ns == simulate([found]).step_ns

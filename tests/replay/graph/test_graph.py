@@ -15,14 +15,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.replay.graph.build import graph_of
 from perfdoctor.replay.graph.graph import NOTHING, Graph
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 US = 1_000
 UNIT = 100 * US
 
 
 def error(of: Graph) -> float:
-    return play([of]).step_ns / of.step_ns - 1
+    return simulate([of]).step_ns / of.step_ns - 1
 
 
 def depends(of: Graph, kind: int, which: int) -> list[int]:
@@ -117,7 +117,7 @@ def test_one_step_is_a_period_of_its_own():
     assert abs(error(of)) < 1e-3
 
 
-def test_of_very_much_work_the_last_steps_are_played():
+def test_of_very_much_work_the_last_steps_are_simulated():
     drawn = draw(kernels=" ##++  ", host="l  l   ", repeat=8)
     assert graph(drawn).units == 7
     assert graph(drawn, most_work=4).units == 2
@@ -136,7 +136,7 @@ def test_a_wait_waits_for_the_work_that_ended_with_it():
         assert of.kind[waited_for] == WORK
         assert of.recorded_end_ns[end] == of.recorded_end_ns[waited_for]
     shorter = replace(of, duration_ns=np.where(of.kind == WORK, of.duration_ns // 2, of.duration_ns))
-    assert play([shorter]).step_ns == pytest.approx(7 * UNIT)
+    assert simulate([shorter]).step_ns == pytest.approx(7 * UNIT)
 
 
 def test_a_wait_may_be_for_work_of_the_step_before():
@@ -182,7 +182,7 @@ def test_a_queue_that_is_longer_than_the_period_holds_no_host_up_when_work_gets_
     assert (of.kind == WAIT_END).sum() == of.units == 2
     assert abs(error(of)) < 1e-3
     shorter = replace(of, duration_ns=np.where(of.kind == WORK, of.duration_ns // 2, of.duration_ns))
-    assert play([shorter]).step_ns == pytest.approx(4 * 2 * UNIT)
+    assert simulate([shorter]).step_ns == pytest.approx(4 * 2 * UNIT)
 
 
 def test_work_behind_an_event_waits_for_the_other_stream():
@@ -191,7 +191,7 @@ def test_work_behind_an_event_waits_for_the_other_stream():
     works = np.flatnonzero(of.kind == WORK)
     assert other[1::2].tolist() == works[::2].tolist()
     of = replace(of, duration_ns=np.where(of.kind == WORK, 2 * of.duration_ns, of.duration_ns))
-    assert play([of]).step_ns >= 8 * UNIT * (1 - 1e-9), "the two take turns"
+    assert simulate([of]).step_ns >= 8 * UNIT * (1 - 1e-9), "the two take turns"
 
 
 def two_threads() -> Timeline:
@@ -239,7 +239,7 @@ def test_calls_of_no_length_keep_their_order():
     nothing = replace(
         of, duration_ns=np.zeros(len(of), np.int64), lag_ns=tuple(np.zeros_like(each) for each in of.lag_ns)
     )
-    assert play([replace(nothing, extra_ns=np.zeros(len(of), np.int64))]).step_ns == 0
+    assert simulate([replace(nothing, extra_ns=np.zeros(len(of), np.int64))]).step_ns == 0
 
 
 @pytest.mark.parametrize("inner", [(12, 18), (10, 20)])
@@ -249,14 +249,14 @@ def test_what_a_driver_call_launched_was_launched_by_the_call_around_it(inner):
     assert (of.kind == HOST).sum() == of.units, "one call, not two"
     assert (of.depends[1][of.kind == WORK] != NOTHING).all()
     later = replace(of, lag_ns=(of.lag_ns[0] + np.where(of.kind == HOST, 1_000 * US, 0), *of.lag_ns[1:]))
-    assert play([later]).step_ns == pytest.approx(2_000 * US), "it depends on the host"
+    assert simulate([later]).step_ns == pytest.approx(2_000 * US), "it depends on the host"
 
 
 def test_a_launch_after_its_work_is_none():
     """Clocks that contradict each other tie nothing."""
     of = graph(literal([(10, 20, "cudaLaunchKernel", 1), (50, 60, "cudaLaunchKernel", 2)], [(15, 40, 1), (45, 600, 2)]))
     assert depends(of, WORK, 1).count(NOTHING) == of.units
-    assert simulated_step([of]) == pytest.approx(play([of]).step_ns)
+    assert simulated_step([of]) == pytest.approx(simulate([of]).step_ns)
 
 
 def test_work_without_a_launch_belongs_to_the_step_of_what_ran_before_it_on_its_stream():

@@ -14,7 +14,7 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline, merge
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 UNIT = 100_000
 #: A step of twelve: rank 1 computes for eight, the others for four, and wait for it; it takes one to send.
@@ -40,7 +40,7 @@ def ranks(*lanes: dict[str, str], apart_ns: int = 0, repeats: tuple[int, ...] = 
 
 
 def step(graphs: tuple[Graph, ...]) -> float:
-    return play(graphs).step_ns
+    return simulate(graphs).step_ns
 
 
 def kernels_gone(of: Graph, share: float) -> Graph:
@@ -52,7 +52,7 @@ def kernels_gone(of: Graph, share: float) -> Graph:
 @pytest.mark.parametrize("apart_ns", [0, 3_000, -2_000_000])
 def test_all_leave_together_when_the_late_rank_has_come(apart_ns):
     early, late = graphs = ranks(EARLY, LATE, apart_ns=apart_ns)
-    assert early.meetings.size == late.meetings.size == early.units
+    assert early.collectives.size == late.collectives.size == early.units
     assert early.transfer_ns.tolist() == [UNIT] * early.units
     assert (early.clock_ns, late.clock_ns) == (0, apart_ns)
     assert step(graphs) == pytest.approx(12 * UNIT)
@@ -64,7 +64,7 @@ def test_all_leave_together_when_the_late_rank_has_come(apart_ns):
 
 def test_a_rank_alone_keeps_its_collective_as_it_was():
     (alone,) = ranks(EARLY)
-    assert not alone.meetings.size
+    assert not alone.collectives.size
     assert step((alone,)) == pytest.approx(12 * UNIT)
 
 
@@ -72,10 +72,10 @@ def test_what_comes_in_another_order_is_not_joined():
     one = {"kernels": "#                  ", "nccl": "  ===   aaa        ", "host": "l l     l           "[:19]}
     other = {"kernels": "#                  ", "nccl": "  aaa   ===        ", "host": "l l     l           "[:19]}
     graphs = ranks(one, other)
-    assert [graph.meetings.size for graph in graphs] == [0, 0]
+    assert [graph.collectives.size for graph in graphs] == [0, 0]
     assert step(graphs) == pytest.approx(19 * UNIT)
     in_order = ranks(one, one)
-    assert in_order[0].meetings.size == 2 * in_order[0].units
+    assert in_order[0].collectives.size == 2 * in_order[0].units
 
 
 def test_ranks_play_equally_many_steps_together():
@@ -89,10 +89,10 @@ def test_a_place_without_a_graph_leaves_none():
     assert graphs_of(prepare(merge(drawn))) == ()
 
 
-def test_meetings_are_the_collectives():
+def test_collectives_are_the_collectives():
     for graph in ranks(EARLY, LATE, EARLY):
         own = set(graph.place.work.rows["collectives"].tolist())
-        assert (graph.kind[graph.meetings] == WORK).all()
-        assert set(graph.work_row[graph.meetings].tolist()) <= own
-        assert (graph.work_row[graph.meetings] != UNKNOWN).all()
-        assert (np.diff(graph.meetings) > 0).all()
+        assert (graph.kind[graph.collectives] == WORK).all()
+        assert set(graph.work_row[graph.collectives].tolist()) <= own
+        assert (graph.work_row[graph.collectives] != UNKNOWN).all()
+        assert (np.diff(graph.collectives) > 0).all()

@@ -1,4 +1,4 @@
-"""Does a graph play as a machine would play it, step after step?"""
+"""Does a graph simulate as a machine would simulate it, step after step?"""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from graphs import FEW, HOST, WAIT_END, WORK, Node, by_hand, random_graphs, simu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.replay.graph import simulate as playing
+from perfdoctor.replay.graph import simulate as simulating
 from perfdoctor.replay.graph.graph import NOTHING, Graph
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 
 def host_and_device(host: int, device: int, period: int) -> Graph:
@@ -27,18 +27,18 @@ def host_and_device(host: int, device: int, period: int) -> Graph:
 
 
 def test_the_slower_of_host_and_device_gives_the_pace():
-    assert play([host_and_device(100, 300, 300)]).step_ns == 300
-    assert play([host_and_device(400, 300, 400)]).step_ns == 400
+    assert simulate([host_and_device(100, 300, 300)]).step_ns == 300
+    assert simulate([host_and_device(400, 300, 400)]).step_ns == 400
 
 
 def test_a_host_that_is_far_ahead_gives_the_pace_once_its_lead_is_used_up():
     graph = host_and_device(800, 1000, 1000)
     ahead = replace(graph, recorded_end_ns=graph.recorded_end_ns + np.array([0, 50_000]))
-    assert play([ahead]).step_ns == 1000
+    assert simulate([ahead]).step_ns == 1000
     faster = replace(ahead, duration_ns=np.array([800, 500]))
     assert simulated_step([faster], 3, 1) == 500, "for as long as its lead lasts"
     assert simulated_step([faster], 400) == 800
-    assert play([faster]).step_ns == 800
+    assert simulate([faster]).step_ns == 800
 
 
 def test_a_wait_ties_the_host_to_the_device():
@@ -49,12 +49,12 @@ def test_a_wait_ties_the_host_to_the_device():
         Node("waited", WAIT_END, 120, 120, (("wait", 8, False), ("kernel", 5, False))),
     ]
     # 20 to the launch, 10 of it, 5 to the kernel, 100 of it, 5 back
-    assert play([by_hand(nodes, 140)]).step_ns == 140
+    assert simulate([by_hand(nodes, 140)]).step_ns == 140
     assert simulated_step([by_hand(nodes, 140)]) == 140
 
 
 def test_two_steps_in_a_period_are_two():
-    assert play([replace(host_and_device(100, 300, 300), units=2)]).step_ns == 150
+    assert simulate([replace(host_and_device(100, 300, 300), units=2)]).step_ns == 150
 
 
 def test_a_collective_ends_for_all_when_the_last_has_come_and_it_is_sent():
@@ -63,13 +63,13 @@ def test_a_collective_ends_for_all_when_the_last_has_come_and_it_is_sent():
             Node("kernel", WORK, 0, compute, (("reduce", 0, True),), work=0),
             Node("reduce", WORK, compute, 340, (("kernel", 0, False),), work=1),
         ]
-        return by_hand(nodes, 340, meetings=np.array([1]), transfer_ns=np.array([transfer]))
+        return by_hand(nodes, 340, collectives=np.array([1]), transfer_ns=np.array([transfer]))
 
     both = [rank(100), rank(300)]
-    assert play(both).step_ns == simulated_step(both) == 340
-    assert play([rank(100), rank(100)]).step_ns == 140
-    assert play([rank(300), rank(100, 10)]).step_ns == 310, "what one rank knows to be shorter is shorter for all"
-    ends = [each[1] for each in play(both).end_ns]
+    assert simulate(both).step_ns == simulated_step(both) == 340
+    assert simulate([rank(100), rank(100)]).step_ns == 140
+    assert simulate([rank(300), rank(100, 10)]).step_ns == 310, "what one rank knows to be shorter is shorter for all"
+    ends = [each[1] for each in simulate(both).end_ns]
     assert ends[0] == ends[1]
 
 
@@ -78,31 +78,31 @@ def test_clocks_that_are_apart_change_nothing():
         Node("kernel", WORK, 0, 100, (("reduce", 0, True),), work=0),
         Node("reduce", WORK, 100, 140, (("kernel", 0, False),), work=1),
     ]
-    meets = {"meetings": np.array([1]), "transfer_ns": np.array([40])}
+    meets = {"collectives": np.array([1]), "transfer_ns": np.array([40])}
     here = by_hand(nodes, 140, **meets)
     there = by_hand(nodes, 140, **meets, clock_ns=5_000)
     there = replace(there, recorded_end_ns=there.recorded_end_ns + 5_000)
-    assert play([here, there]).step_ns == 140
-    one, other = (each.tolist() for each in play([here, there]).end_ns)
+    assert simulate([here, there]).step_ns == 140
+    one, other = (each.tolist() for each in simulate([here, there]).end_ns)
     assert one == other
     assert one[1] - one[0] == 40
 
 
-def test_times_since_1970_are_played_to_the_nanosecond():
+def test_times_since_1970_are_simulated_to_the_nanosecond():
     """As numbers with a point they would have 256 ns between one and the next."""
     steps = []
     for begin in (0, 1_700_000_000_000_000_001):
         graph = kernels(1_000, took=2_303)
         moved = {name: getattr(graph, name) + begin for name in ("recorded_start_ns", "recorded_end_ns")}
-        steps.append(play([replace(graph, **moved)]).step_ns)
+        steps.append(simulate([replace(graph, **moved)]).step_ns)
     assert steps == [4_000_000, 4_000_000], "the host takes 4 µs a kernel"
-    assert play([kernels(1_000, took=5_303)]).step_ns == 5_303_000
+    assert simulate([kernels(1_000, took=5_303)]).step_ns == 5_303_000
 
 
 @FEW
 @given(random_graphs())
 def test_it_plays_as_a_simulator_does_that_knows_no_order(graph):
-    assert play([graph]).step_ns == pytest.approx(simulated_step([graph]), rel=1e-3)
+    assert simulate([graph]).step_ns == pytest.approx(simulated_step([graph]), rel=1e-3)
 
 
 @FEW
@@ -112,7 +112,7 @@ def test_a_shorter_node_never_makes_the_step_longer(graph, data):
     share = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
     duration = graph.duration_ns.copy()
     duration[node] -= int(share * duration[node])
-    before, after = play([graph]).step_ns, play([replace(graph, duration_ns=duration)]).step_ns
+    before, after = simulate([graph]).step_ns, simulate([replace(graph, duration_ns=duration)]).step_ns
     assert after <= before * (1 + 1e-9)
 
 
@@ -121,13 +121,13 @@ def test_a_shorter_node_never_makes_the_step_longer(graph, data):
 def test_many_shorter_nodes_play_as_simulated(graph, data):
     factors = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(graph), max_size=len(graph)))
     changed = replace(graph, duration_ns=(graph.duration_ns * np.array(factors)).astype(np.int64))
-    assert play([changed]).step_ns == pytest.approx(simulated_step([changed], 120), rel=1e-3)
+    assert simulate([changed]).step_ns == pytest.approx(simulated_step([changed], 120), rel=1e-3)
 
 
 @FEW
 @given(random_graphs())
 def test_the_step_is_never_below_what_the_busiest_stream_has_to_do(graph):
-    step = play([graph]).step_ns * graph.units
+    step = simulate([graph]).step_ns * graph.units
     works = graph.kind == WORK
     streams = graph.place.work.stream[graph.work_row[works]]
     busy = np.bincount(np.unique(streams, return_inverse=True)[1], weights=graph.duration_ns[works])
@@ -153,7 +153,7 @@ def longest_round(graph: Graph) -> float:
 @FEW
 @given(random_graphs())
 def test_the_step_is_never_below_the_longest_chain_that_repeats(graph):
-    assert play([graph]).step_ns * graph.units >= longest_round(graph) * (1 - 1e-9)
+    assert simulate([graph]).step_ns * graph.units >= longest_round(graph) * (1 - 1e-9)
 
 
 def kernels(count: int, took: int = 5_000) -> Graph:
@@ -174,22 +174,22 @@ def kernels(count: int, took: int = 5_000) -> Graph:
 
 
 @pytest.mark.parametrize("count", [50_000, 100_000])
-def test_each_node_is_played_once_a_repetition(monkeypatch, count):
-    graph, played = kernels(count), []
-    until = playing._Player.until
+def test_each_node_is_simulated_once_a_repetition(monkeypatch, count):
+    graph, in_streaks = kernels(count), []
+    until = simulating._SimulatedRank.until
 
-    def counting(self, meeting):
-        played.extend(run.end - run.begin for run in self.runs.until[meeting])
-        until(self, meeting)
+    def counting(self, collective):
+        in_streaks.extend(streak.end - streak.begin for streak in self.order.until[collective])
+        until(self, collective)
 
-    monkeypatch.setattr(playing._Player, "until", counting)
-    assert play([graph]).step_ns == 5_000 * count
-    assert sum(played) == playing.REPETITIONS * len(graph)
-    assert len(played) == playing.REPETITIONS * 2, "all calls at once, then all kernels"
+    monkeypatch.setattr(simulating._SimulatedRank, "until", counting)
+    assert simulate([graph]).step_ns == 5_000 * count
+    assert sum(in_streaks) == simulating.REPETITIONS * len(graph)
+    assert len(in_streaks) == simulating.REPETITIONS * 2, "all calls at once, then all kernels"
 
 
 def test_the_last_ends_are_those_of_the_last_repetition():
     graph = host_and_device(100, 300, 300)
-    (ends,) = play([graph]).end_ns
-    last = simulated([graph], playing.REPETITIONS)[-1][0]
+    (ends,) = simulate([graph]).end_ns
+    last = simulated([graph], simulating.REPETITIONS)[-1][0]
     assert (ends - ends[0]).tolist() == [end - last[0] for end in last]

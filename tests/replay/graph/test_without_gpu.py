@@ -1,4 +1,4 @@
-"""Is a training without a GPU played as it ran, and with fixes as a machine in plain Python plays it?"""
+"""Is a training without a GPU simulated as it ran, and with fixes as a machine in plain Python simulates it?"""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from perfdoctor.replay.edits import shorter as edits
 from perfdoctor.replay.edits.actions import edit_of
 from perfdoctor.replay.graph.graph import HOST, WAIT_END, WORK
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
-from perfdoctor.replay.graph.without_gpu import host_graph, with_fewer_meetings
-from perfdoctor.replay.what_if.savings import stage, unplayable
+from perfdoctor.replay.graph.simulate import simulate
+from perfdoctor.replay.graph.without_gpu import host_graph, with_fewer_collectives
+from perfdoctor.replay.what_if.savings import stage, why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 BEGIN_NS = 1_000_000
@@ -35,11 +35,11 @@ def graph(drawn, *, paced=True, **more):
 
 
 def units(*graphs):
-    return play(graphs).step_ns / UNIT_NS
+    return simulate(graphs).step_ns / UNIT_NS
 
 
 def pulled(action, share, *graphs, run=None):
-    """Played with a share of what the action moves taken out."""
+    """Simulated with a share of what the action moves taken out."""
     edit = edit_of(action, Finding("a-rule", Saving(1, 1, 1), "high", {}), run)
     return units(*(edit(each, share) for each in graphs))
 
@@ -61,11 +61,11 @@ def test_without_a_cause_the_step_is_shorter_by_it(action, left):
 def test_time_of_the_thread_that_a_finding_is_about_goes():
     drawn = draw(host=["o " * 3_000 + "o" * 1_000, " "], repeat=4, unit_us=10)
     finding, (own,) = only_finding("small-kernels", drawn), graphs_of(prepare(drawn))
-    shorter = play([edit_of("fused", finding)(own, 0.5)]).step_ns
+    shorter = simulate([edit_of("fused", finding)(own, 0.5)]).step_ns
     assert shorter == pytest.approx(70_000_000 - 0.5 * 59_990_000)  # 3,000 ops of 10 µs and 2,999 gaps between them
 
 
-def test_of_more_steps_only_the_last_are_played():
+def test_of_more_steps_only_the_last_are_simulated():
     drawn = draw(host=["oooo  oooo  ", " "], repeat=5)
     own = graph(drawn, most_units=2)
     assert own.units == 2
@@ -121,7 +121,7 @@ def test_unchanged_ranks_wait_for_the_last_one(computing, parts):
     run = prepare(drawn)
     graphs = graphs_of(run)
     assert [(graph.kind == WAIT_END).sum() for graph in graphs] == [6 * parts] * len(computing)
-    assert all(graph.meetings.size == 6 * parts for graph in graphs)
+    assert all(graph.collectives.size == 6 * parts for graph in graphs)
     assert units(*graphs) == pytest.approx(step, rel=0.001)
 
 
@@ -135,22 +135,22 @@ def test_with_faster_collectives_the_last_rank_is_still_waited_for():
 
 
 def test_ranks_that_are_late_by_turns_wait_less_when_they_meet_once():
-    """Part by part the step is (8 + 3) + (8 + 3); in one meeting both ranks have computed 13 units when they come."""
+    """Part by part the step is (8 + 3) + (8 + 3); in one collective both ranks have computed 13 units when they come."""
     drawn, step = talking([[5, 8], [8, 5]], 3, parts=2)
     run = prepare(drawn)
     graphs = graphs_of(run)
     assert step == 22
-    fewer = [with_fewer_meetings(each, 1.0) for each in graphs]
-    assert [each.meetings.size for each in fewer] == [6, 6]
+    fewer = [with_fewer_collectives(each, 1.0) for each in graphs]
+    assert [each.collectives.size for each in fewer] == [6, 6]
     assert units(*fewer) == pytest.approx(13 + 3 + 3, abs=0.3)  # each transfer stays
     left = pulled("collectives", 1.0, *graphs, run=run)
     assert left == pytest.approx(13, abs=2 * DISPATCH_NS / UNIT_NS + 0.02)  # all but the way to the library's thread
 
 
-def test_a_rank_that_is_always_late_is_waited_for_in_one_meeting_as_well():
+def test_a_rank_that_is_always_late_is_waited_for_in_one_collective_as_well():
     drawn, step = talking([5, 8], 3, parts=2)
     graphs = graphs_of(prepare(drawn))
-    assert units(*(with_fewer_meetings(each, 1.0) for each in graphs)) == pytest.approx(
+    assert units(*(with_fewer_collectives(each, 1.0) for each in graphs)) == pytest.approx(
         step - DISPATCH_NS / UNIT_NS, abs=0.05
     )
 
@@ -186,8 +186,8 @@ def test_one_rank_of_two_cannot_tell_what_a_collective_waited_for():
     drawn, _ = talking([5, 8], 4)
     frames = {name: frame.of(rank=0) for name, frame in drawn.frames.items()}
     alone = type(drawn).build(frames, drawn.recorded, world_size=2)
-    played = stage(prepare(alone))
-    assert not played.can_play("collectives", Finding("exposed-communication", Saving(1, 1, 1), "high", {}))
+    replay = stage(prepare(alone))
+    assert not replay.can_replay("collectives", Finding("exposed-communication", Saving(1, 1, 1), "high", {}))
 
 
 # --- the whole way ---
@@ -195,7 +195,7 @@ def test_one_rank_of_two_cannot_tell_what_a_collective_waited_for():
 
 def test_a_run_without_a_gpu_is_predicted_with_all_its_fixes_and_tells_its_critical_path():
     drawn = draw(host=["oooooo ggg ", " " * 7 + "  ", "IIII"], repeat=6, unit_us=1_000, recorded=["ops", "ranges"])
-    assert unplayable(prepare(drawn)) == ""
+    assert why_not_replayable(prepare(drawn)) == ""
     diagnosis = diagnose(drawn, list(load_rules().values()))
     assert diagnosis.prediction.replay_error == 0
     path = diagnosis.critical_path
@@ -204,24 +204,24 @@ def test_a_run_without_a_gpu_is_predicted_with_all_its_fixes_and_tells_its_criti
     assert {piece.kind for piece in path.pieces} >= {"compute", "garbage_collection", "input_wait"}
 
 
-def test_what_only_a_device_has_is_not_played():
-    played = stage(prepare(draw(host=["oooo  oooo  ", " "], repeat=5)))
+def test_what_only_a_device_has_is_not_simulated():
+    replay = stage(prepare(draw(host=["oooo  oooo  ", " "], repeat=5)))
     finding = Finding("a-rule", Saving(1, 1, 1), "high", {})
     for action in ("kernels", "fused", "copies", "waits", "host_pace", ""):
-        assert not played.can_play(action, finding)
-    assert played.can_play("host_work", finding)
+        assert not replay.can_replay(action, finding)
+    assert replay.can_replay("host_work", finding)
 
 
 @of_recordings(
     FIXTURES / name for name in ("cpu-slow-input/torch", "cpu-slow-input-fixed/torch", "cpu-slow-input-nsys/nsys")
 )
-def test_a_recorded_training_is_played_as_it_ran_and_without_its_wait_is_shorter_by_that(path):
+def test_a_recorded_training_is_simulated_as_it_ran_and_without_its_wait_is_shorter_by_that(path):
     run = recording(path).run
-    played = stage(run)
-    assert played.error == pytest.approx(0, abs=0.001)
+    replay = stage(run)
+    assert replay.error == pytest.approx(0, abs=0.001)
     waited = run.mean(lambda place: (place.host.explicit["input_wait"] & place.window).total_ns)
     edit = edit_of("input_wait", Finding("input-wait", Saving(1, 1, 1), "high", {}))
-    without = play([edit(graph, 1.0) for graph in played.graphs]).step_ns
+    without = simulate([edit(graph, 1.0) for graph in replay.graphs]).step_ns
     assert without == pytest.approx(run.step_ns - waited, rel=0.001)
 
 
@@ -233,17 +233,17 @@ PICTURES = st.text(alphabet="oo i g k ", min_size=4, max_size=30)
 @given(PICTURES, st.integers(2, 5), st.booleans(), st.lists(st.integers(0, 3_000), min_size=2, max_size=8), st.data())
 def test_less_of_anything_is_never_slower_and_nothing_less_is_as_long(picture, repeat, paced, moments, data):
     own = graph(draw(host=["o" + picture, " "], repeat=repeat), paced=paced)
-    before = play([own]).step_ns
+    before = simulate([own]).step_ns
     assert before == pytest.approx(own.step_ns)
     edges = np.sort(np.array(moments[: len(moments) // 2 * 2])) * UNIT_NS // 10
     stretches = Intervals.of(edges[::2], edges[1::2])
     last = before
     for share in (0.0, 0.3, 1.0):
-        now = play([edits.without_host_time(own, stretches, share)]).step_ns
+        now = simulate([edits.without_host_time(own, stretches, share)]).step_ns
         assert now <= last + own.units
         last = now
     waits = data.draw(st.floats(0, 1))
-    assert play([edits.without_loader_waits(own, waits)]).step_ns <= before
+    assert simulate([edits.without_loader_waits(own, waits)]).step_ns <= before
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(1, 9), st.integers(1, 3), st.floats(0, 1))

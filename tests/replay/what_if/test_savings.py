@@ -25,7 +25,7 @@ from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 
 #: Of these the action moves the fault and little else; of the others only a part of what it moves is the fault.
 WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")
@@ -44,7 +44,7 @@ ACTIONS = {
 
 
 @cache
-def played(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...], plant.Sick]:
+def planted(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...], plant.Sick]:
     sick = plant.sick({rule: share} if rule else {}, ranks, 5)
     with tempfile.TemporaryDirectory() as scratch:
         run = prepare(read([plant.write_nsys(sick.machines, Path(scratch) / "nsys")]))
@@ -53,14 +53,14 @@ def played(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...],
 
 def error(graphs: tuple[Graph, ...]) -> float:
     recorded = sum(graph.step_ns for graph in graphs) / len(graphs)
-    return play(graphs).step_ns / recorded - 1
+    return simulate(graphs).step_ns / recorded - 1
 
 
 def rule_of(rule: str, share: float, ranks: int) -> str:
     return rule
 
 
-def planted() -> Iterator[tuple[str, float, int]]:
+def planted_faults() -> Iterator[tuple[str, float, int]]:
     for rule in ACTIONS:
         for share in (0.1, 0.4):
             for ranks in (1, 4):
@@ -68,24 +68,24 @@ def planted() -> Iterator[tuple[str, float, int]]:
                     yield rule, share, ranks
 
 
-@pytest.mark.parametrize(("rule", "share", "ranks"), one_of_each(rule_of, planted()))
+@pytest.mark.parametrize(("rule", "share", "ranks"), one_of_each(rule_of, planted_faults()))
 def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
-    _, graphs, _ = played(rule, share, ranks)
+    _, graphs, _ = planted(rule, share, ranks)
     assert len(graphs) == ranks
     assert abs(error(graphs)) < 0.01
 
 
 @pytest.mark.parametrize(
-    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted() if each[0] in WHOLE))
+    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] in WHOLE))
 )
 def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
-    _, graphs, sick = played(rule, share, ranks)
+    _, graphs, sick = planted(rule, share, ranks)
     edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
     assert won(graphs, edit, 1.0) == pytest.approx(sick.cost[rule], abs=0.02)
 
 
 def won(graphs: Sequence[Graph], edit: Edit, share: float) -> float:
-    return 1 - play([edit(graph, share) for graph in graphs]).step_ns / play(graphs).step_ns
+    return 1 - simulate([edit(graph, share) for graph in graphs]).step_ns / simulate(graphs).step_ns
 
 
 def every_wait(graph: Graph, share: float) -> Graph:
@@ -94,10 +94,10 @@ def every_wait(graph: Graph, share: float) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted() if each[0] not in WHOLE))
+    ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] not in WHOLE))
 )
 def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
-    run, graphs, sick = played(rule, share, ranks)
+    run, graphs, sick = planted(rule, share, ranks)
     found = only_finding(rule, run)
     pulled = affected_ns(ACTIONS[rule], found, run)
     part = FP32_SHARE if rule == "fp32-matmuls" else shares([found.saving_ns_per_step.likely], pulled)[0]
@@ -106,7 +106,7 @@ def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
 
 def test_a_healthy_training_plays_as_it_was():
     for ranks in (1, 4):
-        assert abs(error(played("", 0.0, ranks)[1])) < 0.01
+        assert abs(error(planted("", 0.0, ranks)[1])) < 0.01
 
 
 #: Its ranks wait for some that were not recorded.

@@ -1,4 +1,4 @@
-"""Are sizes of the run and fixes played together, in the order in which they are asked for?"""
+"""Are sizes of the run and fixes simulated together, in the order in which they are asked for?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphs import EVERYTHING, MS, sick
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import Question
-from perfdoctor.errors import AskedWronglyError, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
 from perfdoctor.replay.what_if.sizes import size_stop, whole_stage
@@ -57,7 +57,7 @@ def test_what_makes_no_step_longer_is_no_longer_than_recorded():
     assert larger.step_ns[2] > larger.step_ns[1] > larger.recorded_ns
 
 
-def test_fixes_and_sizes_are_played_in_their_order():
+def test_fixes_and_sizes_are_simulated_in_their_order():
     first, then = asked(SYNTHETIC, BATCH), asked(BATCH, SYNTHETIC)
     assert [stop[:3] for stop in way(first)] == [("synthetic-data", "", 1.0), ("batch", "2x", 2.0)]
     assert [stop[:3] for stop in way(then)] == [("batch", "2x", 2.0), ("synthetic-data", "", 2.0)]
@@ -135,7 +135,7 @@ def test_of_a_batch_and_ranks_both_count():
 
 @pytest.mark.parametrize(("number", "why"), [(2, "one machine"), (16, "one machine")])
 def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
-    with pytest.raises(AskedWronglyError) as error:
+    with pytest.raises(UsageError) as error:
         asked(ranks(number), drawn=job())
     assert error.value.what.startswith(f"--what-if ranks={number}: ")
     assert why in error.value.what
@@ -143,19 +143,19 @@ def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
 
 
 def test_a_wrong_number_of_ranks_is_told_the_rules_that_found_something_too():
-    with pytest.raises(AskedWronglyError) as error:
+    with pytest.raises(UsageError) as error:
         asked(Question("input-wait"), ranks(8))
-    assert error.value.what == "--what-if ranks=8: it holds no communication, which alone tells what links give"
+    assert error.value.what == "--what-if ranks=8: it holds no communication, which alone shows how fast links are"
     assert {"input-wait", "fp32-matmuls", "batch=2x"} <= set(error.value.do[24:-1].split(", "))
 
 
 def test_a_rule_that_was_not_found_names_the_sizes_too():
-    with pytest.raises(AskedWronglyError) as error:
+    with pytest.raises(UsageError) as error:
         asked(Question("garbage-collection"), BATCH, drawn=job())
     assert "batch=2x, synthetic-data, ranks=1 (no communication), or ranks=17 and more" in error.value.do
 
 
-def test_all_steps_are_played_and_a_replay_that_is_not_true_is_refused(monkeypatch):
+def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkeypatch):
     run = prepare(sick())
     assert whole_stage(run).graphs[0].units == run.places[0].units
     monkeypatch.setattr("perfdoctor.replay.what_if.sizes._LARGEST_ERROR", -1.0)

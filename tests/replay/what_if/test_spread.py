@@ -7,7 +7,7 @@ from builders import draw
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.what_if.spread import range_of_later, spread
 
 
@@ -18,13 +18,13 @@ def spread_of(lengths: list[int]) -> tuple[float, float]:
     legend = {"t": ("ranges", "train_step")}
     run = prepare(draw(kernels=kernels, host=[calls, marks], mark=None, legend=legend))
     graphs = graphs_of(run)
-    return spread(graphs, play(graphs))
+    return spread(graphs, simulate(graphs))
 
 
 def even(length: int, repeat: int) -> tuple[float, float]:
     run = prepare(draw(kernels="#" * length, host=["l" + " " * (length - 1)], repeat=repeat, unit_us=100))
     graphs = graphs_of(run)
-    return spread(graphs, play(graphs))
+    return spread(graphs, simulate(graphs))
 
 
 def test_even_steps_do_not_differ():
@@ -46,4 +46,4 @@ def test_of_a_few_steps_nothing_is_known():
 def test_a_later_run_may_be_five_percent_off_even_where_steps_do_not_differ():
     run = prepare(draw(kernels="#" * 20, host=["l" + " " * 19], repeat=10, unit_us=100))
     graphs = graphs_of(run)
-    assert range_of_later(graphs, play(graphs)) == (pytest.approx(0.95), pytest.approx(1.05))
+    assert range_of_later(graphs, simulate(graphs)) == (pytest.approx(0.95), pytest.approx(1.05))

@@ -129,7 +129,7 @@ PATH = CriticalPath(
 
 def test_the_critical_path_names_the_largest_share_first_and_omits_those_below_1_percent():
     said = outlook.critical_path(replace(INPUT_BOUND, critical_path=PATH))
-    assert said == "Critical path: compute 62 %, host work 30 %, launch and wake-up latency 8 %."
+    assert said == "compute 62 %, host work 30 %, launch and wake-up latency 8 %"
     assert outlook.critical_path(replace(INPUT_BOUND, critical_path=None)) == ""
 
 

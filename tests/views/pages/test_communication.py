@@ -1,4 +1,4 @@
-"""The page of collectives: the numbers that plain loops find, waiting for a late rank, and the bound of the links."""
+"""Does the page of collectives agree with plain loops, on waiting for a late rank and on the bandwidth of links too?"""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_kind_costs_what_plain_loops_find(path):
         assert row["median"] == statistics.median(found[key])
 
 
-def test_waiting_is_the_time_until_the_last_rank_came():
+def test_waiting_is_the_time_until_the_last_rank_arrives():
     run = recording(ROOT / "fixtures" / "straggler" / "torch").run
     matched = skew(run)
     expected = sum(
@@ -86,7 +86,7 @@ def test_bandwidth_is_of_the_transfer_alone():
     assert (row["message"], row["ranks"], row["data type"]) == (50_000_000, 2, "Float")
 
 
-def test_what_was_measured_or_is_plugged_in_counts_more_than_the_boards_table():
+def test_measured_bandwidth_and_topology_have_priority_over_the_data_sheet():
     job = merge([rank(0, 50_000_000), rank(1, 50_000_000)])
     test = {
         "name": "all_reduce",
@@ -103,7 +103,7 @@ def test_what_was_measured_or_is_plugged_in_counts_more_than_the_boards_table():
     assert "link bandwidth" not in row
 
 
-def test_with_a_part_of_the_ranks_only_the_quickest_run_tells():
+def test_without_all_ranks_only_the_fastest_execution_has_a_bandwidth():
     run = prepare(merge([rank(0, 50_000_000, ranks=4), rank(1, 50_000_000, ranks=4)]))
     (row,) = rows(run)
     assert "bus bandwidth" not in row
@@ -124,7 +124,7 @@ def test_devices_that_may_be_in_two_machines_have_no_bound():
     assert "link bandwidth" not in row
 
 
-def test_sizes_are_told_apart():
+def test_sizes_have_rows_of_their_own():
     drawn = told(
         draw(kernels="## ##", nccl="  =  =", launched_us_before=50, repeat=4), bytes=[1000, 2_000_000] * 4, group_size=8
     )

@@ -21,7 +21,7 @@ from perfdoctor.model.timeline import Text, merge
 from perfdoctor.views.pages import copies
 
 US = 100_000
-WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "filled"}
+WORDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "within the GPU", "memset": "memset"}
 KIB, MIB = 1 << 10, 1 << 20
 CLASSES = (
     (4 * KIB, "below 4 KiB"), (64 * KIB, "4 KiB to 64 KiB"), (MIB, "64 KiB to 1 MiB"), (16 * MIB, "1 MiB to 16 MiB"),
@@ -91,7 +91,7 @@ def test_the_bound_is_the_gpus_link_or_its_memory():
         "host to GPU": gpu.host_link_bytes_per_second,
         "GPU to host": gpu.host_link_bytes_per_second,
         "within the GPU": gpu.memory_bytes_per_second / 2,  # read and written
-        "filled": gpu.memory_bytes_per_second,
+        "memset": gpu.memory_bytes_per_second,
     }
     of_the_peak = {row["direction"]: row["of the peak"] for row in tables(prepare(drawn))["copies"]}
     assert of_the_peak["host to GPU"] == pytest.approx(12e9 / gpu.host_link_bytes_per_second)
@@ -114,7 +114,7 @@ def test_between_gpus_the_bound_is_that_of_their_links():
     )
 
 
-def test_of_an_unknown_gpu_no_bound_is_told():
+def test_an_unknown_gpu_has_no_peak_bandwidth():
     for row in tables(prepare(draw(kernels="##", copies="  hx", launched_us_before=50, repeat=4)))["copies"]:
         assert "peak bandwidth" not in row
 
@@ -128,7 +128,7 @@ def test_a_rank_without_copies_counts_in_the_mean():
     assert (row["copies a step"], row["time a step"], row["total count"]) == (0.5, US / 2, run.places[0].units)
 
 
-def test_who_asks_is_the_outermost_op_on_the_host():
+def test_a_copy_counts_for_the_outermost_op_that_launched_it():
     run = recording(FIXTURES / "sync-drains-queue" / "torch").run
     ops, calls = plain_rows(run.timeline.ops), plain_rows(run.timeline.calls)
     launch = {call.correlation: call for call in reversed(calls) if call.correlation >= 0}

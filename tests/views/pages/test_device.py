@@ -1,4 +1,4 @@
-"""Does the page of the GPUs show what they told, and nothing else?"""
+"""Does the page of the GPUs show their samples, and nothing else?"""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ def test_without_samples_there_is_no_page():
 
 
 def test_a_line_a_gpu_in_units_of_their_own():
-    told = [*samples(3, device=0, sm_clock_mhz=[1000, 1980, 1500], power_w=300.0), *samples(3, device=1, power_w=250.0)]
-    charts, table = page(beside(device_samples=told))
+    given = [
+        *samples(3, device=0, sm_clock_mhz=[1000, 1980, 1500], power_w=300.0),
+        *samples(3, device=1, power_w=250.0),
+    ]
+    charts, table = page(beside(device_samples=given))
     clock, power = charts["sm-clock-mhz"], charts["power-w"]
     assert clock.series[0].y.tolist() == [1e9, 1.98e9, 1.5e9]
     assert [each.name for each in clock.series] == ["GPU 0"]
@@ -47,7 +50,7 @@ def test_a_line_a_gpu_in_units_of_their_own():
     assert clock.numbers["mean"][0] == pytest.approx(4.48e9 / 3)
 
 
-def test_what_is_nothing_all_the_time_or_never_told_has_no_picture():
+def test_a_quantity_that_is_always_zero_or_unknown_has_no_chart():
     charts, table = page(beside(device_samples=samples(4, nvlink_rx_bytes_per_second=0.0, power_w=100.0)))
     assert set(charts) == {"power-w", "utilization-share"}
     assert not any("PCIe" in each.name for each in table.columns)
@@ -65,7 +68,7 @@ def test_on_a_clock_time_counts_from_the_window_else_samples_do():
     assert charts["power-w"].x.unit == "position"
 
 
-def test_stretches_say_when_and_by_what_clocks_were_held_down():
+def test_spans_show_when_and_why_a_gpu_was_throttled():
     reasons = [0, POWER, POWER, 0, HEAT, 0]
     charts, table = page(beside(device_samples=samples(6, sm_clock_mhz=1500.0, reasons=reasons)))
     held = {each.name: list(zip(each.x.tolist(), each.y.tolist(), strict=True))
@@ -94,7 +97,7 @@ def test_one_sample_each_is_a_table_alone():
 
 @pytest.mark.recordings
 @pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here: set PERFDOCTOR_RECORDINGS")
-def test_a_csv_says_what_plain_python_reads_in_it():
+def test_the_page_agrees_with_plain_python_on_a_csv():
     path = FOLDER / "device" / "nanogpt-gpu-metrics.csv"
     with path.open() as file:
         rows = list(csv.DictReader(file))

@@ -99,7 +99,7 @@ def test_families_are_sums_of_their_kernels():
     assert shown[FOREACH_ADAM.removeprefix("void ")]["count a step"] == 1
 
 
-def test_the_slowest_rank_is_told_of_kernels_that_several_run():
+def test_the_slowest_rank_is_named_for_kernels_of_several_ranks():
     run = prepare(merge([
         draw(kernels="####  ++", launched_us_before=50, repeat=4, rank=rank, kernel_names={"#": "same", "+": f"only {rank}"})
         for rank in (0, 1)
@@ -142,12 +142,12 @@ def test_only_the_costliest_are_shown_and_all_are_counted():
         ("", "", ""),
     ],
 )
-def test_types_are_said_as_everybody_says_them(types, first, short):
+def test_types_have_their_usual_names(types, first, short):
     assert (first_type(types), short_types(types)) == (first, short)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "data_type"),
     [
         ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s", "fp8"),
         ("cutlass3x_sm100_tensorop_gemm_e2m1_e2m1_f32", "fp4"),
@@ -155,9 +155,9 @@ def test_types_are_said_as_everybody_says_them(types, first, short):
         ("ampere_fp16_s16816gemm_fp16_128x128_tn", "fp16"),
     ],
 )
-def test_narrow_types_are_not_called_fp16(name, told):
+def test_narrow_types_are_not_called_fp16(name, data_type):
     costs = kernel_costs(prepare(draw(kernels="#", kernel_names={"#": name})))
-    assert costs.data_types == (told,)
+    assert costs.data_types == (data_type,)
 
 
 RECORDINGS = Path(os.environ.get("PERFDOCTOR_RECORDINGS", ROOT.parent / "shared" / "data"))

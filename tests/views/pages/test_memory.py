@@ -1,4 +1,4 @@
-"""Does the page of memory show what an allocator that was watched all along held?"""
+"""Does the page of memory agree with an allocator whose every event is known?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stacked(chart):
 
 
 def watched(changes: int, seed: int = 1):
-    """A recording of random calls, and what was in use behind each of its events."""
+    """A recording of random calls, and the memory in use after each event."""
     pick, made, seen = random.Random(seed), Recording(), {}
     made.alloc(40 * MIB, "work/model.py:1 build")
     made.begin()
@@ -62,7 +62,7 @@ def test_a_snapshot_s_areas_sum_to_what_was_in_use(tmp_path, changes):
     made, seen = watched(changes)
     chart = page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-0-0"]
     x, total = stacked(chart)
-    # A stack of steps: the second of two points at one place is what was in use behind it.
+    # A stack of steps: the second of two points at one place is the memory in use after it.
     behind = {int(at): held for at, held in zip(x.tolist(), total.tolist(), strict=True)}
     wrong = {at: (held, seen[at]) for at, held in behind.items() if held != seen[at]}
     assert not wrong
@@ -75,7 +75,7 @@ def test_a_snapshot_s_areas_sum_to_what_was_in_use(tmp_path, changes):
     assert reserved.y[-1] == made.reserved_bytes
 
 
-def test_what_was_held_before_the_recording_is_named_so(tmp_path):
+def test_memory_allocated_before_the_recording_is_named(tmp_path):
     made, _ = watched(30)
     chart = page(memory_snapshot.read(made.write(tmp_path / "run.pickle")))["memory-0-0"]
     first = next(each for each in chart.series if each.name == "allocated before the recording")
@@ -104,12 +104,12 @@ def test_running_totals_are_lines_over_time_and_the_gpu_s_memory_a_limit():
     held = [10, 30, 20, 50, 5]
     rows = [{"start_ns": BASE_NS + n * 100_000, "end_ns": BASE_NS + n * 100_000, "name": "[memory]", "device": 0,
              "allocated_bytes": each * MIB, "reserved_bytes": 60 * MIB} for n, each in enumerate(held)]  # fmt: skip
-    told = replace(
+    given = replace(
         drawn,
         frames={**drawn.frames, "memory_totals": frame("memory_totals", rows)},
         devices=(Device(0, 0, "", memory_bytes=80 * MIB),),
     )
-    chart = page(told)["memory-0-0"]
+    chart = page(given)["memory-0-0"]
     use, reserved, limit = chart.series
     assert use.x.tolist() == [BASE_NS + n * 100_000 - start for n in range(5)]
     assert use.y.tolist() == [each * MIB for each in held]
@@ -120,12 +120,12 @@ def test_running_totals_are_lines_over_time_and_the_gpu_s_memory_a_limit():
     }  # fmt: skip
 
 
-def test_a_limit_far_above_is_told_and_not_drawn():
+def test_a_limit_far_above_is_mentioned_and_not_drawn():
     rows = [{"start_ns": n, "end_ns": n, "name": "[memory]", "device": 0, "allocated_bytes": MIB * n,
              "reserved_bytes": MIB * 4} for n in range(1, 4)]  # fmt: skip
-    told = Timeline.build({"memory_totals": frame("memory_totals", rows)}, ["memory_totals"],
+    given = Timeline.build({"memory_totals": frame("memory_totals", rows)}, ["memory_totals"],
                           devices=(Device(0, 0, "", memory_bytes=1000 * MIB),))  # fmt: skip
-    chart = page(told)["memory-0-0"]
+    chart = page(given)["memory-0-0"]
     assert not any(each.kind == "guide" for each in chart.series)
     assert "the GPU has {capacity}" in chart.description
 
@@ -156,7 +156,7 @@ def test_samples_at_the_ends_of_steps_are_a_line_each_process():
     assert chart.numbers["name"] == ("rank 1", "text")
 
 
-def test_who_held_the_peak_is_a_table(tmp_path):
+def test_the_largest_allocations_at_the_peak_are_a_table(tmp_path):
     made, _ = watched(60)
     timeline = memory_snapshot.read(made.write(tmp_path / "run.pickle"))
     table = page(timeline)["table memory-holders"]

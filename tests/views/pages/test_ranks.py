@@ -1,4 +1,4 @@
-"""Does the page of ranks show what one rank does that the others do not?"""
+"""Does the page of ranks show how the ranks differ?"""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_each_cell_is_the_part_s_share_of_the_rank_s_step():
     assert numbers["high"] - numbers["low"] == pytest.approx(0.4)
 
 
-def test_ranks_that_are_alike_are_said_to_be():
+def test_equal_ranks_are_described_as_equal():
     found = page(job("####  ", "####  "))
     assert found["ranks-parts"].description == "The ranks hardly differ."
     assert found["ranks-steps"].description == "All steps take {median}."
 
 
-def test_steps_of_each_rank_lie_beside_each_other():
+def test_each_rank_has_a_row_of_its_steps():
     found = page(job("####      ", "######    "))["ranks-steps"]
     assert found.values.shape[0] == 2
     assert np.allclose(found.values, 10 * UNIT_NS)
@@ -72,19 +72,19 @@ def test_of_many_steps_the_longest_of_neighbours_stays():
     assert "A column is the longest of 4 steps" in found.description
 
 
-def test_the_table_tells_times_a_step_the_longest_step_first():
+def test_the_table_has_times_per_step_longest_step_first():
     table = page(job("####      ", "######    "))["table ranks"]
     computing = dict(zip(column(table, "rank"), column(table, "compute"), strict=True))
     assert computing == {"rank 0": 4 * UNIT_NS, "rank 1": 6 * UNIT_NS}
     assert column(table, "kernels") == [1, 1]
 
 
-def test_the_clock_of_each_rank_s_gpu_is_the_middle_under_load():
-    told = [
+def test_the_clock_of_each_rank_s_gpu_is_the_median_under_load():
+    given = [
         *samples(5, device=0, sm_clock_mhz=[1410, 1400, 1410, 1980, 1410]),
         *samples(5, device=1, sm_clock_mhz=1980),
     ]
-    table = page(beside(job("####  ", "####  "), device_samples=told))["table ranks"]
+    table = page(beside(job("####  ", "####  "), device_samples=given))["table ranks"]
     clocks = dict(zip(column(table, "rank"), column(table, "SM clock"), strict=True))
     assert clocks == {"rank 0": 1410e6, "rank 1": 1980e6}
 
@@ -103,7 +103,7 @@ def test_hundreds_of_ranks_have_a_page():
     assert found["table ranks"].rows_in_all == 300
 
 
-def test_the_late_rank_of_a_trace_comes_late_in_the_table_too():
+def test_the_late_rank_of_a_trace_has_the_highest_lateness():
     """Plain Python: a collective ends for all together, so who is in it for the shortest time came last."""
     table = page(read([STRAGGLER]))["table ranks"]
     late = dict(zip(column(table, "rank"), column(table, "lateness"), strict=True))

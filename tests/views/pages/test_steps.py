@@ -1,4 +1,4 @@
-"""Does the page of steps say how long each step was, of what, and which ones stand out?"""
+"""Does the page of steps show the length and the parts of each step, and the outliers?"""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_a_long_step_is_marked_with_the_part_that_grew():
     assert sum(bool(remark) and remark.startswith("outlier") for remark in remarks.values()) == 1
 
 
-def test_where_many_steps_are_long_none_is_an_exception():
+def test_where_many_steps_are_long_none_is_an_outlier():
     chart, _ = page(with_long_steps(2, 4, 6, 8, 10))
     assert not any(each.kind == "marks" for each in chart.series)
     assert "Outliers" not in chart.description
 
 
-def test_few_steps_are_too_few_to_call_one_an_exception():
+def test_few_steps_are_too_few_for_an_outlier():
     chart, _ = page(with_long_steps(3, count=6))
     assert not any(each.kind == "marks" for each in chart.series)
 
@@ -104,7 +104,7 @@ def test_of_a_thousand_steps_a_bar_is_the_mean_and_the_longest_stays():
     assert np.allclose(compute.y, 4 * UNIT_NS)
 
 
-def test_several_ranks_are_told_by_their_mean_and_the_longest():
+def test_several_ranks_are_shown_by_their_mean_and_the_longest():
     ranks = merge([draw(kernels="#" * (4 + 2 * rank) + " " * (6 - 2 * rank), launched_us_before=50, repeat=6, rank=rank)
                    for rank in range(2)])  # fmt: skip
     chart, table = page(ranks)

@@ -18,7 +18,7 @@ from recorded import of_recordings, recording
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import UNKNOWN, Timeline, merge
@@ -142,7 +142,7 @@ def assert_idle_is_that_of_the_accounting(run: Run, found: TimelineView) -> None
 def test_zero_is_the_first_event_of_the_window():
     drawn = draw(**STEP, repeat=5)
     run = prepare(drawn)
-    assert looked_at(run) == window_of(run)
+    assert analysed_span(run) == window_of(run)
     found = shown(run)
     (first, *_) = pieces(found, tracks(found, "copies")[0])
     assert first[0] == 0  # the copy is what a step begins with
@@ -162,7 +162,7 @@ def test_two_ranks_count_from_the_same_zero():
     assert (ours.start_ns[0], theirs.start_ns[0]) == (0, UNIT)
 
 
-# ---- what is told of a piece ----------------------------------------------------------------------------------------
+# ---- details and launches -------------------------------------------------------------------------------------------
 
 
 def test_arrows_lead_from_the_call_to_what_it_launched():
@@ -178,26 +178,26 @@ def test_arrows_lead_from_the_call_to_what_it_launched():
         )
         if number != UNKNOWN
     }
-    told = 0
+    linked = 0
     for signal in ON_DEVICE:
         for track in tracks(found, signal):
             for (start, _, name), number, at in zip(
                 pieces(found, track), track.launch_track.tolist(), track.launch_ns.tolist(), strict=True
             ):
                 if number == -1:
-                    assert started.get((start, name), -1) < 0  # launched before the window, or by nobody
+                    assert started.get((start, name), -1) < 0  # launched before the window, or by no recorded call
                     continue
-                told += 1
+                linked += 1
                 assert at == started[start, name]
                 assert found.tracks[number].kind == "calls"
                 assert at in found.tracks[number].start_ns.tolist()
-    assert told == sum(
+    assert linked == sum(
         0 <= at < found.length_ns for (start, _), at in started.items() if start >= 0 and start < found.length_ns
     )
-    assert told
+    assert linked
 
 
-def test_what_is_told_on_a_click():
+def test_details_of_each_kind_of_event():
     at = {"start_ns": 10, "end_ns": 20, "name": "k"}
     found = shown(
         timeline(
@@ -210,12 +210,12 @@ def test_what_is_told_on_a_click():
             ops=[{**at, "input_shapes": "[[64, 1024], []]"}, {**at, "thread": 2}],
         )
     )
-    told = {
+    details = {
         (track.kind, found.names[place] if place >= 0 else "")
         for track in found.tracks
         for place in track.detail.tolist()
     }
-    assert told == {
+    assert details == {
         ("kernels", "1,080 blocks of 128 threads"),
         ("kernels", "one launch of a CUDA graph"),
         ("copies", "h2d, 4 MiB, pageable"),
@@ -359,7 +359,7 @@ def test_messages_of_a_run_without_a_gpu():
     beside(device_samples=samples(3)),
     alone([{"gpu_time_ns": 500.0}]),
 ])  # fmt: skip
-def test_of_no_time_there_is_no_timeline(drawn):
+def test_without_timestamps_there_is_no_timeline(drawn):
     run = prepare(drawn)
     assert list(view(run, examine(run, []).diagnosis)) == []
 
@@ -374,7 +374,7 @@ def test_sixty_four_ranks():
 # ---- numbers over time ----------------------------------------------------------------------------------------------
 
 
-def test_memory_holds_from_one_change_to_the_next_and_begins_with_what_was_held_before():
+def test_memory_holds_from_one_change_to_the_next_and_starts_with_the_value_before():
     changes = [(-5, 100, 400), (20, 300, 400), (25, 50, 800)]
     rows = [
         {"start_ns": BASE_NS + at * UNIT, "end_ns": BASE_NS + at * UNIT, "allocated_bytes": a, "reserved_bytes": r}

@@ -23,7 +23,7 @@ def nested(children: st.SearchStrategy[Spans]) -> st.SearchStrategy[Spans]:
 
 
 def _around(parts: list[Spans]) -> Spans:
-    """The parts one behind the other, a unit apart, and one span around all of them."""
+    """The parts one after the other, a unit apart, and one span around all of them."""
     inside, at = [], 1
     for part in parts:
         length = max(end for _, end in part)
@@ -97,7 +97,7 @@ def test_order_is_stable(values):
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.sampled_from([7, 1 << 40])), min_size=1, max_size=30)
 )
-def test_rows_are_told_apart_by_all_columns(rows):
+def test_rows_are_distinguished_by_all_columns(rows):
     columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
     keys, which = apart(columns)
     assert [keys[each] for each in which.tolist()] == rows

@@ -1,4 +1,4 @@
-"""Is anything lost when a long run is thinned? Counts, times and what has to stay itself, held against plain loops."""
+"""Is anything lost when events of a long run are merged? Counts, times and unmerged spans, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_without_steps_the_whole_budget_is_used():
     assert 0.8 * budget < bytes_of([found]) <= budget
 
 
-def test_pieces_that_become_one_are_short_close_and_in_one_cell():
+def test_merged_events_are_short_close_and_in_one_cell():
     (found,), _ = thinned([long_run()], 60_000, (0, 1))
     joined = found.count > 1
     longest_alone = int(found.duration_ns[~joined].max(initial=0))
@@ -167,7 +167,7 @@ def test_pieces_that_become_one_are_short_close_and_in_one_cell():
     assert longest_alone <= 3_000
 
 
-def test_a_joined_piece_is_called_as_its_longest_and_a_counter_tells_its_highest_value():
+def test_merged_events_have_the_name_of_the_longest_and_counters_the_highest_value():
     pieces = [(0, at * 10, at * 10 + (9 if at == 4 else 2)) for at in range(8)]
     lane = lane_of(pieces, values=[1.0, 7.0, 2.0, 3.0, 0.0, 9.5, 4.0, 1.0])
     (found,), _ = thinned([lane], JOINED_BYTES, (1_000, 1_001))

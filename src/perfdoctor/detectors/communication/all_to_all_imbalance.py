@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, matched_bytes, transfer_share
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import half_certain
+from perfdoctor.metrics.communication.collectives import matched_bytes, transfer_share
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 
 def _all_to_alls(place: Place) -> Mask:
@@ -28,29 +28,27 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     largest, mean = float(loads.sizes.max(axis=0).sum()), float(loads.sizes.mean(axis=0).sum())
     excess = largest / max(mean, 1) - 1
     transfer = transfer_share(run, "all_to_all")
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _all_to_alls(place)) * transfer
-
-    exposed_ns = run.mean(exposed)
-    won_ns = int(exposed_ns * (1 - mean / max(largest, 1)))
+    found = of_collectives(run, _all_to_alls, transfer)
+    if found is None:
+        return
+    won_ns = int(found.ns * (1 - mean / max(largest, 1)))
     if excess < at["min_excess_share"] or won_ns < at["min_share_of_step"] * run.step_ns:
         return
     by_rank = loads.sizes.sum(axis=1)
     worst = int(np.argmax(by_rank))
     units = run.places[0].units
-    yield Finding(
+    yield found.finding(
         rule="all-to-all-imbalance",
-        saving_ns_per_step=Saving(won_ns // 2, won_ns, won_ns),
+        saving=half_certain(won_ns, won_ns),
         confidence="medium",
         values={
             "excess_percent": percent(excess),
             "loaded_rank": loads.ranks[worst],
-            "exposed_ms": ms(exposed_ns),
+            "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
         },
         evidence=(
-            Measure("exposed all-to-alls", exposed_ns, "ns"),
+            Measure("exposed all-to-alls", found.ns, "ns"),
             Measure("largest load above the mean, over all of them", excess, "share"),
             Rows(
                 "Bytes in all-to-alls by rank, a step",
@@ -59,6 +57,4 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 tuple((rank, int(total) // units) for rank, total in zip(loads.ranks, by_rank, strict=True)),
             ),
         ),
-        work=work_of(run, _all_to_alls),
-        affected_ns=exposed_ns,
     )

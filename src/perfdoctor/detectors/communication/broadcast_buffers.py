@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import Shares
+from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -42,26 +41,16 @@ def _transfer_share(run: Run) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed time of these broadcasts: the forward pass waits for them."""
-    transfer = _transfer_share(run)
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _of_buffers(place)) * transfer
-
-    if run.share(exposed) < at["min_share_of_step"]:
+    found = of_collectives(run, _of_buffers, _transfer_share(run), at["min_share_of_step"])
+    if found is None:
         return
-    worst = run.worst(exposed)
-    exposed_ns = run.mean(exposed)
-    yield Finding(
+    yield found.finding(
         rule="broadcast-buffers",
-        saving_ns_per_step=saving(exposed_ns, at["won_share_low"], 1.0),
+        saving=Shares(at["won_share_low"], 1.0).of(found.ns),
         confidence="high" if len(run.places) > 1 else "medium",
         values={
-            "broadcasts_per_step": np.count_nonzero(_of_buffers(worst)) / worst.units,
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            "broadcasts_per_step": found.per_step,
+            **found.time.exposed_values(),
         },
-        evidence=(Measure("exposed broadcasts of buffers", exposed_ns, "ns"),),
-        work=work_of(run, _of_buffers),
-        affected_ns=exposed_ns,
+        evidence=(Measure("exposed broadcasts of buffers", found.ns, "ns"),),
     )

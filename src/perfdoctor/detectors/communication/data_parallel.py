@@ -12,7 +12,7 @@ from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Promised is only what the first GPU does beyond its share: copies and collectives have owners of their own."""
+    """Only what the first GPU does beyond its share is a saving: copies and collectives have rules of their own."""
     marked = [team for team in teams(run, at["min_part_of_busiest"]) if is_data_parallel(run, team.rank)]
     if not marked:
         return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.topology import better, gpus, is_nvlink, of_job, pairs
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
     apart = [
-        (f"GPU {one}", f"GPU {other}", links.get((f"GPU{one}", f"GPU{other}"), "not told"))
+        (f"GPU {one}", f"GPU {other}", links.get((f"GPU{one}", f"GPU{other}"), "unknown"))
         for one in chosen
         for other in chosen
         if one < other and not is_nvlink(links, one, other)
@@ -29,7 +29,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="distant-gpus",
         # How much of the exposed time the links cost is slow-links' to measure: here it is only bounded.
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high" if is_certain else "medium",
         values={
             "count": len(chosen),

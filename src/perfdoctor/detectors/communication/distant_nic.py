@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     rows = tuple((f"GPU {each.gpu}", each.nic, each.link, each.nearer, each.nearer_link) for each in found[:16])
     yield Finding(
         rule="distant-nic",
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high",
         values={
             "gpus": len(gpus),

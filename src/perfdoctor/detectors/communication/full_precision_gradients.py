@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import Shares
 from perfdoctor.metrics.communication.collectives import (
-    exposed_rows_ns,
     is_full_precision,
     sizes_can_be_judged,
     transfer_share,
 )
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
@@ -38,8 +37,9 @@ def _gradients(place: Place, at: Mapping[str, float]) -> Mask:
 def _half_share(place: Place) -> float:
     """How much of the time in matrix kernels whose type is known goes into 16-bit ones; 0 where none is known."""
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
+    names = place.kernels.name
     kinds = {
-        kind: int(place.kernel_ns[matmul & place.kernels.name.where(lambda n, k=kind: input_type(n) == k)].sum())  # type: ignore[misc]
+        kind: int(place.kernel_ns[matmul & names.has(input_type, kind)].sum())
         for kind in ("half", "tf32", "fp32", "fp64")
     }
     return kinds["half"] / max(sum(kinds.values()), 1)
@@ -47,33 +47,26 @@ def _half_share(place: Place) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed transfer of large fp32 sums where most matrix kernels read 16-bit numbers."""
-    transfer = transfer_share(run)
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _gradients(place, at)) * transfer
-
-    worst = run.worst(exposed)
+    found = of_collectives(run, lambda place: _gradients(place, at), transfer_share(run), at["min_share_of_step"])
+    if found is None:
+        return
+    worst, rows = found.worst, found.worst_rows
     half = _half_share(worst)
-    if run.share(exposed) < at["min_share_of_step"] or half < at["min_half_share"]:
+    if half < at["min_half_share"] or not sizes_can_be_judged(run, worst, rows):
         return
-    rows = _gradients(worst, at)
-    if not sizes_can_be_judged(run, worst, rows):
-        return
-    exposed_ns = run.mean(exposed)
     size = worst.collectives["bytes"][rows]
-    yield Finding(
+    likely = at["won_share_likely"]  # no fewer bytes can be sent
+    yield found.finding(
         rule="full-precision-gradients",
-        saving_ns_per_step=saving(exposed_ns, at["won_share_low"], at["won_share_likely"], at["won_share_likely"]),
+        saving=Shares(at["won_share_low"], likely, likely).of(found.ns),
         confidence="high" if len(run.places) > 1 else "medium",
         values={
-            "messages_per_step": np.count_nonzero(rows) / worst.units,
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            "messages_per_step": found.per_step,
+            **found.time.exposed_values(),
             "half_percent": percent(half),
         },
         evidence=(
-            Measure("exposed transfer of fp32 gradients", exposed_ns, "ns"),
+            Measure("exposed transfer of fp32 gradients", found.ns, "ns"),
             Measure("matrix kernels in 16 bits", half, "share"),
             *(
                 [Measure("bytes of these gradients a step", float(size.sum()) / worst.units, "bytes")]
@@ -81,6 +74,4 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 else []
             ),
         ),
-        work=work_of(run, lambda place: _gradients(place, at)),
-        affected_ns=exposed_ns,
     )

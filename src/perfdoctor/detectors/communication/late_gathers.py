@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import half_certain
+from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 #: Between two collectives that stand in one queue lie microseconds.
 _IN_LINE_NS = 20_000
@@ -58,37 +57,29 @@ def _is_sharded(place: Place, at: Mapping[str, float]) -> bool:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Gathers that were not begun while the layer before was computing."""
-    transfer = transfer_share(run, "all_gather")
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _late(place)) * transfer
-
-    worst = run.worst(exposed)
-    if not _is_sharded(worst, at) or run.share(exposed) < at["min_share_of_step"]:
+    found = of_collectives(run, _late, transfer_share(run, "all_gather"), at["min_share_of_step"])
+    if found is None or not _is_sharded(found.worst, at):
         return
-    late, gathers = np.count_nonzero(_late(worst)), np.count_nonzero(_gathers(worst))
+    worst = found.worst
+    late, gathers = np.count_nonzero(found.worst_rows), np.count_nonzero(_gathers(worst))
     if late < at["min_late_share"] * gathers:
         return
-    exposed_ns = run.mean(exposed)
     # The compute that could hide them: what no collective runs beside. The first gather of a step has none before it.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
-    prefetched_ns = min(int(exposed_ns * (1 - worst.units / late)), free_ns)
-    yield Finding(
+    prefetched_ns = min(int(found.ns * (1 - worst.units / late)), free_ns)
+    yield found.finding(
         rule="late-gathers",
-        saving_ns_per_step=Saving(prefetched_ns // 2, prefetched_ns, min(exposed_ns, free_ns)),
+        saving=half_certain(prefetched_ns, min(found.ns, free_ns)),
+        bound_ns=free_ns,
         confidence="high" if len(run.places) > 1 else "medium",
         values={
             "late_per_step": late / worst.units,
             "gathers_per_step": gathers / worst.units,
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            **found.time.exposed_values(),
         },
         evidence=(
-            Measure("exposed time of late gathers", exposed_ns, "ns"),
+            Measure("exposed time of late gathers", found.ns, "ns"),
             Measure("compute that could hide it", free_ns, "ns"),
             Measure("gathers that began with no kernel running", late / gathers, "share"),
         ),
-        work=work_of(run, _late),
-        affected_ns=exposed_ns,
     )

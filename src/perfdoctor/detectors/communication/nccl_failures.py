@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.nccl import ERROR_ENDS, HARMLESS
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A warning, and an error that was handed up to where communicators and collectives begin."""
-    told = Told.of(run.timeline)
+    log = NcclLog.of(run.timeline)
     returned = [
         (file, int(code), count)
-        for file, code, count in zip(*_columns(told, "returned"), strict=True)
+        for file, code, count in zip(*_columns(log, "returned"), strict=True)
         if ERROR_ENDS.match(file) and code in _ERRORS
     ]
     warnings = [
-        (text, count) for text, _, count in zip(*_columns(told, "warning"), strict=True) if not HARMLESS.search(text)
+        (text, count) for text, _, count in zip(*_columns(log, "warning"), strict=True) if not HARMLESS.search(text)
     ]
     if sum(count for _, _, count in returned) < at["min_errors"] or not warnings:
         return
@@ -31,7 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rows[text] = rows.get(text, 0) + count
     yield Finding(
         rule="nccl-failures",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high",
         values={
             "count": sum(count for _, _, count in returned),
@@ -55,6 +55,6 @@ _ERRORS = {
 }
 
 
-def _columns(told: Told, name: str) -> tuple[list[str], list[float], list[int]]:
-    rows = told.rows(name)
+def _columns(log: NcclLog, name: str) -> tuple[list[str], list[float], list[int]]:
+    rows = log.rows(name)
     return list(rows.text("value")), rows.floats("amount").tolist(), rows["count"].tolist()

@@ -1,17 +1,17 @@
-"""NCCL takes a slower way than the machine has: past the links, through the CPU's memory, or by a wrong map."""
+"""NCCL takes a slower path than there is: past the links, through the CPU's memory, or by a wrong topology file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
-from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.metrics.communication.topology import pairs
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
-from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class _Seen:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The first of three that the log proves: a wrong topology file, no peer access, no GPUDirect."""
-    told = Told.of(run.timeline)
-    seen = _wrong_map(run, told, at) or _no_peer_access(run, told) or _no_gpudirect(run, told, at)
+    log = NcclLog.of(run.timeline)
+    seen = _wrong_topology_file(run, log, at) or _no_peer_access(run, log) or _no_gpudirect(run, log, at)
     if seen is None:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
-    ways: tuple[Rows, ...] = (told.table(),) if len(told.ways) else ()
+    ways: tuple[Rows, ...] = (log.table(),) if len(log.ways) else ()
     yield Finding(
         rule="nccl-slow-path",
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high",
         values={
             "pairs": seen.pairs,
-            "machines": told.machines,
+            "machines": log.machines,
             "setting": seen.setting,
             "file": seen.file,
             "low_gb": seen.low_gb,
@@ -49,46 +49,46 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _wrong_map(run: Run, told: Told, at: Mapping[str, float]) -> _Seen | None:
+def _wrong_topology_file(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Seen | None:
     """A topology file that contradicts the machine: links of one board that differ by far, or that carried more."""
-    files = told.values("topology_file")
+    files = log.values("topology_file")
     if not files:
         return None
-    links = told.amounts("nvlink")
+    links = log.amounts("nvlink")
     if links and max(links) >= at["min_links_apart"] * min(links):
         return _Seen("links-differ", file=files[0], low_gb=min(links), high_gb=max(links))
-    rings = [amount for value, amount in _graphs(told) if value.startswith("4 ")]
+    rings = [amount for value, amount in _graphs(log) if value.startswith("4 ")]
     measured = best_bus_bandwidth(run.timeline, "nccl-tests") / 1e9
     # With NVLS the switches add up, and more comes out than any ring carries.
-    if rings and not max(told.amounts("nvls_channels"), default=0) and measured >= at["min_excess"] * min(rings):
+    if rings and not max(log.amounts("nvls_channels"), default=0) and measured >= at["min_excess"] * min(rings):
         return _Seen("carried-more", file=files[0], low_gb=min(rings), high_gb=measured)
     return None
 
 
-def _graphs(told: Told) -> list[tuple[str, float]]:
-    rows = told.rows("graph")
+def _graphs(log: NcclLog) -> list[tuple[str, float]]:
+    rows = log.rows("graph")
     return list(zip(rows.text("value"), rows.floats("amount").tolist(), strict=True))
 
 
-def _no_peer_access(run: Run, told: Told) -> _Seen | None:
+def _no_peer_access(run: Run, log: NcclLog) -> _Seen | None:
     """GPUs of one machine meet in the CPU's memory, because it was asked for or though they have NVLink."""
-    through_memory = told.pairs("SHM/")
+    through_memory = log.pairs("SHM/")
     if not through_memory:
         return None
-    if settings := told.settings("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
+    if settings := log.settings("NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_P2P_LEVEL=0"):
         return _Seen("peer-access-off", pairs=through_memory, setting=settings[0])
-    has_nvlink = told.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
-    return _Seen("past-nvlink", pairs=through_memory) if has_nvlink and not told.pairs("P2P/") else None
+    has_nvlink = log.has("nvlink") or any(link.startswith("NV") for link in pairs(run.timeline).values())
+    return _Seen("past-nvlink", pairs=through_memory) if has_nvlink and not log.pairs("P2P/") else None
 
 
-def _no_gpudirect(run: Run, told: Told, at: Mapping[str, float]) -> _Seen | None:
+def _no_gpudirect(run: Run, log: NcclLog, at: Mapping[str, float]) -> _Seen | None:
     """Between machines over a network that could write into the GPU's memory, and does not.
 
-    Behind the processor NCCL has no use for it, whether it is allowed or not: that is distant-nic's to tell.
+    Behind the processor NCCL has no use for it, whether it is allowed or not: distant-nic reports that.
     """
-    through_memory = told.pairs_without("NET/", "GDRDMA") - told.pairs("NET/Socket")
-    if told.machines < at["min_machines"] or through_memory <= 0:
+    through_memory = log.pairs_without("NET/", "GDRDMA") - log.pairs("NET/Socket")
+    if log.machines < at["min_machines"] or through_memory <= 0:
         return None
-    if detours(run.timeline) and 0 not in told.amounts("gpudirect"):
+    if detours(run.timeline) and 0 not in log.amounts("gpudirect"):
         return None
     return _Seen("", pairs=through_memory)

@@ -1,15 +1,15 @@
-"""Between machines NCCL goes over sockets, though a faster network was meant."""
+"""Between machines NCCL goes over sockets, though a faster network was intended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.detectors.savings import at_most
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
-#: Facts that tell a faster network that was looked for and not had, the surest first → the words for it.
+#: Facts that show a faster network was sought and not found, the surest first → the words for it.
 _WHY = {
     "plugin_failed": "its network plugin could not be loaded",
     "no_infiniband": "it found no InfiniBand device",
@@ -18,26 +18,26 @@ _WHY = {
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Ranks on several machines, ways over NET/Socket, and a sign that something better was to be had."""
-    told = Told.of(run.timeline)
-    over_sockets = told.pairs("NET/Socket")
-    if not over_sockets or told.machines < at["min_machines"]:
+    """Ranks on several machines, ways over NET/Socket, and a sign that something better was available."""
+    log = NcclLog.of(run.timeline)
+    over_sockets = log.pairs("NET/Socket")
+    if not over_sockets or log.machines < at["min_machines"]:
         return
-    disabled = told.settings("NCCL_IB_DISABLE=1", "NCCL_NET=Socket")
-    why = next((fact for fact in _WHY if told.has(fact)), "")
+    disabled = log.settings("NCCL_IB_DISABLE=1", "NCCL_NET=Socket")
+    why = next((fact for fact in _WHY if log.has(fact)), "")
     if not why and not disabled:
         return
     exposed_ns = run.mean(lambda place: place.exposed_communication.total_ns)
     yield Finding(
         rule="nccl-socket-fallback",
-        saving_ns_per_step=Saving(0, 0, exposed_ns),
+        saving_ns_per_step=at_most(exposed_ns),
         confidence="high" if disabled or why == "plugin_failed" else "medium",
         values={
             "pairs": over_sockets,
-            "machines": told.machines,
+            "machines": log.machines,
             "why": _set(disabled) if disabled else _WHY[why],
         },
-        evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), told.table()),
+        evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), log.table()),
         situation="disabled" if disabled else "plugin" if why == "plugin_failed" else "",
     )
 

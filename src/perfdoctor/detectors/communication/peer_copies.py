@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -33,26 +33,24 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     def stood(place: Place) -> int:
         return exposed_ns(place, copies_of(place, "p2p")) + _waiting_for(run, place).total_ns
 
-    share = run.share(stood)
-    if share < at["min_share_of_step"]:
+    found = affected(run, stood, at["min_share_of_step"])
+    if found is None:
         return
-    peer, worst = run.mean(stood), run.worst(lambda place: exposed_ns(place, copies_of(place, "p2p")))
+    worst = run.worst(lambda place: exposed_ns(place, copies_of(place, "p2p")))
     rows = copies_of(worst, "p2p")
-    hideable = min(run.mean(lambda place: min(stood(place), (place.compute - place.copying).total_ns)), peer)
+    hideable = min(run.mean(lambda place: min(stood(place), (place.compute - place.copying).total_ns)), found.ns)
     size = bytes_of(worst, rows)
     yield Finding(
         rule="peer-copies",
-        saving_ns_per_step=Saving(0, hideable // 2, peer),
+        saving_ns_per_step=Saving(0, int(hideable * at["hideable_share_likely"]), found.ns),
         confidence="medium",
         values={
             "copies_per_step": rows.sum() / worst.units,
             "megabytes": size / worst.units / 1e6,
-            "exposed_ms": ms(peer),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
+            **found.exposed_values(),
         },
         evidence=(
-            Measure("copies between GPUs with nothing beside them, on either side", peer, "ns"),
+            Measure("copies between GPUs with nothing beside them, on either side", found.ns, "ns"),
             Measure("compute that could hide them", hideable, "ns"),
             by_op(worst, rows, f"Copies between GPUs of rank {worst.rank}, a step"),
             *longest_exposed(run, "copies", lambda place: copies_of(place, "p2p")),

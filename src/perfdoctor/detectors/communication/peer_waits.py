@@ -4,45 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.accounting.behind_idle import culprits, each_step_ns, host_rows, table
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import shares
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _lost_ns(place: Place) -> int:
-    return place.idle_ns("peer_wait")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Waits on the host, beside collectives on the device: barriers, stores, collectives of Python objects."""
-    share = run.share(_lost_ns)
-    if share < at["min_share_of_step"]:
+    found = of_cause(run, "peer_wait", at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
-    pieces = worst.idle_causes["peer_wait"]
-    each_ns = each_step_ns(worst, pieces)
-    named = culprits(pieces, host_rows(worst, ("ops", "ranges", "functions")))
+    named = found.innermost("ops", "ranges", "functions")
     yield Finding(
         rule="peer-waits",
-        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
         values={
-            "lost_ms": ms(lost_ns),
-            "step_ms": ms(run.step_ns),
-            "lost_percent": percent(share),
-            "steps_hit": int((each_ns > 0).sum()),
-            "steps_seen": int(each_ns.size),
-            "longest_ms": ms(int(pieces.durations_ns.max(initial=0))),
+            **found.time.lost_values(),
+            "steps_hit": found.steps_hit,
+            "steps_seen": found.steps_seen,
+            "longest_ms": ms(found.longest_ns),
             "name": named[0].name if named else "a barrier",
         },
         evidence=(
-            Measure("idle while the host waited for other ranks", lost_ns, "ns"),
-            Measure("such waits a step", len(pieces) / worst.units, "count"),
-            Measure("longest", int(pieces.durations_ns.max(initial=0)), "ns"),
-            *((table("Innermost meanwhile", worst, named),) if named else ()),
+            Measure("idle while the host waited for other ranks", found.ns, "ns"),
+            Measure("such waits a step", found.times_per_step, "count"),
+            Measure("longest", found.longest_ns, "ns"),
+            *found.table("Innermost meanwhile", named),
         ),
         situation="" if run.per_step else "window",
     )

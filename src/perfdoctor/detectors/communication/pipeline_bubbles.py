@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -29,33 +27,29 @@ def _messages(place: Place) -> Mask:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed sends and receives, a mean over the stages recorded: waiting for another stage is the bubble."""
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _messages(place))
-
-    worst = run.worst(exposed)
-    count = np.count_nonzero(_messages(worst)) / worst.units
-    if count < at["min_messages_per_step"] or run.share(exposed) < at["min_share_of_step"]:
+    found = of_collectives(run, _messages, 1.0, at["min_share_of_step"])
+    if found is None or found.per_step < at["min_messages_per_step"]:
         return
-    exposed_ns = run.mean(exposed)
-    yield Finding(
+    yield found.finding(
         rule="pipeline-bubbles",
-        saving_ns_per_step=saving(exposed_ns, at["won_share_low"], at["won_share_likely"]),
+        saving=shares(at, "won_share").of(found.ns),
         confidence="high" if len(run.places) > 1 else "medium",
         values={
-            "messages_per_step": count,
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            "messages_per_step": found.per_step,
+            **found.time.exposed_values(),
         },
         evidence=(
-            Measure("exposed sends and receives", exposed_ns, "ns"),
+            Measure("exposed sends and receives", found.ns, "ns"),
             Rows(
                 "Waiting by stage, a step",
                 ("rank", "compute", "exposed sends and receives"),
                 ("count", "ns", "ns"),
                 tuple(
-                    (place.rank, place.per_step(place.compute.total_ns), place.per_step(exposed(place)))
+                    (
+                        place.rank,
+                        place.per_step(place.compute.total_ns),
+                        place.per_step(exposed_rows_ns(place, _messages(place))),
+                    )
                     for place in run.places[:16]
                 ),
             ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.merged_collectives import evened_ns
@@ -17,7 +18,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
 #: Causes of idle in which the host ran something else: one remedy, one word.
@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     is_clear = _late_share(matched) >= at["clear_culprit_share"]
     yield Finding(
         rule="rank-skew",
-        saving_ns_per_step=Saving(likely // 2, likely, waiting_ns),
+        saving_ns_per_step=half_certain(likely, waiting_ns),
         confidence="high" if is_clear else "medium",
         values={
             "late_rank": matched.late_rank,
@@ -54,7 +54,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         },
         evidence=_evidence(matched, waiting_ns, late, instead, min(place.units for place in places)),
         situation=_situation(main) if share >= at["clear_culprit_share"] else "",
-        # Where no rank is the clear culprit nobody knows what would be if one came in time.
+        # Where no rank is the clear culprit it is unknown what one in time would change.
         work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
         affected_ns=likely,
     )
@@ -64,7 +64,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _exposed_by_others_ns(places: Sequence[Place], matched: Skew) -> float:
-    """What the others expose of these collectives, a step: the late rank waits for nobody."""
+    """What the others expose of these collectives, a step: the late rank does not wait."""
     others = [place for place in places if place.rank != matched.late_rank]
     return float(np.mean([_exposed_ns(place, matched) / place.units for place in others]))
 
@@ -78,13 +78,13 @@ def _waiting_ns(run: Run, places: Sequence[Place], matched: Skew, exposed_ns: fl
     waiting = float(matched.waiting_ns[matched.others].mean())
     waiting_ns = int(exposed_ns * waiting / _spent_by_others_ns(matched))
     waiting_ns = min(waiting_ns, _spare_ns(places, matched.late_rank, waiting_ns))
-    if host_places(run):  # what ranks that are late by turns wait for each other goes with the meetings
+    if host_places(run):  # what ranks that are late by turns wait goes when collectives are merged
         return max(waiting_ns - evened_ns(run, matched), 0)
     return waiting_ns
 
 
 def _exposed_ns(place: Place, matched: Skew) -> int:
-    """How long the collectives of which it is known who came last are exposed: of sends and broadcasts nobody knows."""
+    """How long the collectives of which it is known who came last are exposed: not sends and broadcasts."""
     rows = matched.rows[matched.ranks.index(place.rank)]
     frame = place.recorded_collectives.take(rows[rows != UNKNOWN])
     return (Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication).total_ns

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -44,7 +44,7 @@ class _Reference:
 
 
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
-    """What the same links gave when they were measured; else what NCCL plans, the machine tells, or any board has.
+    """What the same links gave when they were measured; else what NCCL plans, the topology says, or any board has.
 
     None where nothing of it is known, or the machine has no NVLinks between these GPUs.
     """
@@ -86,12 +86,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     yield Finding(
         rule="slow-links",
-        saving_ns_per_step=saving(
-            exposed_ns,
-            1 - reached / against.least_share,
-            1 - reached,
-            1 - worst.bus_bytes_per_second / against.most,
-        ),
+        saving_ns_per_step=Shares(
+            1 - reached / against.least_share, 1 - reached, 1 - worst.bus_bytes_per_second / against.most
+        ).of(exposed_ns),
         confidence="high" if against.situation in ("", "measured") else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,

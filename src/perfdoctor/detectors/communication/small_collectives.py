@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.metrics.units import us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
@@ -22,7 +23,7 @@ _MERGED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 def _small(place: Place, at: Mapping[str, float]) -> Mask:
-    """One bool a row: small by its bytes, or where these are not told, over so soon that it must be."""
+    """One bool a row: small by its bytes, or where these are unknown, over so soon that it must be."""
     frame = place.collectives
     size = frame["bytes"]
     is_short = frame.duration_ns < at["small_message_us"] * 1000
@@ -44,38 +45,34 @@ def _usual_ns(place: Place, at: Mapping[str, float]) -> int:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed time of messages so small that their latency is their price."""
     transfer = transfer_share(run)
-
-    def exposed(place: Place) -> float:
-        return _usual_ns(place, at) * transfer
-
-    worst = run.worst(exposed)
+    found = affected(run, lambda place: _usual_ns(place, at) * transfer, at["min_share_of_step"])
+    if found is None:
+        return
+    worst = found.worst
     rows = _small(worst, at)
     count = np.count_nonzero(rows) / worst.units
-    if count < at["min_messages_per_step"] or run.share(exposed) < at["min_share_of_step"]:
+    if count < at["min_messages_per_step"]:
         return
-    exposed_ns = run.mean(exposed)
     # Those that depend on each other cannot be merged, and of the others as many remain as there are kinds and groups.
     frame = worst.collectives.take(rows)
     different = len(set(zip(frame.text("kind"), frame.text("group"), strict=True)))
-    merged_ns = max(int(exposed_ns * (1 - different / count)), 0)
+    merged_ns = max(int(found.ns * (1 - different / count)), 0)
     yield Finding(
         rule="small-collectives",
-        saving_ns_per_step=Saving(0, merged_ns, exposed_ns),
+        saving_ns_per_step=Saving(0, merged_ns, found.ns),
         confidence="high" if (frame["bytes"] != UNKNOWN).all() else "medium",
         values={
             "messages_per_step": count,
             "usual_us": us(float(np.median(frame.duration_ns))),
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            **found.exposed_values(),
         },
         evidence=(
             Measure("small messages a step", count, "count"),
-            Measure("their exposed time, each at most the usual one's", exposed_ns, "ns"),
+            Measure("their exposed time, each at most the usual one's", found.ns, "ns"),
             Measure("their middle size", float(np.median(frame["bytes"])), "bytes")
             if (frame["bytes"] != UNKNOWN).all()
             else Measure("all messages a step", len(worst.collectives) / worst.units, "count"),
         ),
         work=work_of(run, lambda place: _small(place, at)),
-        affected_ns=exposed_ns,
+        affected_ns=found.ns,
     )

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_work import of_collectives
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -43,40 +42,31 @@ def _between_matmuls(place: Place, rows: Mask) -> float:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed all-reduces that hardly any compute runs beside, one after each pair of matrix products."""
     transfer = transfer_share(run, "all_reduce")
-
-    def exposed(place: Place) -> float:
-        return exposed_rows_ns(place, _of_layers(place, at)) * transfer
-
-    worst = run.worst(exposed)
-    rows = _of_layers(worst, at)
-    count = np.count_nonzero(rows) / worst.units
-    if count < at["min_messages_per_step"] or run.share(exposed) < at["min_share_of_step"]:
+    found = of_collectives(run, lambda place: _of_layers(place, at), transfer, at["min_share_of_step"])
+    if found is None or found.per_step < at["min_messages_per_step"]:
         return
+    worst, rows = found.worst, found.worst_rows
     took_ns = int(worst.window.overlap_ns(worst.collectives.start_ns, worst.collectives.end_ns)[rows].sum())
     hidden = 1 - exposed_rows_ns(worst, rows) / took_ns
     if hidden > at["max_hidden_share"] or _between_matmuls(worst, rows) < at["min_between_share"]:
         return
-    exposed_ns = run.mean(exposed)
     matmul_ns = run.mean(lambda place: int(place.kernel_ns[place.kernel_rows(*MATMUL_FAMILIES)].sum()))
-    likely = min(int(exposed_ns * at["won_share_likely"]), matmul_ns)
+    likely = min(int(found.ns * at["won_share_likely"]), matmul_ns)
     size = int(worst.collectives["bytes"][rows][0])
     group = int(worst.collectives["group_size"][rows][0])
-    yield Finding(
+    yield found.finding(
         rule="tensor-parallel-exposed",
-        saving_ns_per_step=Saving(likely // 2, likely, max(likely, min(exposed_ns, matmul_ns))),
+        saving=half_certain(likely, min(found.ns, matmul_ns)),
+        bound_ns=matmul_ns,
         confidence="high" if len(run.places) > 1 else "medium",
         values={
-            "messages_per_step": count,
+            "messages_per_step": found.per_step,
             "ranks": group,
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_ns / run.step_ns),
+            **found.time.exposed_values(),
         },
         evidence=(
-            Measure("exposed all-reduces between layers", exposed_ns, "ns"),
+            Measure("exposed all-reduces between layers", found.ns, "ns"),
             Measure("size of each", size, "bytes"),
             Measure("matrix kernels that could hide them", matmul_ns, "ns"),
         ),
-        work=work_of(run, lambda place: _of_layers(place, at)),
-        affected_ns=exposed_ns,
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import Shares
 from perfdoctor.metrics.machine.gpu_samples import sampled
 from perfdoctor.metrics.machine.several_devices import teams
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
@@ -30,7 +30,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     yield Finding(
         rule="uneven-gpus",
-        saving_ns_per_step=saving(work_ns, 0.0, at["recoverable_share_likely"] if critical else 0.0),
+        saving_ns_per_step=Shares(0.0, at["recoverable_share_likely"] if critical else 0.0).of(work_ns),
         confidence="medium",
         values={
             "device": team.busiest.device if team.busiest.device is not None else 0,

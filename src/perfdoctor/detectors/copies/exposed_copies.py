@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -41,33 +42,30 @@ def _hideable_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """What compute can hide, or half of the bytes, whichever is more: little compute hides little."""
-    share = run.share(_exposed_ns)
-    if share < at["min_share_of_step"]:
+    found = affected(run, _exposed_ns, at["min_share_of_step"])
+    if found is None:
         return
-    exposed_ns, worst = run.mean(_exposed_ns), run.worst(_exposed_ns)
-    hideable_ns = min(run.mean(_hideable_ns), exposed_ns)
-    fewer_bytes_ns = int(exposed_ns * at["volume_reducible_share"])
-    table = directions(worst)
+    hideable_ns = min(run.mean(_hideable_ns), found.ns)
+    fewer_bytes_ns = int(found.ns * at["volume_reducible_share"])
+    table = directions(found.worst)
     yield Finding(
         rule="exposed-copies",
-        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), exposed_ns),
+        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), found.ns),
         confidence="high" if hideable_ns >= fewer_bytes_ns else "medium",
         values={
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
+            **found.exposed_values(),
             "direction": str(table.rows[0][0]),
             "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
             "hideable_ms": ms(hideable_ns),
         },
         evidence=(
-            Measure("copies with no kernel beside them", exposed_ns, "ns"),
+            Measure("copies with no kernel beside them", found.ns, "ns"),
             Measure("compute that could hide them", hideable_ns, "ns"),
             table,
         ),
         situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
         work=work_of(run, _rows),
-        affected_ns=exposed_ns,
+        affected_ns=found.ns,
     )
 
 

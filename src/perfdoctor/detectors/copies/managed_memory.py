@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.copies.transfers import bytes_of, copies_of, exposed_ns, host_memory
-from perfdoctor.metrics.finding_rows import work_of
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.detectors.of_work import of_copies
+from perfdoctor.detectors.savings import Shares
+from perfdoctor.metrics.copies.transfers import bytes_of, copies_of, host_memory
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -19,32 +18,18 @@ def _moved(place: Place) -> Mask:
     return rows
 
 
-def _moving_ns(place: Place) -> int:
-    return exposed_ns(place, _moved(place))
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """What kernels lose while they wait for a page is inside their own time, and not seen here."""
-    share = run.share(_moving_ns)
-    if share < at["min_share_of_step"]:
+    found = of_copies(run, _moved, at["min_share_of_step"])
+    if found is None:
         return
-    moving, worst = run.mean(_moving_ns), run.worst(_moving_ns)
-    rows = _moved(worst)
-    yield Finding(
+    yield found.finding(
         rule="managed-memory",
-        saving_ns_per_step=saving(moving, 0.0, at["avoidable_share_likely"]),
+        saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
         confidence="medium",
-        values={
-            "copies_per_step": rows.sum() / worst.units,
-            "megabytes": bytes_of(worst, rows) / worst.units / 1e6,
-            "exposed_ms": ms(moving),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
-        },
+        values=found.copy_values(),
         evidence=(
-            Measure("copies of managed memory with nothing beside them", moving, "ns"),
-            Measure("their bytes a step", bytes_of(worst, rows) / worst.units, "bytes"),
+            Measure("copies of managed memory with nothing beside them", found.ns, "ns"),
+            Measure("their bytes a step", bytes_of(found.worst, found.worst_rows) / found.worst.units, "bytes"),
         ),
-        work=work_of(run, _moved),
-        affected_ns=moving,
     )

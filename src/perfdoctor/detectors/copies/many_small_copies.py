@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_work import of_copies
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.copies.transfers import (
     by_op,
     bytes_of,
@@ -16,12 +18,11 @@ from perfdoctor.metrics.copies.transfers import (
     rates,
     sizes,
 )
-from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.metrics.units import us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 def _small(place: Place, max_bytes: float) -> Mask:
@@ -47,33 +48,24 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     def small(place: Place) -> Mask:
         return _small(place, at["max_bytes"])
 
-    def small_ns(place: Place) -> int:
-        return exposed_ns(place, small(place))
-
-    share = run.share(small_ns)
-    if not run.places or share < at["min_share_of_step"]:
+    found = of_copies(run, small, at["min_share_of_step"])
+    if found is None or found.per_step < at["min_copies_per_step"]:
         return
-    worst = run.worst(small_ns)
-    rows = small(worst)
-    per_step = int(rows.sum()) / worst.units
-    if per_step < at["min_copies_per_step"]:
-        return
+    worst, rows = found.worst, found.worst_rows
     saved = run.mean(lambda place: _saved_ns(place, small(place)))
     yield Finding(
         rule="many-small-copies",
-        saving_ns_per_step=Saving(saved // 2, saved, max(saved, run.mean(small_ns))),
+        saving_ns_per_step=half_certain(saved, found.ns),
         confidence="medium",
         values={
-            "copies_per_step": per_step,
+            "copies_per_step": found.per_step,
             "mean_bytes": float(np.mean(sizes(worst)[rows])),
             "mean_us": us(float(np.mean(worst.copies.duration_ns[rows]))),
-            "exposed_ms": ms(run.mean(small_ns)),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
+            **found.time.exposed_values(),
         },
         evidence=(
-            Measure("small copies a step", per_step, "count"),
-            Measure("their time with nothing beside them", run.mean(small_ns), "ns"),
+            Measure("small copies a step", found.per_step, "count"),
+            Measure("their time with nothing beside them", found.ns, "ns"),
             by_op(worst, rows, f"Small copies of rank {worst.rank}, a step"),
         ),
         symptom_of=(owner(worst, rows),),

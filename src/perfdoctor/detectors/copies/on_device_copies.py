@@ -4,41 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns
-from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.detectors.of_work import of_copies
+from perfdoctor.detectors.savings import Shares
+from perfdoctor.metrics.copies.transfers import by_op, copies_of
+from perfdoctor.metrics.finding_rows import kernels_and_copies
+from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _copied_ns(place: Place) -> int:
-    return exposed_ns(place, copies_of(place, "d2d"))
+def _within_the_device(place: Place) -> Mask:
+    return copies_of(place, "d2d")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) is not told from arithmetic."""
-    share = run.share(_copied_ns)
-    if share < at["min_share_of_step"]:
+    """Only memcpy: a copy that a kernel makes (`contiguous` of a transposed tensor) looks like arithmetic."""
+    found = of_copies(run, _within_the_device, at["min_share_of_step"])
+    if found is None:
         return
-    copied, worst = run.mean(_copied_ns), run.worst(_copied_ns)
-    rows = copies_of(worst, "d2d")
-    yield Finding(
+    yield found.finding(
         rule="on-device-copies",
-        saving_ns_per_step=saving(copied, 0.0, at["avoidable_share_likely"]),
+        saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
         confidence="medium",
-        values={
-            "copies_per_step": rows.sum() / worst.units,
-            "megabytes": bytes_of(worst, rows) / worst.units / 1e6,
-            "exposed_ms": ms(copied),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
-        },
+        values=found.copy_values(),
         evidence=(
-            Measure("copies within the device with nothing beside them", copied, "ns"),
-            by_op(worst, rows, f"Copies within the device of rank {worst.rank}, a step"),
+            Measure("copies within the device with nothing beside them", found.ns, "ns"),
+            by_op(found.worst, found.worst_rows, f"Copies within the device of rank {found.worst.rank}, a step"),
         ),
-        work=work_of(run, lambda place: kernels_and_copies(place, copies=copies_of(place, "d2d"))),
-        affected_ns=copied,
+        acts_on=lambda place: kernels_and_copies(place, copies=_within_the_device(place)),
     )

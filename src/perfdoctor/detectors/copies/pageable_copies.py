@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -27,27 +27,24 @@ def _exposed_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A pageable copy that compute hides, or of a few bytes, is no finding."""
-    share = run.share(_exposed_ns)
-    if share < at["min_share_of_step"]:
+    found = affected(run, _exposed_ns, at["min_share_of_step"])
+    if found is None:
         return
-    exposed_ns, worst = run.mean(_exposed_ns), run.worst(_exposed_ns)
-    rows = _pageable(worst)
+    worst, rows = found.worst, _pageable(found.worst)
     size = int(np.maximum(rows["bytes"], 0).sum())
     rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
     faster = 1 - 1 / at["pinned_speedup"]
     yield Finding(
         rule="pageable-copies",
-        saving_ns_per_step=saving(exposed_ns, faster / 2, faster),
+        saving_ns_per_step=Shares(faster * CERTAIN_SHARE, faster).of(found.ns),
         confidence="high",
         values={
-            "exposed_ms": ms(exposed_ns),
-            "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(share),
+            **found.exposed_values(),
             "megabytes": size / worst.units / 1e6,
             "gigabytes_per_second": rate,
         },
         evidence=(
-            Measure("pageable copies with no kernel beside them", exposed_ns, "ns"),
+            Measure("pageable copies with no kernel beside them", found.ns, "ns"),
             Measure("bytes a step", size / worst.units, "bytes"),
             Measure("rate", rate * 1e9, "bytes_per_second"),
             *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),

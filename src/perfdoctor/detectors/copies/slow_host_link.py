@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, rates, sharing_ns, sizes
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.device_peaks import peaks
@@ -14,6 +15,9 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
+
+#: Each generation of PCIe doubles the rate of the one before, and an older slot may be all there is.
+OLDER_SLOT_SHARE = 0.5
 
 
 def _peak(place: Place) -> float:
@@ -34,17 +38,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     def large_ns(place: Place) -> int:
         return exposed_ns(place, large(place)) if _peak(place) else 0
 
-    share = run.share(large_ns)
-    if share < at["min_share_of_step"]:
+    found = affected(run, large_ns, at["min_share_of_step"])
+    if found is None:
         return
-    worst = run.worst(large_ns)
+    worst = found.worst
     rows, peak = large(worst), _peak(worst)
     rate = float(np.median(rates(worst.copies)[rows]))
     if int(rows.sum()) < at["min_copies"] or rate >= at["slow_share_of_peak"] * peak:
         return
-    exposed, reachable = run.mean(large_ns), at["reachable_share_of_peak"] * peak
-    older = reachable / 2  # each generation of PCIe doubles the rate: an older slot may be all there is
-    likely, high = (round(exposed * max(1 - rate / best, 0.0)) for best in (older, reachable))
+    reachable = at["reachable_share_of_peak"] * peak
+    older = reachable * OLDER_SLOT_SHARE
+    likely, high = (round(found.ns * max(1 - rate / best, 0.0)) for best in (older, reachable))
     yield Finding(
         rule="slow-host-link",
         saving_ns_per_step=Saving(0, likely, high),
@@ -53,13 +57,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "gigabytes_per_second": rate / 1e9,
             "peak_gigabytes_per_second": peak / 1e9,
             "rate_percent": percent(rate / peak),
-            "exposed_ms": ms(exposed),
-            "exposed_percent": percent(share),
+            "exposed_ms": ms(found.ns),
+            "exposed_percent": percent(found.share),
         },
         evidence=(
             Measure("usual rate of a large copy", rate, "bytes_per_second"),
             Measure("the GPU's host link, one way", peak, "bytes_per_second"),
-            Measure("large pinned copies with nothing beside them", exposed, "ns"),
+            Measure("large pinned copies with nothing beside them", found.ns, "ns"),
         ),
         situation="older-slot" if rate >= older else "",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.detectors.savings import NO_SAVING, at_most
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
@@ -30,6 +31,7 @@ _CAUSES = {
     "power": "the power limit",
     "clocks-set": "clocks that were set",
 }
+#: The golden ratio: its multiples fall nowhere into step with a pattern.
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -48,7 +50,7 @@ class _Held:
 
     @property
     def loss(self) -> float:
-        """The share of the clock that is lost; NaN where clocks are not told."""
+        """The share of the clock that is lost; NaN where clocks are unknown."""
         return 1 - self.clock_mhz / self.free_mhz
 
 
@@ -64,26 +66,26 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     losses = _losses(run, worst, at)
     saving = _saving(run, worst, losses, at)
     work, affected_ns = _moved(run, losses)
-    clocks_told = not np.isnan(worst.loss)
+    clocks_known = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
     if (rows := table(sampled, at["min_load_share"])) is not None:
         evidence.append(rows)
     yield Finding(
         rule="device-throttling",
         saving_ns_per_step=saving,
-        confidence="low" if not clocks_told else "high" if worst.samples >= at["many_samples"] else "medium",
+        confidence="low" if not clocks_known else "high" if worst.samples >= at["many_samples"] else "medium",
         values={
             "gpus": len(worst.affected),
             "sampled": sum(gpu.file == worst.affected[0].file for gpu in sampled),
             "gpu": worst.affected[0].device,
             "held_percent": percent(worst.share),
             "samples": worst.samples,
-            "clock_mhz": worst.clock_mhz if clocks_told else 0,
-            "free_mhz": worst.free_mhz if clocks_told else 0,
+            "clock_mhz": worst.clock_mhz if clocks_known else 0,
+            "free_mhz": worst.free_mhz if clocks_known else 0,
             "reason": _CAUSES[worst.cause],
         },
         evidence=tuple(evidence),
-        situation=worst.cause if clocks_told else "untold",
+        situation=worst.cause if clocks_known else "untold",
         explains=_explains(run, losses) if saving.likely else (),
         work=work,
         affected_ns=affected_ns,
@@ -104,21 +106,21 @@ def _held(sampled: list[Gpu], cause: str, at: Mapping[str, float]) -> _Held | No
     others = [gpu for gpu in sampled if gpu is not worst and gpu.name == worst.name]
     free, is_measured = free_clock_mhz(worst, others, load, int(at["min_samples"]))
     clocks = worst.floats("sm_clock_mhz")[held]
-    told = clocks[~np.isnan(clocks)]
+    known = clocks[~np.isnan(clocks)]
     return _Held(
         cause,
         [gpu for gpu, _, _ in pairs],
         [mask for _, _, mask in pairs],
         samples,
         float(sum(mask.sum() for _, _, mask in pairs) / samples),
-        float(np.median(told)) if told.size else float("nan"),
+        float(np.median(known)) if known.size else float("nan"),
         free,
         is_measured,
     )
 
 
 def _matters(held: _Held, at: Mapping[str, float]) -> bool:
-    """A limit that costs next to no clock is none. Where clocks are not told, what the driver says must do."""
+    """A limit that costs next to no clock is none. Where clocks are unknown, the driver's reason counts."""
     return bool(np.isnan(held.loss) or held.loss >= at["min_clock_loss"])
 
 
@@ -171,7 +173,7 @@ class _Loss:
 
 
 def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
-    """Of the places on the GPUs that are held; [] where nobody knows whose these are, or how far they are held down."""
+    """Of the places on the GPUs that are held; [] where their ranks or the loss are unknown."""
     if np.isnan(worst.loss):
         return []
     placed = of_places(run, at["min_load_share"], "sm_clock_mhz")
@@ -189,11 +191,11 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
 def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, float]) -> Saving:
     """What a step gets shorter by at the free clock."""
     if not losses or _is_the_boards_own(worst):
-        return Saving(0, 0, 0)
+        return NO_SAVING
     of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
     of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
-    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is not told
-        return Saving(0, 0, of_all)
+    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is unknown
+        return at_most(of_all)
     sure = int(of_products * at["sure_share"])
     return Saving(sure, of_products if worst.is_measured else sure, of_all)
 
@@ -201,7 +203,7 @@ def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, fl
 def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], Mask], int]:
     """The products of the places that lose, and their time in a step of which the saving is a share.
 
-    One share is played on all places: that of the one that loses most. Of another's products so many are chosen that
+    One share is simulated on all places: that of the one that loses most. Of another's products so many are chosen that
     it gets back what it loses, and not more.
     """
     most = max((loss.share for loss in losses), default=0.0)
@@ -254,10 +256,10 @@ def _same(one: Gpu, other: Gpu) -> bool:
 
 
 def _limits(held: _Held) -> tuple[Floats, Floats]:
-    """The limit that holds, and the board's own, in W, in the samples that tell both."""
+    """The limit that holds, and the board's own, in W, in the samples that have both."""
     limit, usual = (held.affected[0].floats(column) for column in ("power_limit_w", "default_power_limit_w"))
-    told = ~np.isnan(limit) & ~np.isnan(usual)
-    return limit[told], usual[told]
+    both = ~np.isnan(limit) & ~np.isnan(usual)
+    return limit[both], usual[both]
 
 
 def _was_lowered(held: _Held) -> bool:
@@ -266,6 +268,6 @@ def _was_lowered(held: _Held) -> bool:
 
 
 def _is_the_boards_own(held: _Held) -> bool:
-    """A power limit at the board's own value is no mistake: only one below it was set by somebody."""
+    """A power limit at the board's own value is no mistake: only one below it was set on purpose."""
     limit, _ = _limits(held)
     return held.cause == "power" and limit.size > 0 and not _was_lowered(held)

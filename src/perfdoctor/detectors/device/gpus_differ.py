@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import SameKernels, same_kernels
 from perfdoctor.metrics.machine.gpu_samples import sampled
@@ -14,7 +15,6 @@ from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     likely = min(excess_ns, _caused_ns(run, place))
     yield Finding(
         rule="gpus-differ",
-        saving_ns_per_step=Saving(likely // 2, likely, max(likely, excess_ns)),
+        saving_ns_per_step=half_certain(likely, excess_ns),
         confidence="high" if len(found.places) > 2 else "medium",
         values={
             "slow_rank": place.rank,
@@ -53,7 +53,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str, float]) -> bool:
-    """Is it slower by far more than the others differ among each other? Few of them do not tell how much that is."""
+    """Is it slower by far more than the others differ among each other? Few of them do not show how much that is."""
     apart = float(rest.max() - rest.min())
     if rest.size < at["min_others"]:
         return slower_by >= at["min_slowdown"] >= apart
@@ -61,7 +61,7 @@ def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str
 
 
 def _caused_ns(run: Run, place: Place) -> int:
-    """How much later collectives start because this rank comes last, per step; 0 where nobody is known to wait."""
+    """How much later collectives start because this rank comes last, per step; 0 where no rank is known to wait."""
     matched = skew(run)
     if matched is None or place.rank not in matched.ranks:
         return 0
@@ -70,7 +70,7 @@ def _caused_ns(run: Run, place: Place) -> int:
 
 def _table(found: SameKernels) -> Rows:
     rows = [
-        (place.rank, place.info.name or "not told", float(slowdown))
+        (place.rank, place.info.name or "unknown", float(slowdown))
         for place, slowdown in zip(found.places, found.slowdown, strict=True)
     ]
     rows.sort(key=lambda row: -row[2])

@@ -42,7 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     waits_ns = run.mean(lambda place: _waits_ns(place, placed.get((place.rank, place.device or 0)), found))
     yield Finding(
         rule="narrow-pcie-link",
-        saving_ns_per_step=Saving(0, waits_ns // 2, waits_ns),
+        saving_ns_per_step=Saving(0, int(waits_ns * at["recoverable_share_likely"]), waits_ns),
         confidence="high",
         values={
             "gpus": len(found),
@@ -62,12 +62,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _narrow(gpu: Gpu, at: Mapping[str, float]) -> _Narrow | None:
     columns = [gpu.floats(c) for c in ("pcie_generation", "pcie_width", "max_pcie_generation", "max_pcie_width")]
-    # Only where utilisation is told: a GPU that merely is not idle may still rest its link.
+    # Only where utilisation is known: a GPU that merely is not idle may still rest its link.
     used = np.nan_to_num(gpu.floats("utilization_share")) >= at["min_load_share"]
-    told = used & ~np.isnan(np.stack(columns)).any(axis=0)
-    if told.sum() < at["min_samples"]:
+    known = used & ~np.isnan(np.stack(columns)).any(axis=0)
+    if known.sum() < at["min_samples"]:
         return None
-    generation, width, most_generation, most_width = (float(column[told].max()) for column in columns)
+    generation, width, most_generation, most_width = (float(column[known].max()) for column in columns)
     found = _Narrow(gpu, generation, width, most_generation, most_width)
     return found if found.share < at["max_share_of_link"] else None
 

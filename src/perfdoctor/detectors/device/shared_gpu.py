@@ -1,4 +1,4 @@
-"""Somebody else is on a GPU of this run."""
+"""Other processes use a GPU of this run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Evidence, Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 @dataclass(frozen=True)
 class _Crowd:
-    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if not told."""
+    """One GPU with more processes than the `own` of this run, in a share of its samples; bytes are 0 if unknown."""
 
     gpu: Gpu
     processes: float
@@ -33,7 +33,7 @@ class _Crowd:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """More processes than ranks on a GPU of the run; memory that nobody of it reserved makes it sure."""
+    """More processes than ranks on a GPU of the run; memory that no process of the run reserved makes it sure."""
     placed = of_places(run, at["min_load_share"], "processes")
     ranks_of: dict[int, list[int]] = {}
     for (rank, _), gpu in placed.items():
@@ -46,7 +46,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     is_foreign = worst.foreign_bytes >= at["min_foreign_bytes"]
     yield Finding(
         rule="shared-gpu",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high" if is_foreign else "medium",
         values={
             "gpu": worst.gpu.device,
@@ -61,15 +61,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
-    told = gpu.floats("processes")
-    told = told[~np.isnan(told) & (told > 0)]
-    more = told > len(ranks)
+    processes = gpu.floats("processes")
+    processes = processes[~np.isnan(processes) & (processes > 0)]
+    more = processes > len(ranks)
     if not more.any():
         return None
     used = gpu.floats("memory_used_bytes")
     return _Crowd(
         gpu,
-        float(np.median(told[more])),
+        float(np.median(processes[more])),
         len(ranks),
         float(more.mean()),
         float(np.nanmax(used)) if not np.isnan(used).all() else 0.0,
@@ -78,9 +78,9 @@ def _crowd(run: Run, gpu: Gpu, ranks: list[int]) -> _Crowd | None:
 
 
 def _is_sure(found: _Crowd, at: Mapping[str, float]) -> bool:
-    """Often seen, and for long; once is enough where somebody else's memory is there."""
-    told = found.gpu.floats("processes")
-    often = np.sum(told > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
+    """Often seen, and for long; once is enough where other processes hold memory."""
+    processes = found.gpu.floats("processes")
+    often = np.sum(processes > 0) >= at["min_samples"] or found.foreign_bytes >= at["min_foreign_bytes"]
     return bool(often and found.share >= at["min_share_of_time"])
 
 

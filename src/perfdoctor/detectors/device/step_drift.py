@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.accounting.outliers import OWNERS, drift, own_durations, step_parts
 from perfdoctor.metrics.machine.gpu_samples import sampled
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 def _rise(place: Place) -> float:
@@ -20,7 +20,7 @@ def _rise(place: Place) -> float:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """It informs: what grows goes on growing after the recording, so no saving per step can be told."""
+    """It informs: what grows goes on growing after the recording, so no saving per step is known."""
     places = [place for place in run.places if place.steps.used >= at["min_steps"] and place.steps.confidence != "low"]
     if not places:
         return
@@ -35,7 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     of_part = drift(parts[part]).ns_per_step
     yield Finding(
         rule="step-drift",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="medium",
         values={
             "rise_percent": percent(rise),

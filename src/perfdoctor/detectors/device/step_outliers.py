@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.longest import Moment, longest
 from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, outliers, same_work
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 #: How many of the longest steps the table names.
 _TABLE_ROWS = 5
@@ -23,10 +23,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.share < at["min_share_of_step"]:
         return
     long = found.long
-    likely = found.of_part_ns if _is_sick(found, at) else 0
+    likely = found.of_part_ns if _is_anomaly(found, at) else 0
     yield Finding(
         rule="step-outliers",
-        saving_ns_per_step=Saving(likely // 2, likely, found.excess_ns),
+        saving_ns_per_step=half_certain(likely, found.excess_ns),
         confidence="high" if long.period else "medium",
         values={
             "long_steps": int(long.rows.size),
@@ -89,13 +89,13 @@ def _worst(run: Run, at: Mapping[str, float]) -> _Found | None:
     return max(found, key=lambda each: (each.long.part != "exposed_communication", each.share), default=None)
 
 
-def _is_sick(found: _Found, at: Mapping[str, float]) -> bool:
-    """More kernels or larger ones are more work: that is no sickness, unless it was not meant."""
+def _is_anomaly(found: _Found, at: Mapping[str, float]) -> bool:
+    """More kernels or larger ones are more work: that is no anomaly."""
     return found.long.part != "compute" or same_work(found.place, found.long.rows, at["same_work_tolerance"])
 
 
 def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
-    """The long steps, if there are enough sure steps to tell and few enough of them to be exceptions."""
+    """The long steps, if there are enough sure steps and few enough of them to be exceptions."""
     if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
         return None
     found = outliers(place, at["deviations"], at["min_excess_share"])

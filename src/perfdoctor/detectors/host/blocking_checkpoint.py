@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.savings import shares
+from perfdoctor.metrics.accounting.behind_idle import each_step_ns
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import host_marks
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names import system as system_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -41,11 +41,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     share = place.share(_storage_ns(place))
     if share < at["min_share_of_step"]:
         return
-    storage_ns, step_ns, each_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns), _each_ns(place)
+    storage_ns, step_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns)
+    each_ns = each_step_ns(place, place.idle_causes["storage"])
     hit = int((each_ns >= at["min_share_of_step"] * step_ns).sum())
     yield Finding(
         rule="blocking-checkpoint",
-        saving_ns_per_step=saving(storage_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(storage_ns),
         confidence="high" if place.steps.used and hit > 1 else "medium",
         values={
             "storage_ms": ms(storage_ns),
@@ -64,18 +65,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _each_ns(place: Place) -> Nanoseconds:
-    """Idle during file work in each step used, in ns; in the window where no steps were found."""
-    bounds = place.steps.bounds[place.steps.first : place.steps.last + 1]
-    if not place.steps.used:
-        bounds = np.array([place.window.starts[0], place.window.ends[-1]], dtype=np.int64)
-    return place.idle_causes["storage"].overlap_ns(bounds[:-1], bounds[1:])
-
-
 def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:
     return (
         Measure("steps with file work in the loop", hit, "count"),
-        Measure("steps looked at", each_ns.size, "count"),
+        Measure("steps analysed", each_ns.size, "count"),
         Measure("longest in one step", int(each_ns.max()), "ns"),
     )
 
@@ -84,7 +77,7 @@ def _work(place: Place) -> Rows:
     """What the training's thread called, by name; one may stand inside another."""
     count: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    threads = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    threads = driving_threads(place.timeline, place.rank)
     for signal, sign in _SIGNS.items():
         rows = place.timeline[signal].of(rank=place.rank)
         rows = rows.take(np.isin(rows["thread"], threads) & rows.name.matches(sign))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.metrics.kernels.repetition import repetition
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -35,9 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     least = min(found, key=lambda each: each.same / each.steps)
     yield Finding(
         rule="cuda-graph-opportunity",
-        saving_ns_per_step=saving(
-            idle_ns, at["recoverable_share_low"], at["recoverable_share_likely"], at["recoverable_share_high"]
-        ),
+        saving_ns_per_step=shares(at, "recoverable_share").of(idle_ns),
         confidence="high",
         values={
             "idle_ms": ms(idle_ns),
@@ -50,7 +48,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("GPU idle while the host was issuing, or waiting for a rank whose host was", idle_ns, "ns"),
             Measure("steps with the very same kernels in the same order", least.same, "count"),
-            Measure("steps looked at", least.steps, "count"),
+            Measure("steps analysed", least.steps, "count"),
             Measure("kernels in each", least.kernels, "count"),
         ),
     )

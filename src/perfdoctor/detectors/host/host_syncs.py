@@ -6,40 +6,32 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.sync_sources import syncs
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 
 
-def _sync_ns(place: Place) -> int:
-    return place.idle_ns("host_sync")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Only where the device really ran dry: a sync with work left in the queue costs nothing."""
-    share = run.share(_sync_ns)
-    if share < at["min_share_of_step"]:
+    found = of_cause(run, "host_sync", at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns = run.mean(_sync_ns)
-    worst = run.worst(_sync_ns)
-    calls, sources = _calls(worst), _sources(worst)
+    calls, sources = _calls(found.worst), _sources(found.worst)
     call = str((sources.rows or calls.rows)[0][0]) if sources.rows or calls.rows else "a blocking copy"
     yield Finding(
         rule="host-syncs",
-        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
         values={
-            "lost_ms": ms(lost_ns),
-            "step_ms": ms(run.step_ns),
-            "lost_percent": percent(share),
-            "dry_per_step": len(worst.idle_causes["host_sync"]) / worst.units,
+            **found.time.lost_values(),
+            "dry_per_step": found.times_per_step,
             "call": call,
             "where": _where(sources),
         },
-        evidence=(Measure("GPU idle after blocking calls", lost_ns, "ns"), calls, sources),
+        evidence=(Measure("GPU idle after blocking calls", found.ns, "ns"), calls, sources),
     )
 
 

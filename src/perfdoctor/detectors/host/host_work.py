@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows, table
+from perfdoctor.detectors.of_idle import of_idle
+from perfdoctor.detectors.savings import shares
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -40,15 +41,10 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle in which the launching thread was late and busy with something that is none of the other causes."""
     shortest_ns = at["min_stretch_without_gpu_ms"] * 1e6
-
-    def lost_ns(place: Place) -> int:
-        return _pieces(place, shortest_ns).total_ns
-
-    share = run.share(lost_ns)
-    if share < at["min_share_of_step"]:
+    found = of_idle(run, at["min_share_of_step"], lambda place: _pieces(place, shortest_ns))
+    if found is None:
         return
-    work_ns, worst = run.mean(lost_ns), run.worst(lost_ns)
-    pieces = _pieces(worst, shortest_ns)
+    worst, pieces = found.worst, found.pieces
     named = _named(worst, pieces)
     functions = host_rows(worst, ("functions",))
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
@@ -56,21 +52,21 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
     yield Finding(
         rule="host-work",
-        saving_ns_per_step=saving(work_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high" if known else "medium",
         values={
-            "work_ms": ms(work_ns),
+            "work_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "work_percent": percent(share),
+            "work_percent": percent(found.share),
             "name": best[0].name if known else "",
             "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
-            "longest_ms": ms(int(pieces.durations_ns.max(initial=0))),
+            "longest_ms": ms(found.longest_ns),
         },
         evidence=(
-            Measure("idle while the host ran code that issues nothing", work_ns, "ns"),
-            Measure("longest stretch", int(pieces.durations_ns.max(initial=0)), "ns"),
-            *((table("Lines of your own code meanwhile", worst, lines),) if lines else ()),
-            *((table("Innermost op, range or function meanwhile", worst, named),) if named else ()),
+            Measure("idle while the host ran code that issues nothing", found.ns, "ns"),
+            Measure("longest stretch", found.longest_ns, "ns"),
+            *found.table("Lines of your own code meanwhile", lines),
+            *found.table("Innermost op, range or function meanwhile", named),
         ),
         situation="named" if known else "",
     )

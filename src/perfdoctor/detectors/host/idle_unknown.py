@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.affected import MOST_OF_IT, affected
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import NO_SAVING, Shares
 from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.metrics.accounting.queued import graphs_in_flight
 from perfdoctor.metrics.machine.several_devices import others_busy
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 #: Rules of a process with several devices, which say why one stands still while another works.
 _SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")
-
-
-def _unknown_ns(place: Place) -> int:
-    return place.idle_ns("unknown")
 
 
 def _situation(run: Run) -> str:
@@ -31,23 +28,23 @@ def _situation(run: Run) -> str:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle without proof of its cause. What it would save is what it lasts, with nothing to rely on: low is zero."""
-    share = run.share(_unknown_ns)
-    if share < at["min_share_of_step"]:
+    found = of_cause(run, "unknown", at["min_share_of_step"])
+    if found is None:
         yield from _inside_graphs(run, at["min_share_of_step"])
         return
-    unknown_ns, worst = run.mean(_unknown_ns), run.worst(_unknown_ns)
+    beside_ns = run.mean(lambda place: _beside_ns(run, place))
     yield Finding(
         rule="idle-unknown",
-        saving_ns_per_step=saving(unknown_ns, 0.0, 1.0),
+        saving_ns_per_step=Shares(0.0, 1.0).of(found.ns),
         confidence="low",
-        values={"idle_ms": ms(unknown_ns), "step_ms": ms(run.step_ns), "idle_percent": percent(share)},
+        values={"idle_ms": ms(found.ns), "step_ms": ms(run.step_ns), "idle_percent": percent(found.share)},
         evidence=(
-            Measure("GPU idle without a known cause", unknown_ns, "ns"),
-            Measure("stretches a step", len(worst.idle_causes["unknown"]) / worst.units, "count"),
+            Measure("GPU idle without a known cause", found.ns, "ns"),
+            Measure("stretches a step", found.times_per_step, "count"),
             *longest_idle(run, "unknown"),
         ),
         situation=_situation(run),
-        symptom_of=_SEVERAL_DEVICES if 2 * run.mean(lambda place: _beside_ns(run, place)) >= unknown_ns else (),
+        symptom_of=_SEVERAL_DEVICES if beside_ns >= MOST_OF_IT * found.ns else (),
     )
 
 
@@ -64,15 +61,14 @@ def _in_graphs_ns(place: Place) -> int:
 
 def _inside_graphs(run: Run, min_share: float) -> Iterator[Finding]:
     """Not idle at all, most likely: kernels of CUDA graphs that the profiler lost. Nothing to win, but to know."""
-    share = run.share(_in_graphs_ns)
-    if share < min_share:
+    found = affected(run, _in_graphs_ns, min_share)
+    if found is None:
         return
-    idle_ns = run.mean(_in_graphs_ns)
     yield Finding(
         rule="idle-unknown",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="medium",
-        values={"idle_ms": ms(idle_ns), "step_ms": ms(run.step_ns), "idle_percent": percent(share)},
-        evidence=(Measure("no kernel recorded while a CUDA graph ran", idle_ns, "ns"),),
+        values={"idle_ms": ms(found.ns), "step_ms": ms(run.step_ns), "idle_percent": percent(found.share)},
+        evidence=(Measure("no kernel recorded while a CUDA graph ran", found.ns, "ns"),),
         situation="inside-graphs",
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_idle import part_of_cause
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
 from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -33,14 +33,12 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of which the op tells that a value was read."""
-    if run.share(lambda place: place.idle_ns("host_sync")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    share = run.share(_lost_ns)
-    if share < at["min_share_of_step"]:
+    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
-    found = syncs(worst)
-    sources = found.sources(_reading(worst, found))
+    worst = found.worst
+    of_worst = syncs(worst)
+    sources = of_worst.sources(_reading(worst, of_worst))
     ops = host_rows(worst, ("ops",))
     reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
     innermost = reads.take(~reads.name.where(lambda name: name == "aten::item"))  # it calls _local_scalar_dense
@@ -48,18 +46,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     _, op, line, *_ = sources[0]
     yield Finding(
         rule="item-syncs",
-        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            "lost_ms": ms(lost_ns),
-            "step_ms": ms(run.step_ns),
-            "lost_percent": percent(share),
+            **found.lost_values(),
             "reads_per_step": per_step,
             "op": op,
             "where": f" in {line}" if line else "",
         },
         evidence=(
-            Measure("GPU idle after values were read", lost_ns, "ns"),
+            Measure("GPU idle after values were read", found.ns, "ns"),
             Measure("values read a step", per_step, "count"),
             Rows(
                 "Reads that made the GPU run dry",
@@ -67,6 +63,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "count", "ns"),
                 tuple((op, line, times, worst.per_step(ns)) for _, op, line, times, ns in sources[:5]),
             ),
-            *longest(run, found.longest(worst, _reading(worst, found))),
+            *longest(run, of_worst.longest(worst, _reading(worst, of_worst))),
         ),
     )

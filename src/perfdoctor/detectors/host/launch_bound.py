@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.pace import paced_waiting_ns
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -27,9 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
         rule="launch-bound",
-        saving_ns_per_step=saving(
-            idle_ns, at["recoverable_share_low"], at["recoverable_share_likely"], at["recoverable_share_high"]
-        ),
+        saving_ns_per_step=shares(at, "recoverable_share").of(idle_ns),
         confidence="high" if worst.host.ops_recorded else "medium",
         values={
             "idle_ms": ms(idle_ns),

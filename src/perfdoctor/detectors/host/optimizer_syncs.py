@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.of_idle import part_of_cause
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
 from perfdoctor.metrics.host.sync_sources import around_update, syncs, within
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -22,34 +22,31 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of calls made around the update."""
-    if run.share(lambda place: place.idle_ns("host_sync")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    share = run.share(_lost_ns)
-    if share < at["min_share_of_step"]:
+    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
-    found = syncs(worst)
-    sources = found.sources(within(around_update(worst), found.calls.start_ns))
+    worst = found.worst
+    of_worst = syncs(worst)
+    updating = within(around_update(worst), of_worst.calls.start_ns)
+    sources = of_worst.sources(updating)
     scaled = bool(host_rows(worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
     yield Finding(
         rule="optimizer-syncs",
-        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            "lost_ms": ms(lost_ns),
-            "step_ms": ms(run.step_ns),
-            "lost_percent": percent(share),
+            **found.lost_values(),
             "times_per_step": sum(times for *_, times, _ in sources) / worst.units,
         },
         evidence=(
-            Measure("GPU idle after blocking calls around the update", lost_ns, "ns"),
+            Measure("GPU idle after blocking calls around the update", found.ns, "ns"),
             Rows(
                 "Calls around the update that made the GPU run dry",
                 ("call", "op", "line", "times", "idle a step"),
                 ("text", "text", "text", "count", "ns"),
                 tuple((call, op, line, times, worst.per_step(ns)) for call, op, line, times, ns in sources[:5]),
             ),
-            *longest(run, found.longest(worst, within(around_update(worst), found.calls.start_ns))),
+            *longest(run, of_worst.longest(worst, updating)),
         ),
         situation="scaler" if scaled else "",
     )

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.accounting.longest import longest_idle
-from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
-
-
-def _lost_ns(place: Place) -> int:
-    return place.idle_ns("profiler")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle behind the profiler's own marks: flushes and requests for buffers."""
-    share = run.share(_lost_ns)
-    if share < at["min_share_of_step"]:
+    found = of_cause(run, "profiler", at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns, pieces = run.mean(_lost_ns), run.worst(_lost_ns).idle_causes["profiler"]
     yield Finding(
         rule="profiler-overhead",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high",
-        values={"lost_ms": ms(lost_ns), "step_ms": ms(run.step_ns), "lost_percent": percent(share)},
+        values=found.time.lost_values(),
         evidence=(
-            Measure("idle while the profiler flushed its buffers", lost_ns, "ns"),
-            Measure("longest single flush", int(pieces.durations_ns.max(initial=0)), "ns"),
+            Measure("idle while the profiler flushed its buffers", found.ns, "ns"),
+            Measure("longest single flush", found.longest_ns, "ns"),
             *longest_idle(run, "profiler"),
         ),
     )

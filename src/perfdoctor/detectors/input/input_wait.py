@@ -4,39 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.loader import loader
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
 
-def _wait_ns(place: Place) -> int:
-    return place.idle_ns("input_wait")
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle that is proven, or on an unmarked recording inferred, to be a wait for the next batch."""
-    share = run.share(_wait_ns)
-    if share < at["min_share_of_step"]:
+    found = of_cause(run, "input_wait", at["min_share_of_step"])
+    if found is None:
         return
-    wait_ns, situation = run.mean(_wait_ns), loader(run)
-    worst = run.worst(_wait_ns)
+    situation = loader(run)
     yield Finding(
         rule="input-wait",
-        saving_ns_per_step=saving(wait_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium" if situation == "unmarked" else "high",
         values={
-            "wait_ms": ms(wait_ns),
+            "wait_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "wait_percent": percent(share),
-            "longest_ms": ms(int(worst.idle_causes["input_wait"].durations_ns.max(initial=0))),
+            "wait_percent": percent(found.share),
+            "longest_ms": ms(found.longest_ns),
         },
         evidence=(
-            Measure("GPU idle while the next batch was awaited", wait_ns, "ns"),
-            Measure("as a share of the step", share, "share"),
-            Measure("longest single wait", int(worst.idle_causes["input_wait"].durations_ns.max(initial=0)), "ns"),
+            Measure("GPU idle while the next batch was awaited", found.ns, "ns"),
+            Measure("as a share of the step", found.share, "share"),
+            Measure("longest single wait", found.longest_ns, "ns"),
         ),
         situation=situation,
     )

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.of_idle import part_of_cause
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -62,28 +63,23 @@ def _lost_ns(place: Place) -> int:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """In steady steps only: the first start of a training is none."""
-    if run.share(lambda place: place.idle_ns("input_wait")) < at["min_share_of_step"]:
-        return  # a part of it is less
-    share = run.share(_lost_ns)
-    if share < at["min_share_of_step"]:
+    found = part_of_cause(run, "input_wait", _lost_ns, at["min_share_of_step"])
+    if found is None:
         return
-    lost_ns, worst = run.mean(_lost_ns), run.worst(_lost_ns)
-    rows = _restarts(worst)
+    rows = _restarts(found.worst)
     yield Finding(
         rule="worker-restarts",
-        saving_ns_per_step=saving(lost_ns, at["recoverable_share_low"], at["recoverable_share_likely"]),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            "lost_ms": ms(lost_ns),
-            "step_ms": ms(run.step_ns),
-            "lost_percent": percent(share),
+            **found.lost_values(),
             "restarts": len(rows),
-            "steps_seen": worst.units,
+            "steps_seen": found.worst.units,
             "longest_ms": ms(int(rows.duration_ns.max(initial=0))),
         },
         evidence=(
-            Measure("idle while workers were started and their first batch was awaited", lost_ns, "ns"),
-            Measure("times in the steps looked at", len(rows), "count"),
+            Measure("idle while workers were started and their first batch was awaited", found.ns, "ns"),
+            Measure("times in the steps analysed", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),
     )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.attention import attention_pieces
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -29,44 +30,35 @@ def _between_ns(place: Place, chains: Chains) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Eager kernels that each last long enough to be bound by memory, so many in a row."""
-    found = {
-        id(place): elementwise_chains(
-            place,
-            at["min_kernels_in_chain"],
-            at["memory_bound_kernel_ns"],
-            attention_pieces(place, at["max_kernels_between_products"])[0],  # unfused-attention owns these
-        )
-        for place in run.places
-    }
-    between = run.mean(lambda place: _between_ns(place, found[id(place)]))
-    if not run.places or between * at["fusable_share_likely"] < at["min_share_of_step"] * run.step_ns:
+
+    @once_per_place
+    def chains(place: Place) -> Chains:
+        others = attention_pieces(place, at["max_kernels_between_products"])[0]  # unfused-attention owns these
+        return elementwise_chains(place, at["min_kernels_in_chain"], at["memory_bound_kernel_ns"], others)
+
+    between = run.mean(lambda place: _between_ns(place, chains(place)))
+    if not between or between * at["fusable_share_likely"] < at["min_share_of_step"] * run.step_ns:
         return
-
-    def chains_ns(place: Place) -> int:
-        return place.alone_ns(in_chains(found[id(place)]))
-
-    worst = run.worst(chains_ns)
-    rows = in_chains(found[id(worst)])
-    count = np.unique(found[id(worst)].number[rows]).size / worst.units
-    yield Finding(
+    found = of_kernels(run, lambda place: in_chains(chains(place)))
+    if found is None:
+        return
+    of_worst = chains(found.worst)
+    count = np.unique(of_worst.number[found.worst_rows]).size / found.worst.units
+    yield found.finding(
         rule="elementwise-chains",
-        saving_ns_per_step=saving(
-            between, at["fusable_share_low"], at["fusable_share_likely"], at["fusable_share_high"]
-        ),
+        saving=shares(at, "fusable_share").of(between),
         confidence="medium",
         values={
             "chains_per_step": count,
-            "links_mean": rows.sum() / worst.units / count,
-            "chains_ms": ms(run.mean(chains_ns)),
+            "links_mean": found.per_step / count,
+            "chains_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "chains_percent": percent(run.share(chains_ns)),
+            "chains_percent": percent(found.time.share),
         },
         evidence=(
-            Measure("kernels in chains a step", rows.sum() / worst.units, "count"),
-            Measure("their time", run.mean(chains_ns), "ns"),
+            Measure("kernels in chains a step", found.per_step, "count"),
+            Measure("their time", found.ns, "ns"),
             Measure("of it passes over memory between two of them", between, "ns"),
-            largest(worst, rows, "Largest of them, a step"),
+            largest(found.worst, found.worst_rows, "Largest of them, a step"),
         ),
-        work=work_of(run, lambda place: in_chains(found[id(place)])),
-        affected_ns=run.mean(chains_ns),
     )

@@ -12,6 +12,7 @@ from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work import roofline
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -21,21 +22,18 @@ from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-_NOTHING = np.empty(0)
-
 
 def _rows(place: Place, input_type: str) -> Mask:
-    """A product with a vector, or a channel by itself, gains nothing from tensor cores: others look at those."""
-    reads = place.kernels.name.where(
-        lambda name: (
-            kernel_names.input_type(name) == input_type
-            and not kernel_names.is_vector_product(name)
-            and not kernel_names.is_depthwise(name)
-        )
-    )
-    return reads & place.kernel_rows(*MATMUL_FAMILIES)
+    return place.kernels.name.has(_matrix_type, input_type) & place.kernel_rows(*MATMUL_FAMILIES)
 
 
+def _matrix_type(name: str) -> str:
+    """What it reads. A product with a vector, or a channel by itself, gains nothing from tensor cores: "" for those."""
+    is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
+    return "" if is_other else kernel_names.input_type(name)
+
+
+@once_per_place
 def _wide(place: Place) -> Mask:
     wide: Mask = _rows(place, "fp32") | _rows(place, "fp64") | _rows(place, "tf32")
     return wide
@@ -56,6 +54,12 @@ def _summed_ns(place: Place) -> int:
     return int(place.kernel_ns[_wide(place)].sum())
 
 
+@once_per_place
+def _least_ns(place: Place) -> Floats:
+    """What each kernel takes at least in 16 bits, by its FLOP and bytes on this GPU; 0 where they are not known."""
+    return roofline.least_ns(place, in_half=True)
+
+
 def _limits(place: Place) -> tuple[float, float]:
     """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by the GPU's peaks."""
     known = peaks(place)
@@ -65,7 +69,7 @@ def _limits(place: Place) -> tuple[float, float]:
     return half / tf32 if tf32 else np.inf, half / fp32 if fp32 else np.inf
 
 
-def _saved_ns(place: Place, least_ns: Floats, at: Mapping[str, float], level: str) -> float:
+def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
     """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow.
 
     Nor does a kernel get faster than its FLOP and its bytes, in 16 bits, allow on this GPU, where they are known.
@@ -74,7 +78,7 @@ def _saved_ns(place: Place, least_ns: Floats, at: Mapping[str, float], level: st
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
     wide = _wide(place)
     ns, gain = place.kernel_ns[wide], np.where(_tf32(place)[wide], *gains)
-    return float(np.maximum(ns - np.maximum(ns / gain, least_ns[wide]), 0).sum()) * _beside(place)
+    return float(np.maximum(ns - np.maximum(ns / gain, _least_ns(place)[wide]), 0).sum()) * _beside(place)
 
 
 def _beside(place: Place) -> float:
@@ -89,12 +93,9 @@ def _counted_ns(place: Place) -> float:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """By kernel name: what a name does not prove is not counted. Whether it is TF32, a measurement proves as well."""
-    least = {
-        id(place): roofline.least_ns(place, in_half=True) if _summed_ns(place) else _NOTHING for place in run.places
-    }
 
     def saved(level: str) -> int:
-        return run.mean(lambda place: _saved_ns(place, least[id(place)], at, level) if _summed_ns(place) else 0)
+        return run.mean(lambda place: _saved_ns(place, at, level) if _summed_ns(place) else 0)
 
     likely = saved("likely")
     if likely < at["min_share_of_step"] * run.step_ns:

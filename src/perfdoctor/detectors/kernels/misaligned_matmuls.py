@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.roofline import least_ns
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -22,58 +23,61 @@ from perfdoctor.records.savings import Saving
 _TABLE_ROWS = 5
 
 
-def _saved_ns(place: Place, found: Misaligned, least_ns: Floats, gains: tuple[float, float]) -> float:
+@once_per_place
+def _misaligned(place: Place) -> Misaligned:
+    return misaligned_matmuls(place)
+
+
+@once_per_place
+def _floor_ns(place: Place) -> Floats:
+    """What each kernel takes at least, by its FLOP and bytes on this GPU; 0 where they are not known."""
+    return least_ns(place)
+
+
+def _saved_ns(place: Place, gains: tuple[float, float]) -> float:
     """Kernels get faster by the first gain, those without tensor cores by the second, and compute the padding too.
 
     None gets faster than its FLOP and bytes allow on this GPU, where they are known.
     """
+    found = _misaligned(place)
     ns, gain = place.kernel_ns[found.rows], np.where(found.without[found.rows], gains[1], gains[0])
     summed = int(ns.sum())
     if not summed:
         return 0.0
-    left = np.maximum(ns * found.padding[found.rows] / gain, least_ns[found.rows])
+    left = np.maximum(ns * found.padding[found.rows] / gain, _floor_ns(place)[found.rows])
     saved = float(np.maximum(ns - left, 0).sum())
     return saved * place.alone_ns(found.rows) / summed
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Proven by the kernel's name; the op's shapes say which size it is."""
-    found = {id(place): misaligned_matmuls(place) for place in run.places}
-
-    def misaligned_ns(place: Place) -> int:
-        return place.alone_ns(found[id(place)].rows)
-
-    if not run.places or run.share(misaligned_ns) < at["min_share_of_step"]:
+    found = of_kernels(run, lambda place: _misaligned(place).rows, at["min_share_of_step"])
+    if found is None:
         return
-    floor = {id(place): least_ns(place) for place in run.places}
 
     def saved(level: str) -> int:
         gains = (at[f"aligned_speedup_{level}"], at[f"tensor_core_speedup_{level}"])
-        return run.mean(lambda place: _saved_ns(place, found[id(place)], floor[id(place)], gains))
+        return run.mean(lambda place: _saved_ns(place, gains))
 
-    worst = run.worst(misaligned_ns)
-    of_worst = found[id(worst)]
-    table, odd = _by_size(worst, of_worst, at["min_named_share"])
-    yield Finding(
+    table, odd = _by_size(found.worst, _misaligned(found.worst), at["min_named_share"])
+    yield found.finding(
         rule="misaligned-matmuls",
-        saving_ns_per_step=Saving(saved("low"), saved("likely"), saved("high")),
+        saving=Saving(saved("low"), saved("likely"), saved("high")),
         confidence="high" if odd else "medium",
         values={
-            "misaligned_ms": ms(run.mean(misaligned_ns)),
+            "misaligned_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "misaligned_percent": percent(run.share(misaligned_ns)),
+            "misaligned_percent": percent(found.time.share),
             "size": odd[0] if odd else 0,
             "padded": odd[1] if odd else 0,
             "piece": odd[2] if odd else 0,
         },
         evidence=(
-            Measure("matmul kernels that misaligned sizes slow down", run.mean(misaligned_ns), "ns"),
-            *tensor_evidence(worst, of_worst.rows),
-            table or largest(worst, of_worst.rows, "Largest of them, a step"),
+            Measure("matmul kernels that misaligned sizes slow down", found.ns, "ns"),
+            *tensor_evidence(found.worst, found.worst_rows),
+            table or largest(found.worst, found.worst_rows, "Largest of them, a step"),
         ),
         situation="sizes" if odd else "",
-        work=work_of(run, lambda place: found[id(place)].rows),
-        affected_ns=run.mean(misaligned_ns),
     )
 
 

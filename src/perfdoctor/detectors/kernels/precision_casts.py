@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.savings import saving
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -27,31 +25,13 @@ def _casts(place: Place, at_least_ns: float) -> Mask:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """By name: copies that convert. Kernels that compute something as well convert for nothing."""
-
-    def total_ns(place: Place) -> int:
-        return place.alone_ns(_casts(place, at["memory_bound_kernel_ns"]))
-
-    if not run.places or run.share(total_ns) < at["min_share_of_step"]:
+    found = of_kernels(run, lambda place: _casts(place, at["memory_bound_kernel_ns"]), at["min_share_of_step"])
+    if found is None:
         return
-    total, worst = run.mean(total_ns), run.worst(total_ns)
-    rows = _casts(worst, at["memory_bound_kernel_ns"])
-    yield Finding(
+    yield found.finding(
         rule="precision-casts",
-        saving_ns_per_step=saving(
-            total, at["avoidable_share_low"], at["avoidable_share_likely"], at["avoidable_share_high"]
-        ),
+        saving=shares(at, "avoidable_share").of(found.ns),
         confidence="medium",
-        values={
-            "kernels_per_step": rows.sum() / worst.units,
-            "kernels_ms": ms(total),
-            "step_ms": ms(run.step_ns),
-            "kernels_percent": percent(run.share(total_ns)),
-        },
-        evidence=(
-            Measure("casts a step", rows.sum() / worst.units, "count"),
-            Measure("their time", total, "ns"),
-            largest(worst, rows, "Largest of them, a step"),
-        ),
-        work=work_of(run, lambda place: _casts(place, at["memory_bound_kernel_ns"])),
-        affected_ns=total,
+        values=found.kernel_values(),
+        evidence=found.kernel_evidence("casts a step"),
     )

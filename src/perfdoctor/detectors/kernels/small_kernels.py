@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares, shares
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.short_ops import short_ops
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -21,17 +23,20 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 _FUSABLE = ("elementwise", "reduction", "normalization", "embedding", "other")
 
 
-def _small(place: Place, at: Mapping[str, float]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _small(place: Place, at: Mapping[str, float]) -> Mask:
     """Short, and with fewer blocks than the device has processors where both are known."""
     kernels = place.kernels
     short = kernels.duration_ns < at["short_kernel_ns"]
     blocks, processors = kernels["blocks"], place.info.sm_count
     leaves_room = (blocks < processors) | (blocks <= 0) if processors else np.ones(len(kernels), dtype=bool)
-    # Fused already, or nothing that a compiler fuses (layout-transposes owns those).
-    others = kernels.name.where(lambda name: kernel_names.is_compiled(name) or kernel_names.is_layout_change(name))
-    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~others
-    small: np.ndarray[tuple[int], np.dtype[np.bool_]] = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
+    alone = ~(kernels["is_graph"] != 0) & ~in_optimizer(place) & ~kernels.name.where(_is_of_other_rules)
+    small: Mask = short & leaves_room & place.kernel_rows(*_FUSABLE) & alone
     return small
+
+
+def _is_of_other_rules(name: str) -> bool:
+    """Fused already, or nothing that a compiler fuses (layout-transposes owns those)."""
+    return kernel_names.is_compiled(name) or kernel_names.is_layout_change(name)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -40,66 +45,56 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         yield from _on_host(run, at)
         return
 
-    def small_ns(place: Place) -> int:
-        return place.alone_ns(_small(place, at))
-
-    share = run.share(small_ns) if run.places else 0.0
-    if share < at["min_share_of_step"]:
+    found = of_kernels(run, lambda place: _small(place, at), at["min_share_of_step"])
+    if found is None or found.per_step < at["min_kernels_per_step"]:
         return
-    total_ns, worst = run.mean(small_ns), run.worst(small_ns)
-    rows = _small(worst, at)
-    if rows.sum() / worst.units < at["min_kernels_per_step"]:
-        return
-    yield Finding(
+    worst, rows = found.worst, found.worst_rows
+    likely = at["fusable_share"]
+    yield found.finding(
         rule="small-kernels",
-        saving_ns_per_step=saving(total_ns, at["fusable_share"] / 2, at["fusable_share"], 0.9),
+        saving=Shares(likely * CERTAIN_SHARE, likely, at["fusable_share_high"]).of(found.ns),
         confidence="medium" if worst.info.sm_count else "low",
         values={
-            "small_per_step": rows.sum() / worst.units,
-            "small_ms": ms(total_ns),
+            "small_per_step": found.per_step,
+            "small_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "small_percent": percent(share),
+            "small_percent": percent(found.time.share),
             "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
         },
         evidence=(
-            Measure("small kernels a step", rows.sum() / worst.units, "count"),
-            Measure("their time", total_ns, "ns"),
+            Measure("small kernels a step", found.per_step, "count"),
+            Measure("their time", found.ns, "ns"),
         ),
-        work=work_of(run, lambda place: _small(place, at)),
-        affected_ns=total_ns,
     )
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Without a GPU nothing runs beside the Python that asks for the ops: the gaps between them count here."""
-    found = {place.rank: short_ops(place, at["short_host_op_ns"]) for place in host_places(run)}
-
-    def short_ns(place: Place) -> int:
-        return found[place.rank].time.total_ns
-
-    share, worst = run.share(short_ns), run.worst(short_ns)
-    ops = found[worst.rank]
-    per_step = ops.count / worst.units
-    if share < at["min_share_of_host_step"] or per_step < at["min_host_ops_per_step"]:
+    of_rank = {place.rank: short_ops(place, at["short_host_op_ns"]) for place in host_places(run)}
+    found = affected(run, lambda place: of_rank[place.rank].time.total_ns, at["min_share_of_host_step"])
+    if found is None:
         return
-    total_ns = run.mean(short_ns)
+    ops = of_rank[found.worst.rank]
+    per_step = ops.count / found.worst.units
+    if per_step < at["min_host_ops_per_step"]:
+        return
     yield Finding(
         rule="small-kernels",
-        saving_ns_per_step=saving(total_ns, at["batchable_share_low"], at["batchable_share_likely"]),
+        saving_ns_per_step=shares(at, "batchable_share").of(found.ns),
         confidence="medium",
         values={
             "small_per_step": per_step,
-            "small_ms": ms(total_ns),
+            "small_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "small_percent": percent(share),
+            "small_percent": percent(found.share),
             "mean_us": us(ops.total_ns / ops.count),
         },
         evidence=(
             Measure("short ops a step", per_step, "count"),
-            Measure("their time, with the Python between them", total_ns, "ns"),
-            Measure("their own time", ops.total_ns / worst.units, "ns"),
+            Measure("their time, with the Python between them", found.ns, "ns"),
+            Measure("their own time", ops.total_ns / found.worst.units, "ns"),
         ),
         situation="host",
-        affected_ns=total_ns,
-        thread_time={rank: (each.time.starts, each.time.ends) for rank, each in found.items()},
+        affected_ns=found.ns,
+        thread_time={rank: (each.time.starts, each.time.ends) for rank, each in of_rank.items()},
     )

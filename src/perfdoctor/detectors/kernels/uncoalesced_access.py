@@ -13,7 +13,7 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 
-#: NVIDIA's rule about the same sickness.
+#: NVIDIA's rule about the same fault.
 _RULE = "UncoalescedGlobalAccess"
 
 

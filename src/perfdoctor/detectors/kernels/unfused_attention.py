@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.attention import attention_pieces
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -16,31 +18,28 @@ from perfdoctor.records.findings import Finding, Measure
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The kernels between the two products: a fused kernel has none of them."""
-    found = {id(place): attention_pieces(place, at["max_kernels_between_products"]) for place in run.places}
 
-    def between_ns(place: Place) -> int:
-        return place.alone_ns(found[id(place)][0])
+    @once_per_place
+    def pieces(place: Place) -> tuple[Mask, int]:
+        return attention_pieces(place, at["max_kernels_between_products"])
 
-    share = run.share(between_ns) if run.places else 0.0
-    if not share or share * at["avoidable_share_likely"] < at["min_share_of_step"]:
+    found = of_kernels(run, lambda place: pieces(place)[0])
+    if found is None or not found.ns or found.time.share * at["avoidable_share_likely"] < at["min_share_of_step"]:
         return
-    total_ns, worst = run.mean(between_ns), run.worst(between_ns)
-    rows, count = found[id(worst)]
-    yield Finding(
+    passes_per_step = pieces(found.worst)[1] / found.worst.units
+    yield found.finding(
         rule="unfused-attention",
-        saving_ns_per_step=saving(total_ns, at["avoidable_share_low"], at["avoidable_share_likely"]),
+        saving=shares(at, "avoidable_share").of(found.ns),
         confidence="high" if len(run.timeline.ops) else "medium",
         values={
-            "times_per_step": count / worst.units,
-            "between_ms": ms(total_ns),
+            "times_per_step": passes_per_step,
+            "between_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "between_percent": percent(share),
+            "between_percent": percent(found.time.share),
         },
         evidence=(
-            Measure("passes through unfused attention a step", count / worst.units, "count"),
-            Measure("time between the two products", total_ns, "ns"),
-            largest(worst, rows, "Largest kernels between them, a step"),
+            Measure("passes through unfused attention a step", passes_per_step, "count"),
+            Measure("time between the two products", found.ns, "ns"),
+            largest(found.worst, found.worst_rows, "Largest kernels between them, a step"),
         ),
-        work=work_of(run, lambda place: found[id(place)][0]),
-        affected_ns=total_ns,
     )

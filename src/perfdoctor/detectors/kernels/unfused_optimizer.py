@@ -4,92 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
+from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
-from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Ints, Mask
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
-def _per_tensor(place: Place) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _per_tensor(place: Place) -> Mask:
     """Matrix multiplications of an optimizer (Muon, Shampoo) are its mathematics, and fuse with nothing."""
-    return in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
-
-
-def _update_ns(place: Place) -> int:
-    if isinstance(place, HostPlace):
-        return host_updates(place)[0].total_ns
-    return place.alone_ns(_per_tensor(place))
+    rows: Mask = in_optimizer(place) & ~is_fused(place) & ~place.kernel_rows(*MATMUL_FAMILIES)
+    return rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Kernels launched inside Optimizer.step that are not multi-tensor or fused ones."""
-    if not run.places:
-        return
     if host_places(run):
         yield from _on_host(run, at)
         return
-    worst = run.worst(_update_ns)
-    per_step = int(_per_tensor(worst).sum()) / worst.units
-    share = run.share(_update_ns)
-    if per_step < at["min_kernels_per_step"] or share < at["min_share_of_step"]:
+    found = of_kernels(run, _per_tensor, at["min_share_of_step"])
+    if found is None or found.per_step < at["min_kernels_per_step"]:
         return
-    update_ns = run.mean(_update_ns)
-    yield Finding(
+    yield found.finding(
         rule="unfused-optimizer",
-        saving_ns_per_step=saving(update_ns, at["recoverable_share_low"], at["recoverable_share_likely"], 0.9),
+        saving=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            "kernels_per_step": per_step,
-            "update_ms": ms(update_ns),
+            "kernels_per_step": found.per_step,
+            "update_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "update_percent": percent(share),
-            "mean_us": us(float(worst.kernel_ns[_per_tensor(worst)].mean())),
+            "update_percent": percent(found.time.share),
+            "mean_us": us(float(found.worst.kernel_ns[found.worst_rows].mean())),
         },
         evidence=(
-            Measure("per-tensor update kernels a step", per_step, "count"),
-            Measure("their time", update_ns, "ns"),
+            Measure("per-tensor update kernels a step", found.per_step, "count"),
+            Measure("their time", found.ns, "ns"),
         ),
-        work=work_of(run, _per_tensor),
-        affected_ns=update_ns,
     )
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The training's thread does the updates itself: each outermost op stands for a kernel, with its Python."""
-    worst = max(host_places(run), key=lambda place: place.share(_update_ns(place)))
-    pieces, ops = host_updates(worst)
-    per_step, share = ops / worst.units, run.share(_update_ns)
-    if per_step < at["min_host_ops_per_step"] or share < at["min_share_of_host_step"]:
+
+    @once_per_place
+    def updates(place: Place) -> tuple[Intervals, int]:
+        return host_updates(place) if isinstance(place, HostPlace) else (Intervals.empty(), 0)
+
+    found = affected(run, lambda place: updates(place)[0].total_ns, at["min_share_of_host_step"])
+    if found is None:
         return
-    update_ns = run.mean(_update_ns)
+    pieces, ops = updates(found.worst)
+    per_step = ops / found.worst.units
+    if per_step < at["min_host_ops_per_step"]:
+        return
     yield Finding(
         rule="unfused-optimizer",
-        saving_ns_per_step=saving(
-            update_ns, at["host_recoverable_share_low"], at["host_recoverable_share_likely"], 0.9
-        ),
+        saving_ns_per_step=shares(at, "host_recoverable_share").of(found.ns),
         confidence="medium",
         values={
             "kernels_per_step": per_step,
-            "update_ms": ms(update_ns),
+            "update_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "update_percent": percent(share),
+            "update_percent": percent(found.share),
             "mean_us": us(pieces.total_ns / ops),
         },
         evidence=(
             Measure("per-tensor ops a step inside the optimizer", per_step, "count"),
-            Measure("their time, with the Python around them", update_ns, "ns"),
+            Measure("their time, with the Python around them", found.ns, "ns"),
         ),
         situation="host",
-        affected_ns=update_ns,
-        thread_time={
-            place.rank: (found.starts, found.ends)
-            for place, (found, _) in ((each, host_updates(each)) for each in host_places(run))
-        },
+        affected_ns=found.ns,
+        thread_time={place.rank: _edges(updates(place)[0]) for place in run.places},
     )
+
+
+def _edges(pieces: Intervals) -> tuple[Ints, Ints]:
+    return pieces.starts, pieces.ends

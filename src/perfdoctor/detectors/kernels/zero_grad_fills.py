@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.affected import MOST_OF_IT, affected
+from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
 from perfdoctor.metrics.finding_rows import kernels_and_copies, work_of
 from perfdoctor.metrics.kernels.zero_grad import added_to_gradients, filled_by_zero_grad
-from perfdoctor.metrics.savings import saving
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -23,34 +25,35 @@ def _memsets(place: Place) -> Mask:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Short kernels belong to small-kernels, the gaps between them to launch-bound."""
-    parts = {id(place): _parts_ns(place, at) for place in run.places}
 
-    def total_ns(place: Place) -> float:
-        return sum(parts[id(place)])
+    @once_per_place
+    def parts_ns(place: Place) -> tuple[float, float]:
+        return _parts_ns(place, at)
 
-    share = run.share(total_ns)
-    if share < at["min_share_of_step"]:
+    found = affected(run, lambda place: sum(parts_ns(place)), at["min_share_of_step"])
+    if found is None:
         return
-    total, worst = run.mean(total_ns), run.worst(total_ns)
-    adding = run.mean(lambda place: parts[id(place)][1])
+    worst = found.worst
+    adding = run.mean(lambda place: parts_ns(place)[1])
     count = int(filled_by_zero_grad(launches_of(worst, "kernels")).sum()) + int(_memsets(worst).sum())
+    mostly_memsets = exposed_ns(worst, _memsets(worst)) > MOST_OF_IT * sum(parts_ns(worst))
     yield Finding(
         rule="zero-grad-fills",
-        saving_ns_per_step=saving(total, at["avoidable_share_low"], at["avoidable_share_likely"]),
+        saving_ns_per_step=shares(at, "avoidable_share").of(found.ns),
         confidence="high",
         values={
             "fills_per_step": count / worst.units,
-            "filling_ms": ms(total),
+            "filling_ms": ms(found.ns),
             "adding_ms": ms(adding),
             "step_ms": ms(run.step_ns),
-            "filling_percent": percent(share),
+            "filling_percent": percent(found.share),
         },
         evidence=(
             Measure("kernels and memsets launched in zero_grad, a step", count / worst.units, "count"),
-            Measure("their time in which nothing else ran", total - adding, "ns"),
+            Measure("their time in which nothing else ran", found.ns - adding, "ns"),
             Measure("time of adding to what they filled", adding, "ns"),
         ),
-        symptom_of=("exposed-copies",) if 2 * exposed_ns(worst, _memsets(worst)) > total_ns(worst) else (),
+        symptom_of=("exposed-copies",) if mostly_memsets else (),
         work=work_of(run, lambda place: _rows(place, at)),
         affected_ns=run.mean(lambda place: _filling_ns(place, at) + place.alone_ns(_additions(place, at))),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.growth import Reserve, reserves
 from perfdoctor.metrics.memory.in_use import replays
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 def _grown(reserve: Reserve) -> int:
@@ -29,7 +29,7 @@ def _in_pieces(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         refits, rank = max(proven, key=lambda each: each[0].free_bytes)
         yield Finding(
             rule="allocator-fragmentation",
-            saving_ns_per_step=Saving(0, 0, 0),
+            saving_ns_per_step=NO_SAVING,
             confidence="high",
             values={
                 "grown_mib": mib(refits.free_bytes),
@@ -61,7 +61,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     most = max(rising, key=_grown)
     yield Finding(
         rule="allocator-fragmentation",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="medium",
         values={
             "grown_mib": mib(_grown(most)),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.growth import Growth, growths
 from perfdoctor.metrics.memory.step_samples import keepers
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 
 def _situation(growth: Growth) -> str:
@@ -40,7 +40,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     most = max(rising, key=lambda growth: growth.bytes_per_step)
     yield Finding(
         rule="memory-growth",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="medium" if most.kind == "heap" else "high",
         values={
             "growth_mib": mib(most.bytes_per_step),
@@ -52,7 +52,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("held at the end of the first recorded step", most.first_bytes, "bytes"),
             Measure("held at the end of the last", most.last_bytes, "bytes"),
             Measure("steps in which it rose", round(most.rising_share * most.gaps), "count"),
-            Measure("steps looked at", most.gaps, "count"),
+            Measure("steps analysed", most.gaps, "count"),
             *_kept(run, most, at["min_rising_share"]),
         ),
         situation=_situation(most),

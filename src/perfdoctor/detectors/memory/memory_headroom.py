@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import Saving
 
 
 def _idle_ns(place: Place) -> int:
@@ -35,7 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     yield Finding(
         rule="memory-headroom",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="medium",
         values={
             "reserved_mib": mib(fullest.peak_bytes),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.peak import OutOfMemory, holders, out_of_memories
 from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import memory_label
 
 _SHOWN = 5
@@ -31,7 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     last = failures[-1]
     yield Finding(
         rule="out-of-memory",
-        saving_ns_per_step=Saving(0, 0, 0),
+        saving_ns_per_step=NO_SAVING,
         confidence="high",
         values={
             "line": last.line or "A request without a stack",

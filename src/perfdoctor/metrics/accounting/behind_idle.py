@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import own_ns
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
@@ -28,14 +29,11 @@ class Culprit:
     total_ns: int
 
 
-def threads_of(place: Place) -> tuple[int, ...]:
-    return driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
-
-
-def host_rows(place: Place, signals: Sequence[str]) -> Frame:
+@once_per_place
+def host_rows(place: Place, signals: tuple[str, ...]) -> Frame:
     """What the threads that drive this place did, several signals as one frame; not the steps' own marks."""
     marks = host_marks(place.timeline, place.rank)
-    threads = threads_of(place)
+    threads = driving_threads(place.timeline, place.rank)
     frames = []
     for signal in signals:
         rows = place.timeline[signal].of(rank=place.rank)

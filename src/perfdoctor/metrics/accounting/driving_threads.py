@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
+from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.steps import Marks
+from perfdoctor.model.steps import Marks, host_marks
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import system as system_names
@@ -18,14 +19,15 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 #: A thread that launches eager PyTorch work calls the CUDA runtime every few microseconds, under a profiler with stacks
 #: every few hundred. A stretch of a millisecond without any call launches nothing: it is other code.
-ISSUING_GAP_NS = 1_000_000
+LAUNCHING_GAP_NS = 1_000_000
 #: A thread that made less than this share of the launches does not drive the device (a loader that copies a batch).
 _DRIVING_SHARE = 0.01
 
 
-def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostActivity:
-    """Read one rank's host rows once, for all its devices."""
-    threads = driving_threads(timeline, rank, marks)
+@once_per_timeline
+def host_activity(timeline: Timeline, rank: int) -> HostActivity:
+    """What the driving threads of one rank did, for all its devices."""
+    threads, marks = driving_threads(timeline, rank), host_marks(timeline, rank)
     rows = {signal: _of_threads(timeline[signal].of(rank=rank), threads) for signal in ON_HOST}
     calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
     overheads = timeline["overheads"].of(rank=rank)
@@ -33,7 +35,7 @@ def host_activity(timeline: Timeline, rank: int, marks: Marks | None) -> HostAct
     return HostActivity(
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
         profiler=_covered(overheads.take(own)),
-        issuing=_issuing(calls, threads),
+        launching=_launching(calls, threads),
         files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
@@ -49,11 +51,18 @@ def _blocking_by_name(calls: Frame, rank: int, threads: tuple[int, ...]) -> Ints
     return np.flatnonzero(own & calls.name.matches(cuda_names.BLOCKING_CALL))
 
 
-def driving_threads(timeline: Timeline, rank: int, marks: Marks | None) -> tuple[int, ...]:
-    """The threads of a rank that issue its work, and the one that carries the step marks."""
+@once_per_timeline
+def launching_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """The threads of a rank that launch its work."""
     calls = timeline.calls.of(rank=rank)
     threads, counts = np.unique(calls["thread"], return_counts=True)
-    driving = set(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
+    return tuple(threads[counts >= _DRIVING_SHARE * counts.sum()].tolist())
+
+
+@once_per_timeline
+def driving_threads(timeline: Timeline, rank: int) -> tuple[int, ...]:
+    """Those, and the thread that carries the step marks."""
+    driving, marks = set(launching_threads(timeline, rank)), host_marks(timeline, rank)
     if marks is not None:
         driving.add(marks.thread)
     for signal in ("ops", "ranges"):  # without calls or marks: the thread that says most
@@ -84,8 +93,8 @@ def _named(proof: Proof, rows: Mapping[str, Frame]) -> Intervals:
     return found
 
 
-def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
-    """Per thread, calls and the pauses between them that are too short for anything but issuing the next."""
+def _launching(calls: Frame, threads: tuple[int, ...]) -> Intervals:
+    """Per thread, calls and the pauses between them that are too short for anything but launching the next."""
     pieces = Intervals.empty()
     for thread in threads:
         rows = calls.of(thread=thread)
@@ -93,7 +102,7 @@ def _issuing(calls: Frame, threads: tuple[int, ...]) -> Intervals:
             continue
         reach = np.maximum.accumulate(rows.end_ns)
         pause = rows.start_ns[1:] - reach[:-1]
-        bridged = np.where(pause < ISSUING_GAP_NS, rows.start_ns[1:], reach[:-1])
+        bridged = np.where(pause < LAUNCHING_GAP_NS, rows.start_ns[1:], reach[:-1])
         pieces = pieces | Intervals.of(rows.start_ns, np.append(np.maximum(reach[:-1], bridged), reach[-1]))
     return pieces
 

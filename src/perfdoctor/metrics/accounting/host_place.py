@@ -1,4 +1,4 @@
-"""Where did the time go on a run without a GPU? The training thread plays the device.
+"""Where did the time go on a run without a GPU? The training thread stands in for the device.
 
 Its outermost ops are the work (its own ranges where no ops were recorded); what is left is idle, and the cause is what
 the thread did meanwhile. Ops inside a loader's `__next__` are the loader's, not the training's. Collectives run on
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.driving_threads import ISSUING_GAP_NS, driving_threads, host_activity
+from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.device_work import DeviceWork
@@ -21,7 +21,7 @@ from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Marks, Steps, host_marks, host_steps
+from perfdoctor.model.steps import Marks, Steps, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -37,7 +37,7 @@ class HostPlace(Place):
 
     @cached_property
     def _threads(self) -> tuple[int, ...]:
-        return driving_threads(self.timeline, self.rank, host_marks(self.timeline, self.rank))
+        return driving_threads(self.timeline, self.rank)
 
     def rows(self, signal: str) -> Frame:
         """What the training thread did, in the whole recording."""
@@ -90,14 +90,14 @@ class HostPlace(Place):
     def handed_over(self) -> Intervals:
         """On the way to the library's thread, from the end of such a call, and back, until the next op.
 
-        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause nobody
-        knows how much is the way.
+        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause it is
+        unknown how much is the way.
         """
         asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
         if not len(asks):
             return Intervals.empty()
         following = np.append(ops.start_ns, _NEVER)[np.searchsorted(ops.start_ns, asks.end_ns)]
-        back = (following > sent.end_ns) & (following - sent.end_ns < ISSUING_GAP_NS)
+        back = (following > sent.end_ns) & (following - sent.end_ns < LAUNCHING_GAP_NS)
         there = Intervals.of(asks.end_ns, sent.start_ns) | Intervals.of(sent.end_ns[back], following[back])
         return there - Intervals.of(sent.start_ns, sent.end_ns)
 
@@ -128,7 +128,7 @@ class HostPlace(Place):
         return shared_out(self.idle, Evidence(self.host, none, none, none, none, working))
 
     def _unseen_in_backward(self, idle: Intervals) -> Intervals:
-        """The part of `idle` in backward passes of which nobody knows what it was.
+        """The part of `idle` in backward passes whose cause is unknown.
 
         A thread that ran no node itself waited for autograd's, which was not recorded. From one node to the next the
         engine takes microseconds: in a long pause something else ran, or the machine took the processor away.
@@ -138,7 +138,7 @@ class HostPlace(Place):
         passes = ranges.take(ranges.name.matches(torch_names.BACKWARD))
         own = Intervals.of(nodes.start_ns, nodes.end_ns).overlap_ns(passes.start_ns, passes.end_ns) > 0
         pauses = idle & Intervals.of(passes.start_ns[own], passes.end_ns[own])
-        long = pauses.durations_ns >= ISSUING_GAP_NS
+        long = pauses.durations_ns >= LAUNCHING_GAP_NS
         return (idle & Intervals.of(passes.start_ns[~own], passes.end_ns[~own])) | Intervals(
             pauses.starts[long], pauses.ends[long]
         )
@@ -153,7 +153,7 @@ def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | No
     """The training thread of one rank as a Place; None where neither its ops nor its steps were recorded."""
     if not len(timeline.ops.of(rank=rank)) and marks is None:
         return None
-    host: HostActivity = host_activity(timeline, rank, marks)
+    host: HostActivity = host_activity(timeline, rank)
     steps = host_steps(marks)
     if steps.used:
         window = Intervals.single(int(steps.bounds[steps.first]), int(steps.bounds[steps.last]))

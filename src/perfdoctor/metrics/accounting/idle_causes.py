@@ -41,7 +41,7 @@ _LONGEST_QUEUE_LATENCY_NS = 1_000_000
 _CLOCK_SLACK_NS = 20_000
 #: Signals in which the driving threads are seen.
 ON_HOST = ("calls", "ops", "ranges", "functions", "os_calls")
-_RANGES = ("ranges", "ops")
+_RANGES_AND_OPS = ("ranges", "ops")
 _FUNCTIONS = ("functions",)
 _CALLS = ("calls",)
 
@@ -51,7 +51,7 @@ class Evidence:
     """What speaks for one cause or another, beside names; empty where nothing does.
 
     `blocked`: the host waits in a call for the device; `refill`: idle that began so. `launching`: it launches work, and
-    enough of it is in view to tell. `before_batch`: idle that a batch's copy ended, between two steps. `working`: in
+    enough of it is in view to know. `before_batch`: idle that a batch's copy ended, between two steps. `working`: in
     which part of what nothing else explains it is seen to run something.
     """
 
@@ -80,26 +80,29 @@ class Proof:
 
 #: The strongest first: what one claims, no later one does. GPUs and training threads without one are judged alike.
 PROOFS: tuple[Proof, ...] = (
-    Proof("input_wait", {loader_names.INPUT_WAIT: _RANGES, loader_names.INPUT_WAIT_FUNCTION: _FUNCTIONS}),
+    Proof("input_wait", {loader_names.INPUT_WAIT: _RANGES_AND_OPS, loader_names.INPUT_WAIT_FUNCTION: _FUNCTIONS}),
     Proof(
         "garbage_collection",
-        {system_names.GARBAGE_COLLECTION: _RANGES, system_names.GARBAGE_COLLECTION_FUNCTION: _FUNCTIONS},
+        {system_names.GARBAGE_COLLECTION: _RANGES_AND_OPS, system_names.GARBAGE_COLLECTION_FUNCTION: _FUNCTIONS},
     ),
-    Proof("storage", {torch_names.STORAGE: (*_RANGES, *_FUNCTIONS)}),
-    Proof("compilation", {torch_names.COMPILATION: (*_RANGES, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS}),
+    Proof("storage", {torch_names.STORAGE: (*_RANGES_AND_OPS, *_FUNCTIONS)}),
+    Proof(
+        "compilation",
+        {torch_names.COMPILATION: (*_RANGES_AND_OPS, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS},
+    ),
     Proof(
         "peer_wait",
         {
-            torch_names.PEER_WAIT: _RANGES,
+            torch_names.PEER_WAIT: _RANGES_AND_OPS,
             torch_names.PEER_WAIT_FUNCTION: _FUNCTIONS,
-            system_names.MPI_WAIT: _RANGES,
+            system_names.MPI_WAIT: _RANGES_AND_OPS,
         },
     ),
     Proof("allocator", {cuda_names.ALLOCATOR_CALL: _CALLS}),
     Proof("profiler", seen=lambda seen, _: seen.host.profiler),
     Proof("host_sync", seen=lambda seen, _: seen.blocked),
-    # A sync drained the queue: until it is refilled, launching is the price of that sync.
-    Proof("host_sync", seen=lambda seen, _: seen.refill & seen.host.issuing),
+    # A sync drained the queue: until it is refilled, launching is a cost of that sync.
+    Proof("host_sync", seen=lambda seen, _: seen.refill & seen.host.launching),
     Proof("launch_bound", seen=lambda seen, _: seen.launching),
     Proof("storage", seen=lambda seen, _: seen.host.files),
     Proof("input_wait", seen=lambda seen, _: seen.before_batch - seen.host.visible),
@@ -172,7 +175,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
     if host.graph_nodes_recorded:
         causes["queue_latency"] |= in_queue & graphs_in_flight(work, calls)
-    # At the recording's edge, what ran before is not in it, nor what the queue waited for: that tells nothing.
+    # At the recording's edge, what ran before is not in it, nor what the queue waited for: that shows nothing.
     causes["queue_latency"] |= _pieces(stretches.start, stretches.end, stretches.queued_before_recording)
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
@@ -183,7 +186,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
     for cause, pieces in shared_out(host_late, _evidence(stretches, host, blocking, late)).items():
         causes[cause] |= pieces
-    # A loader's wait and the profiler's own flushes also show where no call tells who launched the work.
+    # A loader's wait and the profiler's own flushes also show where no call says what launched the work.
     causes["unknown"] = _claim(causes, "input_wait", causes["unknown"] & host.explicit["input_wait"], causes["unknown"])
     causes["unknown"] = _claim(causes, "profiler", causes["unknown"] & host.profiler, causes["unknown"])
     return causes
@@ -214,8 +217,8 @@ def _evidence(stretches: _Stretches, host: HostActivity, blocking: Frame, late: 
         host=host,
         blocked=Intervals.of(blocking.start_ns, blocking.end_ns),
         refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
-        # Calls alone do not tell launching from other code between two calls.
-        launching=host.issuing if host.in_view else Intervals.empty(),
+        # Calls alone do not distinguish launching from other code between two calls.
+        launching=host.launching if host.in_view else Intervals.empty(),
         before_batch=_pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps,
         # Where ops were recorded the thread is in view: outside of them it ran Python, or whatever that called.
         working=lambda rest: rest if host.ops_recorded else host.visible,

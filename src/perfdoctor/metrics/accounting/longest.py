@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -23,8 +23,8 @@ Signal = Literal["copies", "collectives"]
 
 
 def longest(run: Run, moments: Iterable[Moment]) -> Iterator[Span]:
-    """The longest of these moments inside the window looked at; nothing where there is none."""
-    window = looked_at(run)
+    """The longest of these moments inside the analysed window; nothing where there is none."""
+    window = analysed_span(run)
     if window is None:
         return
     zero, last = window

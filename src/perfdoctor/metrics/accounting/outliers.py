@@ -17,7 +17,7 @@ from perfdoctor.vocabulary.parts import PARTS
 
 #: The median absolute deviation of a normal distribution times this is its standard deviation.
 _MAD_TO_SIGMA = 1.4826
-#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are looked at.
+#: Slopes are taken over all pairs of steps: of more steps than this, evenly many are used.
 _MOST_STEPS = 400
 
 #: Which rules own a part of the step: where one of them speaks, a long step is its symptom. The profiler's own time is
@@ -89,7 +89,7 @@ def _period(rows: Ints) -> int:
 def same_work(place: Place, rows: Ints, tolerance: float) -> bool:
     """Did the long steps launch no more kernels and blocks than the others? Then the device was slower, not busier.
 
-    False where the recording tells no grid sizes.
+    False where the recording has no grid sizes.
     """
     kernels = place.kernels
     if not len(kernels) or (kernels["blocks"] <= 0).any():

@@ -21,20 +21,20 @@ from perfdoctor.records.time_split import StepStats
 
 
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
-    """Find steps and windows on every device; on none, let the training thread play the device.
+    """Find steps and windows on every device; on none, the training thread stands in for the device.
 
-    `selection`: only that part. Raises AskedWronglyError where it is not in the recording.
+    `selection`: only that part. Raises UsageError where it is not in the recording.
     """
     places: list[Place] = []
     for rank in timeline.ranks:
         marks = host_marks(timeline, rank)
         devices = [device for of_rank, device in timeline.places if of_rank == rank]
         if devices:
-            host = host_activity(timeline, rank, marks)
+            host = host_activity(timeline, rank)
             for device in devices:
                 work = device_work(timeline, rank, device)
                 steps = device_steps(timeline, work, marks, timeline.kernels.of(rank=rank, device=device))
-                if not _window(steps, work):  # all work was launched at one moment: no steps to tell apart
+                if not _window(steps, work):  # all work was launched at one moment: no steps to separate
                     steps = NO_STEPS
                 places.append(DevicePlace(timeline, rank, device, _window(steps, work), steps, work, host))
         elif not timeline.places:
@@ -45,17 +45,17 @@ def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
 
 
 def selection_notes(run: Run) -> Iterator[str]:
-    """Which part was looked at, if not all of it."""
+    """Which part was analysed, if not all of it."""
     selection, steady = run.selection, [place.steps for place in run.places if place.steps.steady]
     if selection.steps and steady:
         first, last = selection.steps
         steps = f"step {first}" if first == last else f"steps {first} to {last}"
-        yield f"Only {steps} of {min(every[1] - every[0] for each in steady if (every := each.steady))} was looked at."
+        yield f"Only {steps} of {min(every[1] - every[0] for each in steady if (every := each.steady))} was analysed."
     if selection.range_name:
         names = " and ".join(sorted(different(range_names(run.timeline, selection.range_name))))
         count = sum(place.steps.used for place in run.places)
         yield (
-            f"Only the range {names} was looked at, {count} executions: what is told of a step is for one of them. "
+            f"Only the range {names} was analysed, {count} executions: what is said of a step is for one of them. "
             "Its time is that of the work that it launched, and of idle at its edges while the host was in it."
         )
 

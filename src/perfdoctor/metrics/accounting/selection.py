@@ -1,4 +1,4 @@
-"""Which part of a recording is looked at: some of its steps, or the executions of one user range?
+"""Which part of a recording is analysed: some of its steps, or the executions of one user range?
 
 The device's time of an execution runs from the first to the last work that was launched in it (found by correlation, as
 steps are), and over the idle at either edge while the host was still in the range:
@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.accounting.host_place import HostPlace, with_steps
 from perfdoctor.model.host_rows import by_thread, outermost
@@ -26,7 +26,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import Selection
-from perfdoctor.model.steps import Steps, host_marks, warm_up
+from perfdoctor.model.steps import Steps, warm_up
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
@@ -39,7 +39,7 @@ _NEVER = np.iinfo(np.int64).max
 def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) -> tuple[Place, ...]:
     """The places with that part as their window; those in which nothing of it is, are left out.
 
-    Raises AskedWronglyError where the recording does not have it; `do` names what there is.
+    Raises UsageError where the recording does not have it; `do` names what there is.
     """
     if selection.steps is not None:
         places = _with_steps(places, selection.steps)
@@ -48,8 +48,8 @@ def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) 
     names = range_names(timeline, selection.range_name)
     found = [_of_range(place, names) for place in places]
     if not any(found):
-        raise AskedWronglyError(
-            f"--range {_shown(selection.range_name)}: it took no time of a device in what was looked at",
+        raise UsageError(
+            f"--range {_shown(selection.range_name)}: it took no time of a device in what was analysed",
             do="Name another range"
             + (", or leave --steps out." if selection.steps else ": the device was busy meanwhile."),
         )
@@ -64,12 +64,12 @@ def _with_steps(places: Sequence[Place], steps: tuple[int, int]) -> list[Place]:
     asked = f"--steps {first}..{last}"
     used = min((place.steps.used for place in places), default=0)
     if not used:
-        raise AskedWronglyError(
+        raise UsageError(
             f"{asked}: no steps were found in this recording",
             do="Mark them with torch.profiler's step() or an NVTX range per iteration, and record again.",
         )
     if last > used:
-        raise AskedWronglyError(
+        raise UsageError(
             f"{asked}: there {'are' if used != 1 else 'is'} {used} step{'s' * (used != 1)} in steady state",
             do=f"Choose among 1..{used}: the first of them is 1.",
         )
@@ -81,10 +81,10 @@ def _chosen(place: Place, first: int, last: int) -> Place:
     begin, end = steps.first + first - 1, steps.first + last
     chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
     window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
-    return _looked_at(place, window, chosen)
+    return _narrowed_to(place, window, chosen)
 
 
-def _looked_at(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
     if isinstance(place, HostPlace):
         return with_steps(place, window, steps, asked)
     return replace(place, window=window, steps=steps, asked=asked)
@@ -96,7 +96,7 @@ def _looked_at(place: Place, window: Intervals, steps: Steps, asked: Intervals |
 def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
     """The recorded names that are meant: exactly that one; else those that hold it, in whatever case.
 
-    Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises AskedWronglyError where none fits, or
+    Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises UsageError where none fits, or
     several do.
     """
     ranges = timeline.ranges
@@ -108,15 +108,15 @@ def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
         return found
     what = f"--range {_shown(asked)}: "
     if found:
-        raise AskedWronglyError(
+        raise UsageError(
             what + f"{len(different(found))} ranges fit", do=f"Name one: {_listed(_by_time(ranges, found))}."
         )
     if not every:
-        raise AskedWronglyError(
+        raise UsageError(
             what + "no ranges were recorded",
             do="Mark it with torch.profiler.record_function(NAME) or NVTX, and record again.",
         )
-    raise AskedWronglyError(
+    raise UsageError(
         what + "no such range was recorded", do=f"Recorded, longest first: {_listed(_by_time(ranges, every))}."
     )
 
@@ -150,7 +150,7 @@ def _shown(name: str) -> str:
 def _of_range(place: Place, names: frozenset[str]) -> Place | None:
     """The place with the executions of a range as its steps; None where they take no time of it."""
     of_rank = place.timeline.ranges.of(rank=place.rank)
-    rows = outermost(of_rank.take(of_rank.name.where(lambda name: name in names)))
+    rows = outermost(of_rank.take(of_rank.name.equals(*names)))
     if not len(rows):
         return None
     execution = None if place.device is None else _launching(place, rows)
@@ -171,7 +171,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
     )  # fmt: skip
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
-    return _looked_at(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+    return _narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
 
 
 def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:
@@ -222,12 +222,12 @@ def _first_in(pieces: Intervals, rows: Frame) -> Ints:
 def _launching(place: Place, rows: Frame) -> Ints:
     """For each row of work the execution that launched it, UNKNOWN for none.
 
-    A backward pass issues from autograd's own threads: where the range's thread drives the device, others that do count
-    as well. But a batch that one of them copies meanwhile is the loader's.
+    A backward pass launches from autograd's own threads: where the range's thread drives the device, others that do
+    count as well. But a batch that one of them copies meanwhile is the loader's.
     """
     launched = launches(place)
     execution = np.full(len(place.work), UNKNOWN, np.int64)
-    drivers = driving_threads(place.timeline, place.rank, host_marks(place.timeline, place.rank))
+    drivers = driving_threads(place.timeline, place.rank)
     helps = np.isin(launched.thread, drivers) & ~place.work.is_h2d
     for (process, thread), own in by_thread(rows):
         row = own[np.maximum(np.searchsorted(rows.start_ns[own], launched.at_ns, side="right") - 1, 0)]

@@ -49,7 +49,7 @@ def _by_family(place: Place) -> dict[str, int]:
 
 def _by_math_path(place: Place) -> dict[str, int]:
     matmul = place.kernel_rows(*MATMUL_FAMILIES)
-    paths = {p: place.kernels.name.where(lambda name, p=p: kernel_names.math_path(name) == p) for p in MATH_PATHS}  # type: ignore[misc]
+    paths = {path: place.kernels.name.has(kernel_names.math_path, path) for path in MATH_PATHS}
     return {path: int(place.kernel_ns[matmul & rows].sum()) for path, rows in paths.items()}
 
 

@@ -1,4 +1,4 @@
-"""Which stretch of the recording is looked at on all places together, and what is its zero?
+"""Which stretch of the recording is analysed on all places together, and what is its zero?
 
 Times that a report shows (a finding's `Span`, the timeline's pieces) count from here, on the one clock of all ranks.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from perfdoctor.model.run import Run
 
 
-def looked_at(run: Run) -> tuple[int, int] | None:
+def analysed_span(run: Run) -> tuple[int, int] | None:
     """From the first to the last event of the windows of all places, in ns of the recording; None without a place.
 
-    The first is the zero of all times that are told "since the first event of the window".
+    The first is the zero of all times given as "since the first event of the window".
     """
     windows = [place.window for place in run.places if place.window]
     if not windows:

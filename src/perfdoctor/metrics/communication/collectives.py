@@ -44,9 +44,9 @@ def exposed_rows_ns(place: Place, rows: Mask) -> int:
 
 
 def transfer_share(run: Run, kind: str = "") -> float:
-    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting cannot be told.
+    """How much of the time in collectives is transfer, going by the ranks recorded; 1 where waiting is unknown.
 
-    Of one `kind` its own ones tell, those with uneven loads among them: what ranks wait for elsewhere is no evidence.
+    For one `kind` only its own count, those with uneven loads among them.
     """
     matched = skew(run, with_uneven=bool(kind))
     if matched is None:
@@ -60,7 +60,7 @@ def transfer_share(run: Run, kind: str = "") -> float:
 def won_by_all_ns(run: Run) -> float:
     """Exposed transfer on the rank that came last, per step, in ns; infinite where collectives cannot be matched.
 
-    A collective goes on when its last rank has come: what that rank hides behind its compute costs nobody anything,
+    A collective goes on when its last rank has come: what that rank hides behind its compute costs nothing,
     however long the others stand in it.
     """
     matched = skew(run)
@@ -75,7 +75,7 @@ def won_by_all_ns(run: Run) -> float:
         others = np.flatnonzero(~_is_of_same_kind(frame, own[own != UNKNOWN]))
         won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
         unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
-    # Of broadcasts, sends and uneven loads nobody knows who came last: what the ranks wait for them on the mean.
+    # For broadcasts, sends and uneven loads the last rank is unknown: what the ranks wait for them on the mean.
     return won + unmatched / len(matched.ranks)
 
 
@@ -94,17 +94,21 @@ def _places(run: Run, matched: Skew) -> list[Place]:
 
 def is_full_precision(frame: Frame) -> Mask:
     """One bool a row: are its elements fp32? By the recorded type, else by the kernel's name."""
-    told = frame.text("data_type")
-    by_name: Mask = told.equals("") & frame.name.matches(nccl_names.FULL_PRECISION_KERNEL)
-    return told.matches(nccl_names.FULL_PRECISION) | by_name
+    types = frame.text("data_type")
+    by_name: Mask = types.equals("") & frame.name.matches(nccl_names.FULL_PRECISION_KERNEL)
+    return types.matches(nccl_names.FULL_PRECISION) | by_name
 
 
 def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
-    """Are the sizes of these rows told, or are there other ranks to tell a long transfer from a wait?"""
+    """Are the sizes of these rows known, or are there other ranks to distinguish a long transfer from a wait?"""
     return len(run.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
 
 
 # --- bandwidth ---
+
+
+#: An all-reduce moves each byte twice: it scatters the sums, then gathers them.
+PASSES_OF_ALL_REDUCE = 2
 
 
 def bus_factor(kind: str, ranks: int) -> float:
@@ -112,7 +116,7 @@ def bus_factor(kind: str, ranks: int) -> float:
     if ranks < 2:
         return 0.0
     if kind == "all_reduce":
-        return 2 * (ranks - 1) / ranks
+        return PASSES_OF_ALL_REDUCE * (ranks - 1) / ranks
     return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
@@ -169,7 +173,7 @@ class Loads:
 
 
 def matched_bytes(run: Run, kind: str) -> Loads | None:
-    """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are not told."""
+    """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are unknown."""
     matched = skew(run, with_uneven=True)
     if matched is None:
         return None

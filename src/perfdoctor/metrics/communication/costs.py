@@ -1,7 +1,7 @@
 """What did collectives cost, by kind, group, size and type: how exposed, how long waited for a rank, how fast?
 
 Bandwidth is as in `collectives`: bytes over the time from the arrival of the last rank to the end, known where every
-rank of the group was recorded. Elsewhere the quickest run tells what the links gave at least.
+rank of the group was recorded. Elsewhere the quickest run shows what the links gave at least.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from perfdoctor.vocabulary.kinds import ON_RINGS
 class CollectiveCosts:
     """One element a group of like collectives, those that take longest first; `per_step`: of an average place.
 
-    `ranks`, `sizes` (bytes of the message): UNKNOWN if not told. `took`: ns in it, waiting included. `exposed_ns`,
+    `ranks`, `sizes` (bytes of the message): UNKNOWN if not recorded. `took`: ns in it, waiting included. `exposed_ns`,
     `hidden_ns`: without and with compute beside it, a step. `waiting_ns`: in it before the last rank came, a step, and
     `transfer_ns`: the median from there to the end, where ranks can be matched. Bandwidths in bytes/s: of the median
     transfer, and of the quickest run (`fastest_bus`). `bound`: what links like these gave when measured, what the
@@ -133,9 +133,9 @@ def _waiting(rows: _Rows, groups: PlacedGroups) -> Floats:
 
 
 def _bus_factors(rows: _Rows, of: Ints) -> Floats:
-    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is not told."""
-    told = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
-    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in told])
+    """What nccl-tests multiplies the algorithm's bandwidth with; NaN where the group's size is unknown."""
+    sizes = zip(of.tolist(), rows.ranks[of].tolist(), strict=True)
+    return np.array([bus_factor(rows.kind[row], ranks) if ranks != UNKNOWN else np.nan for row, ranks in sizes])
 
 
 def _rows(run: Run) -> _Rows | None:
@@ -205,7 +205,7 @@ def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
 
 
 def _links_of(run: Run, own: list[Place], ranks: int) -> tuple[float, str]:
-    """What joins the GPUs of one machine: by its topology where that is told, else by the board's table."""
+    """What joins the GPUs of one machine: by its topology where that is known, else by the board's table."""
     gpu, links, (chosen, _) = own[0].info.name, pairs(run.timeline), of_job(run)
     if links and chosen:
         speed = nvlinks(links, chosen, ranks) * nvlink_bytes_per_second(gpu)

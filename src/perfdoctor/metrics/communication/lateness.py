@@ -2,7 +2,7 @@
 
 All ranks leave a collective together, so from the end of the first one to the end of the last one the same time passes
 on each, whatever their clocks say. Who waits less there has more of something else. What it did just before it came
-late does not tell: it may compute like all others, and have been held up long before.
+late shows nothing: it may compute like all others, and have been held up long before.
 """
 
 from __future__ import annotations

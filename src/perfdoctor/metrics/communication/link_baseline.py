@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import bus_factor
+from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, bus_factor
 from perfdoctor.model.timeline import Timeline
 
 #: Within this factor two messages are of one size: bandwidth changes little from one row of nccl-tests to the next.
@@ -73,7 +73,7 @@ def reached_by_ring(kind: str, ranks: int, message_bytes: float, bus_bytes_per_s
     NCCL's own model (src/graph/tuning.cc): time = latency + bytes / bandwidth, an all-reduce of 2 (n - 1) steps, the
     other kinds of n - 1.
     """
-    steps = (ranks - 1) * (2 if kind == "all_reduce" else 1)
+    steps = (ranks - 1) * (PASSES_OF_ALL_REDUCE if kind == "all_reduce" else 1)
     moved = bus_factor(kind, ranks) * message_bytes
     return moved / (moved / bus_bytes_per_second + steps * step_ns / 1e9)
 

@@ -61,7 +61,7 @@ def asking_ns(run: Run, matched: Skew) -> int:
 
 
 def evened_ns(run: Run, matched: Skew) -> int:
-    """Waiting that goes with the meetings, a step: in one, the rank that waited least in a step waits no more at all.
+    """Waiting saved when a step's collectives become one: the rank that waited least in the step does not wait at all.
 
     The others wait so much less: by as much the last one came later than it would have without waiting itself.
     """

@@ -12,24 +12,24 @@ from perfdoctor.records.findings import Rows
 
 
 @dataclass(frozen=True)
-class Told:
+class NcclLog:
     """The facts and ways of all logs together."""
 
     facts: Frame
     ways: Frame
 
     @classmethod
-    def of(cls, timeline: Timeline) -> Told:
+    def of(cls, timeline: Timeline) -> NcclLog:
         return cls(timeline["nccl_facts"], timeline["transports"])
 
     def rows(self, *names: str) -> Frame:
-        return self.facts.take(self.facts.name.where(lambda name: name in names))
+        return self.facts.take(self.facts.name.equals(*names))
 
     def has(self, *names: str) -> bool:
         return len(self.rows(*names)) > 0
 
     def values(self, name: str) -> list[str]:
-        """The different values of a fact, the most often told first."""
+        """The different values of a fact, the most frequent first."""
         rows = self.rows(name)
         counts: Counter[str] = Counter()
         for value, count in zip(rows.text("value"), rows["count"].tolist(), strict=True):
@@ -44,15 +44,15 @@ class Told:
     def settings(self, *settings: str) -> list[str]:
         """Which of these (NAME=value) were set in the environment of any rank, in this order."""
         # NCCL ends the line of a number with a full stop, that of a word without.
-        told = {value.removesuffix(".") for value in self.values("environment")}
-        return [setting for setting in settings if setting in told]
+        known = {value.removesuffix(".") for value in self.values("environment")}
+        return [setting for setting in settings if setting in known]
 
     @property
     def machines(self) -> int:
-        """How many machines the job's largest communicator spans; the number of hosts in the log, where not told."""
-        told = self.amounts("machines")
+        """How many machines the job's largest communicator spans; the number of hosts in the log, where unknown."""
+        spanned = self.amounts("machines")
         hosts = {int(host) for frame in (self.facts, self.ways) for host in frame["host"].tolist() if host >= 0}
-        return max(int(max(told, default=0)), len(hosts))
+        return max(int(max(spanned, default=0)), len(hosts))
 
     def pairs(self, prefix: str) -> int:
         """How many (ordered) pairs of members go this way."""
@@ -68,7 +68,7 @@ class Told:
         return set(zip(*columns, strict=True))
 
     def table(self) -> Rows:
-        """Which ways are gone, and by how many pairs."""
+        """Which ways are taken, and by how many pairs."""
         counts = Counter(self.ways.name)
         rows = tuple((name, count) for name, count in counts.most_common(8))
         return Rows("Ways that NCCL took", ("way", "pairs"), ("text", "count"), rows)

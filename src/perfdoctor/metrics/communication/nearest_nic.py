@@ -1,6 +1,6 @@
 """Which NIC does each GPU send through, and is another one nearer to it?
 
-NCCL's log numbers its devices ("NET/IB : Using [0]mlx5_0:1/IB …", "via NET/IB/0"), and `nvidia-smi topo -m` tells how
+NCCL's log numbers its devices ("NET/IB : Using [0]mlx5_0:1/IB …", "via NET/IB/0"), and `nvidia-smi topo -m` shows how
 far each of them is from each GPU. A virtual device (several ports as one) has a number that the log gives no name for:
 it is left out.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdoctor.metrics.communication.nccl import Told
+from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import Pairs, pairs
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.names import nccl as nccl_names
@@ -31,13 +31,13 @@ class Detour:
 
 
 def detours(timeline: Timeline) -> list[Detour]:
-    """One a GPU and NIC; none where log or topology does not tell.
+    """One a GPU and NIC; none where log or topology lacks it.
 
     The topology is of one machine: the others of the job are taken to be built alike.
     """
-    links, told = pairs(timeline), Told.of(timeline)
-    found, ways = set(), told.ways
-    of_host = {host: _names(told, host) for host in set(ways["host"].tolist())}
+    links, log = pairs(timeline), NcclLog.of(timeline)
+    found, ways = set(), log.ways
+    of_host = {host: _names(log, host) for host in set(ways["host"].tolist())}
     for way, host, gpu in zip(ways.name, ways["host"].tolist(), ways["device"].tolist(), strict=True):
         number, names = nccl_names.ADAPTER.match(way), of_host[host]
         nic = names.get(int(number.group(1)), "") if number else ""
@@ -49,9 +49,9 @@ def detours(timeline: Timeline) -> list[Detour]:
     return [Detour(*each) for each in sorted(found)]
 
 
-def _names(told: Told, host: int) -> dict[int, str]:
+def _names(log: NcclLog, host: int) -> dict[int, str]:
     """NCCL's number → the NIC's name on this machine."""
-    rows = told.rows("nic").of(host=host)
+    rows = log.rows("nic").of(host=host)
     return dict(zip(map(int, rows.floats("amount").tolist()), rows.text("value"), strict=True))
 
 

@@ -2,7 +2,7 @@
 
 A collective ends for all ranks together, so the rank that is in it for the shortest time came last, and the others'
 extra time is waiting. That needs no common clock. Collectives are matched by their order within kind and group. Where
-the ranks recorded unequally many, the rhythm of their ends tells which belong together: it is the same on every rank.
+the ranks recorded unequally many, the rhythm of their ends shows which belong together: it is the same on every rank.
 A send or receive may end for one rank alone.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
@@ -107,7 +108,7 @@ class Skew:
 
     @property
     def others(self) -> Mask:
-        """One bool a rank: all but the late one, which waits for nobody."""
+        """One bool a rank: all but the late one, which does not wait."""
         return np.array([rank != self.late_rank for rank in self.ranks])
 
     @property
@@ -116,6 +117,7 @@ class Skew:
         return int(self.caused_ns.sum())
 
 
+@once_per_run
 def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Skew | None:
     """Collectives matched across ranks inside the windows; None with one rank, or where they do not match.
 
@@ -146,7 +148,7 @@ def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Sk
 
 
 def _are_even(places: Sequence[Place], rows: Matrix) -> Mask:
-    """One bool a collective: do all ranks that take part have about the same load, or is that not told?"""
+    """One bool a collective: do all ranks that take part have about the same load, or is that unknown?"""
     known = [p.recorded_collectives["bytes"][np.maximum(own, 0)] for p, own in zip(places, rows, strict=True)]
     sizes = np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
     smallest = np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes).min(axis=0)
@@ -224,7 +226,7 @@ def _offset(ends: Ints, reference: Ints) -> int | None:
 
 
 def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
-    """The rows of the recording by kind, group and its size (UNKNOWN: not told), in order; do they touch the window?"""
+    """The recording's rows by kind, group and its size (or UNKNOWN), in order; do they touch the window?"""
     frame = place.recorded_collectives
     kinds, groups = frame.text("kind"), frame.text("group")
     inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0

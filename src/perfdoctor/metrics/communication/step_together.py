@@ -1,7 +1,7 @@
 """What does the step of all ranks win when some of them have less to do? At most what each waits less, or does less.
 
 A collective starts for all when the last rank has come. Where that is one of those that get faster, the others have
-waited for it, and win of that waiting; a rank that waits for nobody wins what it has less to do itself. None can win
+waited for it, and win of that waiting; a rank that waits for no other wins what it has less to do itself. None can win
 more of its step than both together, and they win alike: the job wins what the rank does that has least of both.
 """
 
@@ -22,7 +22,7 @@ ByPlace = Mapping[tuple[int, int], float]
 def won_ns(run: Run, less_ns: ByPlace) -> float:
     """How much shorter a step gets where these places have so much less to do in each, in ns.
 
-    Where nobody is known to wait (one rank, no collectives that match) each wins by itself: the mean over all places.
+    Where no rank is known to wait (one rank, no collectives that match) each wins by itself: the mean over all places.
     """
     matched = skew(run)
     if matched is None:

@@ -65,9 +65,9 @@ def nvlinks(links: Pairs, chosen: Sequence[int], ranks: int) -> int:
 
     Of a part of the GPUs it is known only where each has links to all.
     """
-    told = [links.get((f"GPU{one}", f"GPU{other}"), "") for one, other in combinations(chosen, 2)]
-    counts = [int(link[2:]) for link in told if _NVLINK.match(link)]
-    if not counts or (len(counts) < len(told) and (ranks < len(chosen) or not has_ring(links, chosen))):
+    joined = [links.get((f"GPU{one}", f"GPU{other}"), "") for one in chosen for other in chosen if one < other]
+    counts = [int(link[2:]) for link in joined if _NVLINK.match(link)]
+    if not counts or (len(counts) < len(joined) and (ranks < len(chosen) or not has_ring(links, chosen))):
         return 0
     return min(counts)
 
@@ -87,13 +87,13 @@ def better(links: Pairs, chosen: Sequence[int]) -> tuple[int, ...]:
 def of_job(run: Run) -> tuple[list[int], bool]:
     """Which GPUs of the machine the job uses, and whether that is certain; [] where it is not known.
 
-    NCCL's log tells the driver's own numbers. A rank's device is the same number unless a launcher hid others from it.
+    NCCL's log has the driver's own numbers. A rank's device is the same number unless a launcher hid others from it.
     """
     facts = run.timeline["nccl_facts"]
-    told = facts.take(facts.name.equals("device"))
-    told = told.take(told.floats("amount") >= 0)
-    if len(told) and len(set(told["host"].tolist())) == 1:
-        return sorted({int(number) for number in told.floats("amount")}), True
+    devices = facts.take(facts.name.equals("device"))
+    devices = devices.take(devices.floats("amount") >= 0)
+    if len(devices) and len(set(devices["host"].tolist())) == 1:
+        return sorted({int(number) for number in devices.floats("amount")}), True
     places = [place for place in run.places if place.device is not None]
     return (_devices(places) if len(places) > 1 and in_one_node(places) else []), False
 

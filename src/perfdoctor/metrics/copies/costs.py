@@ -30,8 +30,8 @@ _AT_WORK = 0.5
 class CopyCosts:
     """One element a group, the longest in all first; `per_step` numbers are of an average place.
 
-    `size_classes`: the place among SIZE_EDGES, UNKNOWN where sizes are not told. `ops`: what asked for the group, "" if
-    not told. `sizes`: bytes of each copy; `took`: ns. `rate`: the median of the copies' own rates, in bytes/s.
+    `size_classes`: the place among SIZE_EDGES, UNKNOWN where sizes are not recorded. `ops`: what launched the group, ""
+    if unknown. `sizes`: bytes of each copy; `took`: ns. `rate`: the median of the copies' own rates, in bytes/s.
     `exposed_ns_per_step`: with no kernel and no collective beside them. `bound`: what the link or the memory gives at
     most, in bytes/s; NaN where that is not known.
     """
@@ -67,7 +67,7 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
     kind = copies.op.codes.astype(np.int64) if by_op else size_class
     group, first = grouping.combined(direction.codes.astype(np.int64), memory.codes.astype(np.int64), kind)
     groups = PlacedGroups(run.places, copies.place, group, copies.inside_ns, first.size)
-    took, told, known = copies.frame.duration_ns, size >= 0, np.maximum(size, 0)
+    took, sized, known = copies.frame.duration_ns, size >= 0, np.maximum(size, 0)
     rates = (known / np.maximum(took, 1) * 1e9).astype(np.int64)
     of = first[groups.order]
     return CopyCosts(
@@ -75,21 +75,21 @@ def copy_costs(run: Run, *, by_op: bool = False) -> CopyCosts | None:
         host_memories=tuple(memory[row] for row in of.tolist()),
         size_classes=size_class[of],
         ops=tuple(copies.op[row] for row in of.tolist()),
-        sizes=groups.spread(size, told),
+        sizes=groups.spread(size, sized),
         took=groups.spread(took),
         ns=groups.sums(copies.inside_ns),
         count_per_step=groups.per_step(groups.runs()),
         bytes_per_step=groups.per_step(known),
         ns_per_step=groups.per_step(copies.inside_ns),
         exposed_ns_per_step=groups.per_step(copies.exposed_ns),
-        rate=groups.spread(rates, told).median,
+        rate=groups.spread(rates, sized).median,
         bound=_bounds(run, copies, group)[groups.order],
     )
 
 
 @dataclass(frozen=True)
 class _Copies:
-    """All places' copies below each other: where each stands in `run.places`, and what asked for it, "" if not told."""
+    """All places' copies below each other: where each stands in `run.places`, and what launched it, "" if unknown."""
 
     frame: Frame
     place: Ints
@@ -121,11 +121,10 @@ def _copies(run: Run, *, by_op: bool) -> _Copies | None:
 def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
     """Of each group the fastest of its places; NaN where none is known."""
     sampled, direction = of_places(run, _AT_WORK), copies.frame.text("direction")
-    told = [
-        [_bound(place, name, sampled.get((place.rank, place.device or 0))) for name in direction.values]
-        for place in run.places
+    bounds = [
+        [_bound(place, name, sampled.get(place.rank_and_device)) for name in direction.values] for place in run.places
     ]
-    each = np.array(told)[copies.place, direction.codes]
+    each = np.array(bounds)[copies.place, direction.codes]
     most = np.full(int(group.max()) + 1, -np.inf)
     known = ~np.isnan(each)
     np.maximum.at(most, group[known], each[known])
@@ -146,7 +145,7 @@ def _bound(place: Place, direction: str, sampled: Gpu | None) -> float:
 
 
 def _sampled_link(sampled: Gpu | None) -> float:
-    """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it was not told."""
+    """The best that was seen: links rest in a lower generation while nothing crosses them. 0 where it is unknown."""
     if sampled is None:
         return 0.0
     generation, width = (

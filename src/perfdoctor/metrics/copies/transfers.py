@@ -16,12 +16,12 @@ _TABLE_ROWS = 5
 
 def copies_of(place: Place, *directions: str) -> Mask:
     """One bool a row of `place.copies`: is it of one of these directions?"""
-    return place.copies.text("direction").where(lambda direction: direction in directions)
+    return place.copies.text("direction").equals(*directions)
 
 
 def host_memory(place: Place, *kinds: str) -> Mask:
     """One bool a row of `place.copies`: is its host side such memory?"""
-    return place.copies.text("host_memory").where(lambda kind: kind in kinds)
+    return place.copies.text("host_memory").equals(*kinds)
 
 
 def exposed_ns(place: Place, rows: Mask) -> int:

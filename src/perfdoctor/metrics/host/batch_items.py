@@ -1,7 +1,7 @@
 """On how many items did a step train: the targets of its loss?
 
-A classification's loss takes one target an item: a token of a language model, a sample of a classifier. It tells the
-batch where each step computes it exactly once; several (micro-batches, or several heads) cannot be told apart.
+A classification's loss takes one target an item: a token of a language model, a sample of a classifier. It shows the
+batch where each step computes it exactly once; several (micro-batches, or several heads) cannot be separated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def targets_per_step(place: Place) -> float | None:
-    """The mean over the steps; None where it is not told, or not unambiguous."""
+    """The mean over the steps; None where it is not recorded, or ambiguous."""
     if not place.steps.used or place.asked is not None:  # an execution of a range is no step
         return None
     at, losses = _when(place)
@@ -29,8 +29,8 @@ def targets_per_step(place: Place) -> float | None:
     if not (of_step == 1).all():
         return None
     shapes = losses.text("input_shapes")
-    told = [targets(shapes[row]) for row in np.flatnonzero(inside).tolist()]
-    return float(np.mean(told)) if all(told) else None
+    counts = [targets(shapes[row]) for row in np.flatnonzero(inside).tolist()]
+    return float(np.mean(counts)) if all(counts) else None
 
 
 def _when(place: Place) -> tuple[Ints, Frame]:
@@ -45,7 +45,7 @@ def _when(place: Place) -> tuple[Ints, Frame]:
 
 @lru_cache(maxsize=65536)
 def targets(shapes: str) -> int:
-    """Of the loss's inputs ((items, classes), (items), …); 0 where they are not told."""
+    """Of the loss's inputs ((items, classes), (items), …); 0 where they are not recorded."""
     try:
         first, second = json.loads(shapes)[:2]
         return int(second[0]) if len(first) == 2 and len(second) == 1 and first[0] == second[0] else 0

@@ -21,7 +21,7 @@ _STARTED_SHARE = 2 / 3
 
 
 def loader(run: Run) -> str:
-    """single-process, workers, other (the wait is marked, its loader not told) or unmarked (the wait is inferred)."""
+    """single-process, workers, other (the wait is marked, its loader unknown) or unmarked (the wait is inferred)."""
     for name, pattern in _LOADERS:
         for signal in ("ranges", "ops", "functions"):
             if run.timeline[signal].name.matches(pattern).any():

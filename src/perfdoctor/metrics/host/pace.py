@@ -19,6 +19,7 @@ from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -33,14 +34,14 @@ _FEWEST_STEPS = 3
 
 
 def spare_ns(place: Place) -> int | None:
-    """How much sooner this rank's host could have issued the window's work; None where the recording does not tell.
+    """How much sooner this rank's host could have launched the window's work; None where that is unknown.
 
     Time in which nothing was seen of the host counts as spare, unless framework ops were recorded.
     """
     if place.steps.used < _FEWEST_STEPS or not place.host.in_view or place.asked is not None:
         return None  # what a host has to spare in a range, the rest of the step may need
-    issued = _issued(place)
-    return max(place.window_ns - (_busy(place) & issued).total_ns, 0) if issued else None
+    launching = _launching(place)
+    return max(place.window_ns - (_busy(place) & launching).total_ns, 0) if launching else None
 
 
 def run_spare_ns(run: Run) -> int | None:
@@ -50,7 +51,8 @@ def run_spare_ns(run: Run) -> int | None:
     return round(float(np.mean(known))) if known and len(known) == len(spare) else None
 
 
-def _issued(place: Place) -> Intervals:
+@once_per_place
+def _launching(place: Place) -> Intervals:
     """From when the window's first work was launched to when the first work behind it was, or its own last."""
     work = place.work
     rows = np.flatnonzero((work.launch != UNKNOWN) & (work.start_ns >= place.window.starts[0]))
@@ -68,7 +70,7 @@ def _busy(place: Place) -> Intervals:
     full = launching[calls.duration_ns[launching] > LONGEST_LAUNCH_NS]
     waits = calls.take(np.union1d(blocking_rows(host, work), full))
     # Where ops were recorded the thread is in view, and between them runs Python code.
-    seen = place.window | _issued(place) if host.ops_recorded else host.issuing | host.visible
+    seen = place.window | _launching(place) if host.ops_recorded else host.launching | host.visible
     busy = seen - Intervals.of(waits.start_ns, waits.end_ns)
     for cause in _AWAY:
         busy = busy - host.explicit[cause]
@@ -85,7 +87,7 @@ def exposed_waiting_ns(place: Place, matched: Skew) -> int:
 
 
 def paced_waiting_ns(run: Run, cause: str) -> int:
-    """Waiting in collectives, a step and rank, that would be this cause of idle if nobody were late.
+    """Waiting in collectives, a step and rank, that would be this cause of idle if no rank were late.
 
     It is what a rank waits beyond what its host has to spare, as far as the late ranks were held up by that cause.
     """

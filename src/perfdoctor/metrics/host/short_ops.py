@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -38,7 +39,7 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
     pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
     between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
     node = rows.name.matches(torch_names.AUTOGRAD_NODE)
-    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, of which nobody knows more
+    pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, whose cause is unknown
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())
     return ShortOps(
@@ -52,10 +53,7 @@ def _usual_ns(place: HostPlace, rows: Frame) -> Floats:
         return rows.duration_ns.astype(np.float64)
     step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
     name = rows.name.codes.astype(np.int64)
-    order = np.lexsort((rows.start_ns, name, step))
-    begins = (np.diff(name[order], prepend=-1) != 0) | (np.diff(step[order], prepend=-1) != 0)
-    number = np.empty(order.size, np.int64)
-    number[order] = np.arange(order.size) - np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
+    number = number_in_step(name, step, rows.start_ns)
     return _medians(name * (number.max(initial=0) + 1) + number, rows.duration_ns)
 
 
@@ -66,5 +64,5 @@ def _medians(key: Ints, values: Ints) -> Floats:
     size = np.diff(np.append(first, order.size))
     low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
     found = np.empty(order.size)
-    found[order] = np.repeat((low + high) / 2, size)
+    found[order] = np.repeat(np.mean((low, high), axis=0), size)
     return found

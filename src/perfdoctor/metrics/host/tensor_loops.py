@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -37,7 +39,8 @@ class TensorLoop:
     is_clipping: bool
 
 
-def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
+@once_per_place
+def tensor_loops(place: Place, fewest_turns: int) -> tuple[TensorLoop, ...]:
     """The loops over gradients (clipping) and those that update tensors in place, outside the optimizer's step."""
     rows = place.timeline.ops.of(rank=place.rank)
     inner = outermost(rows.take(~rows.name.matches(OPTIMIZER_RANGE) & ~rows.name.matches(PROFILER_STEP)))
@@ -59,7 +62,7 @@ def tensor_loops(place: Place, fewest_turns: int) -> list[TensorLoop]:
             if norms or scaling or _updates(within):
                 start, end = int(ops.start_ns[first]), int(ops.end_ns[last - 1])
                 found.append(TensorLoop(start, end, (last - first) // body, within, norms or scaling))
-    return found
+    return tuple(found)
 
 
 def _updates(names: tuple[str, ...]) -> bool:
@@ -86,11 +89,16 @@ def _repeats(codes: np.ndarray[tuple[int], np.dtype[np.int32]], fewest_turns: in
     return sorted(found)
 
 
-def issuing_ns(place: Place, loops: list[TensorLoop]) -> int:
-    """How long the device was idle because the host was still going through these loops, in ns of the window."""
-    return (spans_of(loops) & place.idle_causes["launch_bound"]).total_ns
+def idle_behind(place: Place, loops: Sequence[TensorLoop]) -> Intervals:
+    """When the device was idle because the host was still going through these loops."""
+    return spans_of(loops) & place.idle_causes["launch_bound"]
 
 
-def spans_of(loops: list[TensorLoop]) -> Intervals:
+def spans_of(loops: Sequence[TensorLoop]) -> Intervals:
     """When the host was in one of them."""
     return Intervals.of([loop.start_ns for loop in loops], [loop.end_ns for loop in loops])
+
+
+def inside(place: Place, loops: Sequence[TensorLoop]) -> list[TensorLoop]:
+    """Those of them that touch the place's window."""
+    return [loop for loop in loops if place.window.overlap_ns([loop.start_ns], [loop.end_ns])[0] > 0]

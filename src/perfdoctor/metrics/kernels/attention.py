@@ -1,7 +1,8 @@
 """Where is attention computed step by step: a product, a softmax in kernels of its own, a product?
 
-Told by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax (one
-kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router sorts.
+Recognised by what lies between two matrix multiplications on a stream: nothing but element-wise kernels, and a softmax
+(one kernel, or `exp` and a sum). A loss has its softmax's gradient, or a logarithm, in the same stretch; a router
+sorts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -17,6 +19,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     """Which of `place.kernels` lie between the two products of an attention, and how many attentions these are.
 
@@ -26,7 +29,7 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     found = np.zeros(len(kernels), dtype=bool)
     if not len(kernels) or not (names.matches(kernel_names.SOFTMAX) | names.matches(kernel_names.EXPONENTIAL)).any():
         return found, 0
-    product = names.where(lambda name: kernel_names.family(name) == "gemm" and "reduce" not in name.lower())
+    product = names.has(kernel_names.family, "gemm") & ~names.where(_only_adds_up)
     order = stream_order(place)
     stream = kernels["stream"][order]
     segment = np.cumsum(product[order] | np.r_[True, stream[1:] != stream[:-1]])
@@ -54,8 +57,13 @@ def attention_pieces(place: Place, at_most_kernels: float) -> tuple[Mask, int]:
     return found, int(np.unique(segment[inside]).size)
 
 
+def _only_adds_up(name: str) -> bool:
+    """The last step of a product that was split along its inner dimension."""
+    return "reduce" in name.lower()
+
+
 def _batched(place: Place) -> Mask:
-    """May this kernel be a batched product? All may where no op tells."""
+    """May this kernel be a batched product? All may where no op is known."""
     kernels = launches_of(place, "kernels")
     by_batched = kernels.inside_of("ops", named(place.timeline, "ops", torch_names.BATCHED_MATMUL))
     may: Mask = by_batched | (kernels.enclosing("ops") == UNKNOWN)

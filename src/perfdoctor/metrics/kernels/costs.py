@@ -1,4 +1,4 @@
-"""What did each kernel cost, over all ranks: how often, how long, how evenly, and who asked for it?"""
+"""What did each kernel cost, over all ranks: how often, how long, how evenly, and what launched it?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Text
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: Names of element types as torch writes them, and as everybody says them.
+#: Names of element types as torch writes them, and as they are usually written.
 _TYPES = {
     "float": "fp32", "double": "fp64", "c10::half": "fp16", "c10::bfloat16": "bf16", "half": "fp16",
     "bfloat16": "bf16", "c10::float8_e4m3fn": "fp8", "c10::float8_e5m2": "fp8",
@@ -35,7 +35,7 @@ class KernelCosts:
 
     `took`: whole durations of those that touch a window, in ns. `ns` is what lay inside the windows; `runs_per_step`
     and `ns_per_step` are of a step (of the window where none were found) of an average place. `ops`, `lines`: what
-    asked for most of the time; "" where that is not told. `data_types`: by the kernel's name, else that of its op's
+    launched most of the time; "" where that is unknown. `data_types`: by the kernel's name, else that of its op's
     first tensor. `slowest`: the place whose runs take longest on the mean, (rank, device), and `slower_share`, by how
     much longer than on the middle place; None and NaN where only one place runs it.
     """
@@ -78,7 +78,7 @@ def kernel_costs(run: Run) -> KernelCosts | None:
     order = groups.order.tolist()
     listed = [names.values[code] for code in order]
     blocks, threads = _geometry(parts, group, inside, size)
-    ops, types, lines = _asked_by(run, group, inside, size)
+    ops, types, lines = _launched_by(run, group, inside, size)
     slowest, slower = _slowest(grouping.ratio(groups.by_place(took), groups.by_place(groups.runs())), run.places)
     return KernelCosts(
         names=tuple(listed),
@@ -104,7 +104,7 @@ def _math_path(name: str) -> str:
 
 
 def _data_type(name: str, of_op: str) -> str:
-    """By the kernel's name, else that of its op; collectives tell theirs elsewhere."""
+    """By the kernel's name, else that of its op; collectives have theirs elsewhere."""
     family = kernel_names.family_or_communication(name)
     if family == "communication":
         return ""
@@ -113,12 +113,12 @@ def _data_type(name: str, of_op: str) -> str:
 
 def short_types(types: str) -> str:
     """An op's input types by their usual names: `["c10::BFloat16", "Scalar"]` is `bf16, Scalar`."""
-    told = [_TYPES.get(found.lower(), found) for found in _TYPE.findall(types)]
-    return ", ".join(told).rstrip(", ")
+    names = [_TYPES.get(found.lower(), found) for found in _TYPE.findall(types)]
+    return ", ".join(names).rstrip(", ")
 
 
 def first_type(types: str) -> str:
-    """Of an op's input types as the recording writes them, the first that is a tensor's; "" where none is told."""
+    """Of an op's input types as the recording writes them, the first that is a tensor's; "" where none is recorded."""
     return next((_TYPES[found.lower()] for found in _TYPE.findall(types) if found.lower() in _TYPES), "")
 
 
@@ -129,8 +129,8 @@ def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints
     """The blocks and threads in which each name spends most time."""
 
     def column(name: str) -> Ints:
-        told = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
-        return np.concatenate(told).astype(np.int64)  # type: ignore[arg-type]
+        columns = [frame.columns.get(name, np.full(len(frame), UNKNOWN)) for *_, frame in parts]
+        return np.concatenate(columns).astype(np.int64)  # type: ignore[arg-type]
 
     blocks, threads = column("blocks"), column("threads_per_block")
     pair, first = grouping.combined(blocks, threads)
@@ -139,8 +139,8 @@ def _geometry(parts: _Parts, group: Ints, weight: Ints, size: int) -> tuple[Ints
     return np.where(chosen == UNKNOWN, UNKNOWN, blocks[at]), np.where(chosen == UNKNOWN, UNKNOWN, threads[at])
 
 
-def _asked_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
-    """For each name the op, the type of its first tensor, and the own function that ask for most of its time."""
+def _launched_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[str], list[str], list[str]]:
+    """For each name the op, the type of its first tensor, and the own function that launch most of its time."""
     ops, functions = run.timeline.ops, run.timeline["functions"]
     op_codes, type_codes, line_codes = [], [], []
     for place in run.places:
@@ -151,16 +151,16 @@ def _asked_by(run: Run, group: Ints, weight: Ints, size: int) -> tuple[list[str]
             type_codes.append(_codes(ops.text("input_types"), op))
             line_codes.append(_codes(own_functions(run.timeline, place.rank).rows.name, own_function(launched)))
 
-    def told(codes: list[Ints], values: Text, change: Callable[[str], str] = str) -> list[str]:
+    def prevailing(codes: list[Ints], values: Text, change: Callable[[str], str] = str) -> list[str]:
         joined = np.concatenate(codes)
         known = joined != UNKNOWN
         chosen = grouping.prevailing(group[known], joined[known], weight[known], size)
         return [change(values.values[code]) if code != UNKNOWN else "" for code in chosen.tolist()]
 
     return (
-        told(op_codes, ops.name),
-        told(type_codes, ops.text("input_types"), first_type),
-        told(line_codes, functions.name),
+        prevailing(op_codes, ops.name),
+        prevailing(type_codes, ops.text("input_types"), first_type),
+        prevailing(line_codes, functions.name),
     )
 
 
@@ -182,7 +182,7 @@ def _slowest(means: Floats, places: tuple[Place, ...]) -> tuple[tuple[tuple[int,
     middle = np.where(several, (ordered[low, column] + ordered[high, column]) / 2, np.nan)
     slower = grouping.ratio(filled.max(axis=0), middle) - 1
     found = tuple(
-        (places[at].rank, places[at].device or 0) if is_known else None
+        places[at].rank_and_device if is_known else None
         for at, is_known in zip(worst.tolist(), several.tolist(), strict=True)
     )
     return found, slower

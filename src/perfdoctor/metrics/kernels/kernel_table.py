@@ -9,7 +9,7 @@ from perfdoctor.records.time_split import KernelRow
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: More rows help nobody, fewer hide the tail.
+#: Fewer rows hide the tail.
 _ROWS = 30
 
 

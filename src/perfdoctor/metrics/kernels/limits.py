@@ -18,6 +18,7 @@ from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.profiles import Measured, launches_alone, measured
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Mask
@@ -26,7 +27,7 @@ from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
-#: How many kernels, or words of NVIDIA's rules, a table of a finding names: more help nobody.
+#: How many kernels, or words of NVIDIA's rules, a table of a finding names.
 _TABLE_ROWS = 5
 _NOT_MEASURED = "–"
 #: The columns of a finding's table and the numbers of `kernel_profiles` in them.
@@ -58,7 +59,7 @@ class Bounds:
         return self._far(kernels) & (kernels.number("occupancy_share") < self.occupancy_share)
 
     def other(self, kernels: Measured) -> Mask:
-        """Kernels far from each limit with warps enough, or of which nobody knows how many they had."""
+        """Kernels far from each limit with warps enough, or whose number of warps is unknown."""
         return self._far(kernels) & ~self.few_warps(kernels)
 
     def _far(self, kernels: Measured) -> Mask:
@@ -74,7 +75,7 @@ class Claim:
     """
 
     run: Run
-    chosen: Mapping[int, tuple[Measured, Mask]]
+    chosen: Callable[[Place], tuple[Measured, Mask]]
     kernels: Measured
     rows: Mask
     units: int
@@ -130,7 +131,7 @@ class Claim:
         """What a step gets shorter by where each kernel loses this share of its time; 0 without a timeline."""
 
         def won(place: Place) -> float:
-            kernels, rows = self.chosen[id(place)]
+            kernels, rows = self.chosen(place)
             time_ns = kernels.time_ns[rows]
             if not time_ns.sum():
                 return 0.0
@@ -147,41 +148,46 @@ class Claim:
         return float(np.average(values[known], weights=weight)) if known.any() else float("nan")
 
     def work(self) -> Mapping[tuple[int, int], Mask]:
-        return {} if self.alone else work_of(self.run, lambda place: self.chosen[id(place)][1])
+        return {} if self.alone else work_of(self.run, lambda place: self.chosen(place)[1])
 
     def _own_ns(self, place: Place) -> int:
-        return place.alone_ns(self.chosen[id(place)][1])
+        return place.alone_ns(self.chosen(place)[1])
 
 
 def claim(run: Run, choose: Callable[[Measured], Mask], *, with_eager: bool = False) -> Claim:
     """The kernels that `choose` picks of all that were measured, but those that other rules speak about.
 
-    `with_eager`: also PyTorch's own element-wise kernels. Nobody writes those anew: they are fused away, of which
+    `with_eager`: also PyTorch's own element-wise kernels. Those are not rewritten: they are fused away, of which
     elementwise-chains and precision-casts speak; but in which order they read is up to the program.
     """
+
+    @once_per_place
+    def chosen(place: Place) -> tuple[Measured, Mask]:
+        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
+        return measured(place), choose(measured(place)) & ~others
+
     if not run.places:
         kernels = launches_alone(run.timeline)
-        return Claim(run, {}, kernels, choose(kernels), 1, alone=True)
-    chosen = {}
-    for place in run.places:
-        kernels = measured(place)
-        others = _of_other_rules(place) if with_eager else _of_other_rules(place) | _eager(place)
-        chosen[id(place)] = kernels, choose(kernels) & ~others
-    worst = run.worst(lambda place: place.alone_ns(chosen[id(place)][1]))
-    return Claim(run, chosen, *chosen[id(worst)], worst.units, alone=False)
+        return Claim(run, chosen, kernels, choose(kernels), 1, alone=True)
+    worst = run.worst(lambda place: place.alone_ns(chosen(place)[1]))
+    return Claim(run, chosen, *chosen(worst), worst.units, alone=False)
 
 
 def _of_other_rules(place: Place) -> Mask:
     """Optimizers, changes of layout, single channels, odd sizes, and matmuls that tensor cores could have done."""
     names = place.kernels.name
-    plain = names.where(lambda name: kernel_names.math_path(name) == "no_tensor_core")
+    plain = names.has(kernel_names.math_path, "no_tensor_core")
     return (
         in_optimizer(place)
         | place.kernel_rows("optimizer")
-        | names.where(lambda name: kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name))
+        | names.where(_is_of_other_rules)
         | misaligned_matmuls(place).rows
         | (plain & place.kernel_rows(*MATMUL_FAMILIES))
     )
+
+
+def _is_of_other_rules(name: str) -> bool:
+    return kernel_names.is_layout_change(name) or kernel_names.is_depthwise(name)
 
 
 def _eager(place: Place) -> Mask:
@@ -194,13 +200,13 @@ def _eager(place: Place) -> Mask:
 def evidence(found: Claim, shares: Mapping[str, Floats]) -> tuple[Evidence, ...]:
     """How long these kernels take, the named shares of them where they were measured, and the largest of them."""
     known = {label: found.mean(values) for label, values in shares.items()}
-    told = _advice(found, "What NVIDIA's rules hope for")
+    advice = _advice(found, "What NVIDIA's rules hope for")
     return (
         Measure("their time", found.time_ns, "ns"),
         *(Measure(label, value, "share") for label, value in known.items() if not np.isnan(value)),
         Measure("of all kernel time, that of measured kernels", found.measured_share, "share"),
         _largest(found, "Largest of them" if found.alone else "Largest of them, a step"),
-        *((told,) if told else ()),
+        *((advice,) if advice else ()),
     )
 
 
@@ -233,11 +239,11 @@ def _advice(found: Claim, label: str) -> Rows | None:
     """What NVIDIA's rules say of these kernels, the largest estimates first; None where they say nothing."""
     kernels, of_rows = found.kernels, np.unique(found.kernels.stands_in[found.rows])
     launches = np.unique(np.concatenate([kernels.sets[number] for number in of_rows.tolist()] or [[]]))
-    told = kernels.advice
-    told = told.take(np.isin(told["launch"], kernels.profiles["launch"][launches.astype(np.int64)]))
-    told = told.take(~np.isnan(told.floats("speedup_share")))
+    advice = kernels.advice
+    advice = advice.take(np.isin(advice["launch"], kernels.profiles["launch"][launches.astype(np.int64)]))
+    advice = advice.take(~np.isnan(advice.floats("speedup_share")))
     best: dict[tuple[str, str], float] = {}
-    for rule, whole, share in zip(told.name, told["is_global"], told.floats("speedup_share"), strict=True):
+    for rule, whole, share in zip(advice.name, advice["is_global"], advice.floats("speedup_share"), strict=True):
         key = rule, "the kernel" if whole else "a part of it"
         best[key] = max(best.get(key, 0.0), float(share))
     rows = sorted(((*key, share) for key, share in best.items()), key=lambda row: (row[1] != "the kernel", -row[2]))

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -25,6 +26,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Numbers in 16 bytes, by the type of the inputs. Types of 8 bits count among "half" by their name's type alone.
 WHOLE_PIECE = {"half": 8, "tf32": 4}
+#: What tensor cores read at once, of each row of a factor.
 _WHOLE_PIECE_OF_BYTES = 16
 #: The compute capability of the first GPU that has them.
 _TENSOR_CORES_SINCE = (7, 0)
@@ -57,6 +59,7 @@ class Misaligned:
     sizes: tuple[Sizes, ...]
 
 
+@once_per_place
 def misaligned_matmuls(place: Place) -> Misaligned:
     """Built for misaligned rows by their name; or, on 16 bits, without tensor cores for an op of misaligned sizes."""
     kernels = place.kernels
@@ -70,7 +73,7 @@ def misaligned_matmuls(place: Place) -> Misaligned:
         op = launches_of(place, "kernels").outermost("ops", named(place.timeline, "ops", torch_names.MATMUL))
         known = np.flatnonzero((rows | off) & (op >= 0))
         shapes = ops.text("input_shapes")
-        pieces = np.array([_piece(name) for name in kernels.name.values])[kernels.name.codes]
+        pieces = kernels.name.numbers(_piece)
         keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], pieces[known], off[known]), axis=1)
         for key in np.unique(keys, axis=0):
             same = known[(keys == key).all(axis=1)]

@@ -1,8 +1,8 @@
 """How near to the peak of its memory does the device run kernels that only pass over their numbers?
 
 A kernel reads each input and writes its result at least once. Where shapes and types of its op were recorded, that
-many bytes over its time is a rate that it reached at the least. Of ops whose result is not told by their inputs, and
-of those that took more than one kernel, nothing is said.
+many bytes over its time is a rate that it reached at the least. Of ops whose result size does not follow from their
+inputs, and of those that took more than one kernel, nothing is said.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Mask
@@ -61,6 +62,7 @@ class Rates:
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 
 
+@once_per_place
 def rates(place: Place) -> Rates:
     """Of kernels that are the only one of their op."""
     limits = peaks(place)
@@ -79,7 +81,7 @@ def moved_by_kernel(place: Place) -> Floats:
     if not len(kernels):
         return moved
     ops = place.timeline.ops
-    op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_told))
+    op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_known))
     of_op = np.bincount(op[op != UNKNOWN], minlength=len(ops))
     known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
     known = known[of_op[op[known]] == 1]
@@ -94,7 +96,7 @@ def moved_by_kernel(place: Place) -> Floats:
     return moved
 
 
-def _is_told(name: str) -> bool:
+def _is_known(name: str) -> bool:
     plain = name.removeprefix("aten::")
     return plain != name and (plain in (_COPY, *_FILLS) or plain.removesuffix("_") in _READS)
 

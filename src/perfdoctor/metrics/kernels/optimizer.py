@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
@@ -12,6 +13,7 @@ from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def in_optimizer(place: Place) -> Mask:
     """One bool a row of `place.kernels`: was it launched inside an optimizer's step?"""
     return launches_of(place, "kernels").while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")

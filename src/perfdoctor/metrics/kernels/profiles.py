@@ -1,6 +1,6 @@
 """Which kernels of the timeline do the launches that Nsight Compute measured stand for, and what was measured of them?
 
-ncu plays single launches, in an execution of its own. A launch stands for the kernels with its name and size (blocks
+ncu replays single launches, in an execution of its own. A launch stands for the kernels with its name and size (blocks
 and threads), on a GPU of its kind: several of one size by their mean, or one by one where a step has as many of them.
 Times are always the timeline's: ncu runs a kernel alone, with cold caches. What was not measured is NaN.
 """
@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Timeline
@@ -63,14 +64,14 @@ class Measured:
     def estimated_share(self) -> Floats:
         """The most that one of NVIDIA's rules hopes to win of the kernel's whole time; NaN where none says."""
         most = np.full(len(self.profiles), np.nan)
-        told = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
-        np.fmax.at(most, self._of_advice[told], self.advice.floats("speedup_share")[told])
+        whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
+        np.fmax.at(most, self._of_advice[whole], self.advice.floats("speedup_share")[whole])
         return self._spread([_mean(most[launches], self._weight[launches]) for launches in self.sets])
 
     def estimated_by(self, rule: str) -> Floats:
         """What the named rule of NVIDIA hopes to win of the kernel's whole time; NaN where it does not say."""
-        told = self.advice.name.equals(rule) & (self.advice["is_global"] != 0)
-        return replace(self, advice=self.advice.take(told)).estimated_share
+        chosen = self.advice.name.equals(rule) & (self.advice["is_global"] != 0)
+        return replace(self, advice=self.advice.take(chosen)).estimated_share
 
     @property
     def _weight(self) -> Floats:
@@ -91,6 +92,7 @@ def _mean(values: Floats, weight: Floats) -> float:
     return float(np.average(values[known], weights=weight[known])) if known.any() else float("nan")
 
 
+@once_per_place
 def measured(place: Place) -> Measured:
     """What ncu measured of each kernel of a place."""
     timeline, kernels = place.timeline, place.kernels

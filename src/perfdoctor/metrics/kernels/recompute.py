@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.cache import once_per_place, once_per_timeline
 from perfdoctor.model.host_rows import Nested, named, nested, nested_rows
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -17,6 +17,7 @@ from perfdoctor.model.timeline import UNKNOWN, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
+@once_per_place
 def recomputed(place: Place) -> Mask:
     """One bool a row of `place.kernels`: was it launched by forward work inside the backward pass?"""
     rows: Mask = launches_of(place, "kernels").inside(forward_again(place.timeline, place.rank)) != UNKNOWN

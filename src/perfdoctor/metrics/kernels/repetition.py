@@ -17,7 +17,7 @@ _LINKED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Repetition:
-    """`same` of `steps` steps launch the sequence seen most often, of `kernels` kernels. Grids count as far as told."""
+    """`same` of `steps` steps launch the most frequent sequence, of `kernels` kernels. Known grids count."""
 
     steps: int
     same: int

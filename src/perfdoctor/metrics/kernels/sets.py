@@ -8,7 +8,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.records.findings import Rows
 
-#: How many kernels a table of a finding names: more help nobody.
+#: How many kernels a table of a finding names.
 _TABLE_ROWS = 5
 
 

@@ -1,8 +1,8 @@
-"""What did the GPUs do meanwhile: under load or not, how fast, held down by what? And whose samples are whose?
+"""What did the GPUs do meanwhile: under load or not, how fast, throttled by what? And which rank's GPU is which?
 
 A driver counts the GPUs of a machine, a rank those that it may see. The numbers are the same where every rank has one
 of its own and no more GPUs are at work than the job has ranks; else the GPUs at work stand for the ranks where there
-are as many of the one as of the other; else nobody knows (another job may be there), and samples speak for the machine.
+are as many of the one as of the other; else it is unknown (there may be another job), and samples are the machine's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from perfdoctor.records.findings import Rows
 #: NVML's reasons (nvml.h, nvmlClocksEventReason…) by what is to be done about them.
 IDLE = 0x1
 HELD_BY: Mapping[str, int] = {"heat": 0x20 | 0x40, "brake": 0x80, "hardware": 0x8, "power": 0x4, "clocks-set": 0x2}
-#: HW slowdown is told together with what caused it: alone it has a cause of its own.
+#: HW slowdown is reported together with what caused it: alone it has a cause of its own.
 _CAUSES_OF_SLOWDOWN = 0x40 | 0x80
 #: Two samples further apart than this many usual distances have a hole between them.
 _HOLE = 4
 _MOST_ROWS = 16
-#: Shown are samples in which a kernel ran for half of the time: a GPU with nothing to do is cool, and tells nothing.
+#: Shown are samples in which a kernel ran for half of the time: an idle GPU is cool, and shows nothing.
 _AT_WORK = 0.5
 
 
@@ -39,7 +39,7 @@ class Gpu:
 
     @property
     def file(self) -> str:
-        """Which file tells of it: another one may be of another machine."""
+        """Which file it is in: another one may be of another machine."""
         return self.samples.name[0]
 
     @property
@@ -52,16 +52,16 @@ class Gpu:
     def under_load(self, least_share: float) -> Mask:
         """One bool a sample: was the GPU at work?
 
-        By its utilisation; where that is not told, by not being idle; in a mere list of processes, by having one.
+        By its utilisation; where that is unknown, by not being idle; in a mere list of processes, by having one.
         """
         used = self.floats("utilization_share")
         used = np.where(np.isnan(used), self.floats("sm_active_share"), used)
         reasons = self.samples["reasons"]
-        untold = np.where(reasons == UNKNOWN, self.floats("processes") > 0, reasons & IDLE == 0)
-        at_work: Mask = np.where(np.isnan(used), untold, np.nan_to_num(used) >= least_share)
+        otherwise = np.where(reasons == UNKNOWN, self.floats("processes") > 0, reasons & IDLE == 0)
+        at_work: Mask = np.where(np.isnan(used), otherwise, np.nan_to_num(used) >= least_share)
         return at_work
 
-    def tells(self, *columns: str) -> bool:
+    def has(self, *columns: str) -> bool:
         """Is a number of one of these columns in any sample?"""
         return any(not np.isnan(self.floats(column)).all() for column in columns)
 
@@ -96,31 +96,31 @@ def gpus(timeline: Timeline) -> list[Gpu]:
     return found
 
 
-def of_places(run: Run, load_share: float, *telling: str) -> dict[tuple[int, int], Gpu]:
-    """The samples of each place's GPU, by rank and device; empty where nobody can know whose they are.
+def of_places(run: Run, load_share: float, *columns: str) -> dict[tuple[int, int], Gpu]:
+    """The samples of each place's GPU, by rank and device; empty where it is unknown whose they are.
 
-    Of the first file that knows them. `telling`: only of files with numbers of one of these columns.
+    Of the first file that knows them. `columns`: only of files with numbers of one of these columns.
     """
     places = [place for place in run.places if place.device is not None]
     for name in dict.fromkeys(run.timeline["device_samples"].name):
         own = {gpu.device: gpu for gpu in gpus(run.timeline) if gpu.file == name}
-        if telling and not any(gpu.tells(*telling) for gpu in own.values()):
+        if columns and not any(gpu.has(*columns) for gpu in own.values()):
             continue
         loaded = [gpu for gpu in own.values() if gpu.under_load(load_share).any()]
         devices = [place.device or 0 for place in places]
         is_alone = len(loaded) <= max(run.timeline.world_size, len(places))
         if len(set(devices)) == len(devices) and set(devices) <= {gpu.device for gpu in loaded} and is_alone:
-            return {(place.rank, place.device or 0): own[place.device or 0] for place in places}
+            return {place.rank_and_device: own[place.device or 0] for place in places}
         if len(loaded) == len(places):
             return {
-                (place.rank, place.device or 0): gpu
+                place.rank_and_device: gpu
                 for place, gpu in zip(places, sorted(loaded, key=lambda gpu: gpu.device), strict=True)
             }
     return {}
 
 
 def free_clock_mhz(gpu: Gpu, others: list[Gpu], load_share: float, fewest: int) -> tuple[float, bool]:
-    """The SM clock under load that nothing holds down, in MHz, and whether it was measured; NaN if nothing tells it.
+    """The SM clock under load that nothing holds down, in MHz, and whether it was measured; NaN if unknown.
 
     Of the same GPU, else of others of the same file; else the highest that the GPU can have.
     """
@@ -149,7 +149,7 @@ def lost_ns(place: Place, gpu: Gpu, held: Mask, work: Intervals, free_mhz: float
 
 
 def _inside(place: Place, gpu: Gpu) -> Mask:
-    """Which samples speak of the window: those that lie in it, and are on its clock."""
+    """Which samples are of the window: those that lie in it, and are on its clock."""
     start = gpu.samples.start_ns
     window: Mask = (
         gpu.samples["is_on_clock"] & (start < place.window.ends[-1]) & (gpu.spans()[1] > place.window.starts[0])
@@ -164,9 +164,9 @@ def sampled(run: Run) -> tuple[Rows, ...]:
 
 
 def table(found: list[Gpu], load_share: float) -> Rows | None:
-    """Each GPU under load: its medians; None where nothing is told."""
-    told = [gpu for gpu in found if gpu.tells("power_w", "sm_clock_mhz", "temperature_c")]
-    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in told if gpu.under_load(load_share).any()]
+    """Each GPU under load: its medians; None where nothing is known."""
+    shown = [gpu for gpu in found if gpu.has("power_w", "sm_clock_mhz", "temperature_c")]
+    rows = [_row(gpu, gpu.under_load(load_share)) for gpu in shown if gpu.under_load(load_share).any()]
     if not rows:
         return None
     return Rows(
@@ -184,4 +184,4 @@ def _row(gpu: Gpu, loaded: Mask) -> tuple[int, int, str, str, str]:
 
 def _median(values: Floats) -> str:
     known = values[~np.isnan(values)]
-    return f"{np.median(known):.0f}" if known.size else "not told"
+    return f"{np.median(known):.0f}" if known.size else "unknown"

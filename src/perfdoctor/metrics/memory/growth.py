@@ -20,7 +20,7 @@ class Growth:
     """Of one process and device, from the end of one recorded step to the end of the next.
 
     `bytes_per_step` is the smaller of median and mean: a jump in one step does not raise the median, and a fall now and
-    then (a cache that is emptied) lowers the mean. `rising_share` tells in how many of the `gaps` it rose.
+    then (a cache that is emptied) lowers the mean. `rising_share` is in how many of the `gaps` it rose.
     `capacity_bytes` is that of the device, 0 if not known.
     """
 
@@ -70,7 +70,7 @@ def _recorded_rows(timeline: Timeline, rank: int, moments: Frame) -> Ints:
 class Reserve:
     """What torch kept reserved on one device: a caching allocator keeps the most that was ever needed at once.
 
-    Where samples tell no reserve there is none. `rises`: after how many samples it was larger than ever before.
+    Where samples have no reserve there is none. `rises`: after how many samples it was larger than ever before.
     """
 
     rank: int
@@ -85,7 +85,7 @@ class Reserve:
 
 
 def reserves(timeline: Timeline) -> Iterator[Reserve]:
-    """One a process and device of which at least two samples tell the reserve."""
+    """One a process and device of which at least two samples have the reserve."""
     frame = samples(timeline)
     frame = frame.take(frame.name.equals("cuda") & (frame["reserved_bytes"] > 0))
     holders = zip(*(frame[column].tolist() for column in ("rank", "process", "device")), strict=True)
@@ -117,13 +117,13 @@ class ReservedPeak:
 
 
 def reserved_peaks(timeline: Timeline) -> Iterator[ReservedPeak]:
-    """One a device of which samples, a snapshot or running totals tell the reserve: a device may have several."""
-    told = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
-    told += [
+    """One a device of which samples, a snapshot or running totals have the reserve: a device may have several."""
+    peaks = [(reserve.rank, reserve.device, reserve.peak_bytes) for reserve in reserves(timeline)]
+    peaks += [
         (use.rank, use.device, use.most_reserved_bytes)
         for use in memory_uses(timeline)
-        # What CUDA handed out before nsys looked is missing from what it tells.
+        # What CUDA handed out before nsys recorded is missing from its totals.
         if use.most_reserved_bytes >= 0 and use.source != "driver"
     ]
-    for rank, device, peak_bytes in told:
+    for rank, device, peak_bytes in peaks:
         yield ReservedPeak(rank, peak_bytes, timeline.device_of(rank, device).memory_bytes)

@@ -65,8 +65,8 @@ class Replay:
     @cached_property
     def reserved(self) -> tuple[Ints, Ints]:
         """(positions, bytes reserved behind each), ascending; the first is -1."""
-        growing = self.events.name.where(lambda name: name in ("segment_alloc", "segment_map"))
-        falling = self.events.name.where(lambda name: name in ("segment_free", "segment_unmap"))
+        growing = self.events.name.equals("segment_alloc", "segment_map")
+        falling = self.events.name.equals("segment_free", "segment_unmap")
         rows = np.flatnonzero(growing | falling)
         rows = rows[np.argsort(self.events["at"][rows], kind="stable")]
         change = np.where(growing, self.events["bytes"], -self.events["bytes"])[rows]

@@ -21,10 +21,10 @@ _PAGE_BYTES = 20 << 20
 def memory_uses(timeline: Timeline) -> tuple[MemoryUse, ...]:
     """One a rank and device: block by block of snapshots, else by purpose or in total of torch.profiler, or of nsys."""
     found = [_use(replay) for replay in replays(timeline)]
-    told_by = (("memory_changes", _changes_use), ("memory_totals", _totals_use), ("device_memory", _device_use))
-    for signal, use in told_by:
-        frame, told = timeline[signal], {(each.rank, each.device) for each in found}
-        places = sorted(set(zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)) - told)
+    sources = (("memory_changes", _changes_use), ("memory_totals", _totals_use), ("device_memory", _device_use))
+    for signal, use in sources:
+        frame, known = timeline[signal], {(each.rank, each.device) for each in found}
+        places = sorted(set(zip(frame["rank"].tolist(), frame["device"].tolist(), strict=True)) - known)
         found += [use(rank, device, frame.of(rank=rank, device=device)) for rank, device in places]
     return tuple(sorted(found, key=lambda use: (use.rank, use.device)))
 

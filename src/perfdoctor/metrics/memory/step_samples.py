@@ -1,4 +1,4 @@
-"""What did each process hold at the ends of its steps? Samples, and what snapshots and running totals tell of it.
+"""What did each process hold at the ends of its steps? Samples, and what follows from snapshots and running totals.
 
 Steps of a snapshot are its own marks (`Optimizer.step`, `ProfilerStep`), else the steps of a trace of the same rank,
 else the lows between two highs: what a training holds there is held from one step to the next.
@@ -53,13 +53,13 @@ def steps_of(timeline: Timeline, replay: Replay) -> Ints:
         marked = np.unique(events["at"][events.text("line").matches(word)])
         if marked.size >= _FEWEST_MARKS:
             return marked
-    told = host_marks(timeline, replay.rank)
-    if told is not None:
+    marks = host_marks(timeline, replay.rank)
+    if marks is not None:
         allocations = replay.allocations
         made = np.flatnonzero(allocations["made_at"] != UNKNOWN)
         made = made[np.argsort(allocations["made_at"][made])]
         times = allocations.start_ns[made]
-        first = np.searchsorted(times, told.starts)
+        first = np.searchsorted(times, marks.starts)
         first = first[(first > 0) & (first < times.size)]  # steps that began while the snapshot recorded
         if first.size >= _FEWEST_MARKS:
             return np.unique(allocations["made_at"][made[first]] - 1)

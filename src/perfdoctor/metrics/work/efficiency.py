@@ -38,7 +38,7 @@ def model_flop(parameters: float, tokens: float) -> float:
 
 
 def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> float:
-    """MFU or HFU, by what is counted: a share. Above 1 something that was told or recorded is wrong."""
+    """MFU or HFU, by what is counted: a share. Above 1 something that was given or recorded is wrong."""
     return flop / (peak_flop_per_second * step_ns / 1e9)
 
 
@@ -49,21 +49,21 @@ def efficiency(run: Run) -> Efficiency | None:
     if not counted or not (on_gpu or any(each.flop for each in counted)):
         return None
     user_values = run.timeline.user_values
-    # Tokens a step cannot be held against a window of who knows how many steps.
-    told = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
+    # Tokens a step cannot be held against a window of unknown many steps.
+    given = model_flop(user_values.parameters, user_values.tokens_per_step) if run.whole_steps else 0.0
     best = max(counted, key=lambda each: float(each.work.ns[each.work.known].sum()))
     known = any(each.flop for each in counted)
     share = _mean([each.known_share for each in counted])
     enough = known and share >= _LEAST_KNOWN_SHARE
     items = _items(run)
-    model = told or (_mean([each.model for each in counted]) if known else None)
+    model = given or (_mean([each.model for each in counted]) if known else None)
     return Efficiency(
-        model_from="parameters" if told else "shapes" if known else "",
+        model_from="parameters" if given else "shapes" if known else "",
         flop_per_step=_mean([each.flop for each in counted]) if known else None,
         model_flop_per_step=model,
         recomputed_flop_per_step=_mean([each.again for each in counted]) if known else None,
         known_share=share,
-        mfu=_share(counted, [told or each.model for each in counted]) if told or enough else None,
+        mfu=_share(counted, [given or each.model for each in counted]) if given or enough else None,
         hfu=_share(counted, [each.flop for each in counted]) if enough else None,
         data_type=best.data_type,
         gpu=best.peaks.name if best.peaks and best.peaks.name else best.place.info.name,
@@ -72,7 +72,7 @@ def efficiency(run: Run) -> Efficiency | None:
         items="tokens" if user_values.tokens_per_step else "targets" if items else "",
         items_per_step=items,
         items_per_second=items / (run.step_ns / 1e9) if items and run.whole_steps and run.step_ns else None,
-        lacks=_lacks(best, counted=bool(told) or enough, steps=run.whole_steps or not user_values.parameters),
+        lacks=_lacks(best, counted=bool(given) or enough, steps=run.whole_steps or not user_values.parameters),
         on_gpu=on_gpu,
         roofline=roofline(best.place, best.work, best.peaks) if best.place.device is not None else None,
     )
@@ -117,8 +117,8 @@ def _main_type(place: Place, work: OpWork) -> str:
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
-        names = place.kernels.name
-        types = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes[matmul]]
+        told = place.kernels.name.mapped(kernel_names.data_type)
+        types = np.array(told.values or [""])[told.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""
@@ -139,7 +139,7 @@ def _share(counted: list[_Counted], flop: list[float]) -> float | None:
 
 
 def _items(run: Run) -> float | None:
-    """Of one GPU and step: as told, else the targets of the loss, where every place tells the same."""
+    """Of one GPU and step: as given, else the targets of the loss, where all places agree."""
     if run.timeline.user_values.tokens_per_step:
         return run.timeline.user_values.tokens_per_step
     found = {targets_per_step(place) for place in run.places}

@@ -29,12 +29,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Work:
-    """What one op computes. `data_type`: one of `hardware.peaks.DATA_TYPES` ("fp32" may run as TF32), "" if not told.
+    """What one op computes. `data_type`: one of `hardware.peaks.DATA_TYPES` ("fp32" may run as TF32), "" if unknown.
 
     `flop`: by the field's convention, in which a causal mask changes nothing. `model_flop`: those of them that a model
     asks for, without the scores that a fused attention computes again for its gradient. `needed_flop`: what a kernel
-    that skips the masked half must do; None where it is not told whether there is a mask. `moved_bytes`: each factor
-    read and each result written once, None where types are not told: a kernel moves at least that.
+    that skips the masked half must do; None where it is unknown whether there is a mask. `moved_bytes`: each factor
+    read and each result written once, None where types are unknown: a kernel moves at least that.
     """
 
     flop: int
@@ -53,7 +53,7 @@ def _matrices(first: Shape, second: Shape) -> tuple[int, int] | None:
 
 
 def _grouped(first: Shape, second: Shape) -> tuple[int, int] | None:
-    """Of products of groups of rows, each with a matrix of its own: `_grouped_mm`. Where groups end is not told."""
+    """Of products of groups of rows, each with a matrix of its own: `_grouped_mm`. Where groups end is not recorded."""
     if len(first) == 2 and len(second) == 3 and first[1] == second[1]:
         return 2 * prod(first) * second[2], prod(first) + prod(second) + first[0] * second[2]
     if len(first) == 3 and len(second) == 2 and first[2] == second[0]:
@@ -82,7 +82,7 @@ def is_counted(op: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def work_of_op(op: str, shapes: str, types: str, values: str) -> Work | None:
-    """Of one op, from its inputs' shapes, types and values as the recording writes them; None if they are not told."""
+    """Of one op, from its inputs' shapes, types and values as the recording writes them; None if it lacks them."""
     dimensions, kinds, settings = _shapes(shapes), _texts(types), _texts(values)
     if op in _PRODUCTS:
         return _product(op, dimensions, kinds)
@@ -116,8 +116,8 @@ def _bytes(numbers: int, data_type: str) -> int | None:
 
 def _data_type(kinds: Sequence[str], place: int) -> str | None:
     """Of the input there; "" where types were not recorded. None for complex numbers, whose products are other work."""
-    told = kinds[place].casefold() if place < len(kinds) else ""
-    return None if "complex" in told else _DATA_TYPES.get(told, "")
+    kind = kinds[place].casefold() if place < len(kinds) else ""
+    return None if "complex" in kind else _DATA_TYPES.get(kind, "")
 
 
 @lru_cache(maxsize=65536)

@@ -7,7 +7,7 @@ backward = 2 · batch · heads · queries · keys · (3 d + 2 v)    one d of it:
 d and v are the sizes of a head for queries and keys, and for values. The convention (`torch.utils.flop_counter`, and
 PaLM, arXiv 2204.02311, appendix B) counts all pairs of queries and keys, masked or not; a kernel that skips what a
 causal mask hides needs about half. Attention that is computed in steps is counted by its products. Windows, sequences
-of several lengths, and what a compiler writes are not told by shapes.
+of several lengths, and what a compiler writes do not show in shapes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 Shape = tuple[int, ...]
-#: FLOP by convention, of these what the model asks for, what is needed (None: not told), and numbers read and written.
+#: FLOP by convention, of these what the model asks for, what is needed (None: unknown), and numbers read and written.
 Counted = tuple[int, int, "int | None", int]
 
 
@@ -85,7 +85,7 @@ def _is_packed(at: _Signature, shapes: Sequence[Shape]) -> bool:
 
 
 def _has_window(at: _Signature, values: Sequence[str]) -> bool:
-    """A window may be there where it is not told that there is none."""
+    """A window may be there unless it is recorded that there is none."""
     return at.windows is not None and tuple(values[at.windows : at.windows + 2]) != ("-1", "-1")
 
 

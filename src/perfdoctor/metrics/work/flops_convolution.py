@@ -80,5 +80,5 @@ def _sides(text: str, count: int) -> list[int]:
     """`[2, 2]`, or `2` and `[2]` for all sides; empty if it is neither."""
     if not re.fullmatch(r"\[?\s*\d{1,9}(\s*,\s*\d{1,9})*\s*\]?", text):
         return []
-    told = [int(number) for number in re.findall(r"\d+", text)]
-    return told * count if len(told) == 1 else told if len(told) == count else []
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    return numbers * count if len(numbers) == 1 else numbers if len(numbers) == count else []

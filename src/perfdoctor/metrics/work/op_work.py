@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
@@ -49,6 +50,7 @@ class OpWork:
         return known
 
 
+@once_per_place
 def op_work(place: Place) -> OpWork:
     """Looked up once for each different op, shapes, types and values."""
     kernel_op, ops, started = _launched(place) if place.device is not None else _on_host(place)
@@ -58,8 +60,8 @@ def op_work(place: Place) -> OpWork:
     main = _longest(place, kernel_op, len(ops))
 
     def column(name: str) -> Floats:
-        told = [getattr(work, name) if work else None for work in works]
-        return np.array([np.nan if value is None else value for value in told] or [np.nan], dtype=float)[row]
+        values = [getattr(work, name) if work else None for work in works]
+        return np.array([np.nan if value is None else value for value in values] or [np.nan], dtype=float)[row]
 
     types = np.array([work.data_type if work else "" for work in works] or [""])[row]
     flop = column("flop")
@@ -115,21 +117,21 @@ def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
 
 
 def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:
-    """The longest kernel of each op: one that multiplies and tells its type, where it has any; no sum of pieces."""
+    """The longest kernel of each op: one that multiplies and names its type, where it has any; no sum of pieces."""
     found = np.full(count, UNKNOWN, dtype=np.int64)
     linked = np.flatnonzero(kernel_op != UNKNOWN)
     matmul = place.kernel_rows(*MATMUL_FAMILIES)[linked]
-    typed = matmul & place.kernels.name.where(lambda name: kernel_names.data_type(name) != "")[linked]
+    typed = matmul & ~place.kernels.name.has(kernel_names.data_type, "")[linked]
     order = linked[np.lexsort((place.kernel_ns[linked], matmul, typed))]
     found[kernel_op[order]] = order  # the last one written stays
     return found
 
 
 def _refined(place: Place, types: npt.NDArray[np.str_], main: Ints) -> npt.NDArray[np.str_]:
-    """By the kernel where the op does not tell: its type if none was recorded, and whether fp32 ran as TF32."""
-    names = place.kernels.name
-    of_kernel = np.array([kernel_names.data_type(name) for name in names.values] or [""])[names.codes]
-    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if len(names) else "")
+    """By the kernel where the op does not say: its type if none was recorded, and whether fp32 ran as TF32."""
+    types_of_kernels = place.kernels.name.mapped(kernel_names.data_type)
+    of_kernel = np.array(types_of_kernels.values or [""])[types_of_kernels.codes]
+    of_op = np.where(main == UNKNOWN, "", of_kernel[np.maximum(main, 0)] if of_kernel.size else "")
     refined = np.where(types == "", of_op, types)
     is_fp32 = types == "fp32"
     if place.device is not None:

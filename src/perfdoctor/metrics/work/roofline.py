@@ -17,6 +17,7 @@ from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
 from perfdoctor.metrics.work.op_work import OpWork, op_work
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.records.work_done import Ceiling, Roofline, RooflineRow
@@ -56,6 +57,7 @@ def roof(peaks: Peaks | None, data_type: str, flop_per_byte: float | None) -> tu
     return (under_memory, "memory") if 0 < under_memory < peak else (peak, "compute")
 
 
+@once_per_place
 def least_ns(place: Place, in_half: bool = False) -> Floats:
     """How long each row of `place.kernels` takes at the least, by FLOP and bytes of its op and the GPU; 0: not known.
 
@@ -101,12 +103,12 @@ def _ops(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRo
 
 def _families(place: Place, work: OpWork, peaks: Peaks | None) -> Iterator[RooflineRow]:
     linked = work.kernel_op != UNKNOWN
-    told = np.zeros(len(place.kernels), dtype=bool)
-    told[linked] = work.known[work.kernel_op[linked]]
+    counted = np.zeros(len(place.kernels), dtype=bool)
+    counted[linked] = work.known[work.kernel_op[linked]]
     families = work.ops.name.mapped(_family)
     for family in MATMUL_FAMILIES:
         of_family = np.flatnonzero(work.known & (work.ns > 0) & families.equals(family))
-        unknown_ns = int(place.kernel_ns[place.kernel_rows(family) & ~told].sum())
+        unknown_ns = int(place.kernel_ns[place.kernel_rows(family) & ~counted].sum())
         for data_type in sorted(set(work.data_types[of_family].tolist())):
             members = of_family[work.data_types[of_family] == data_type]
             yield _row(place, work, peaks, members, "family", family, "", unknown_ns)
@@ -146,10 +148,10 @@ def _row(
         data_type=data_type,
         count=members.size / place.units,
         ns=ns / place.units,
-        flop=_told(flop / place.units),
-        moved_bytes=_told(moved / place.units),
+        flop=_or_none(flop / place.units),
+        moved_bytes=_or_none(moved / place.units),
         flop_per_second=rate,
-        flop_per_byte=_told(intensity),
+        flop_per_byte=_or_none(intensity),
         roof_flop_per_second=allowed if rate is not None else None,
         share_of_roof=rate / allowed if rate is not None and allowed else None,
         limit=limit if rate is not None else "",  # type: ignore[arg-type]
@@ -157,7 +159,7 @@ def _row(
     )
 
 
-def _told(number: float | None) -> float | None:
+def _or_none(number: float | None) -> float | None:
     return None if number is None or np.isnan(number) else number
 
 

@@ -80,8 +80,7 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
     if table := tables.get("copies"):
         put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
     if table := tables.get("calls"):
-        names = table.texts["name"]
-        put("calls", table, name=Text(names.codes, [cuda_names.without_version(name) for name in names.values]))
+        put("calls", table, name=table.texts["name"].mapped(cuda_names.without_version))
     if table := tables.get("ops"):
         is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(torch_names.OWN_RANGE)
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
@@ -111,8 +110,7 @@ def _own_place(table: Table, hosts: Hosts) -> dict[str, Column]:
 
 def _launch_columns(table: Table) -> dict[str, Column]:
     def products(column: str) -> Ints:
-        sizes = table.texts[column]
-        return np.array([product(size) for size in sizes.values], np.int64)[sizes.codes]
+        return table.texts[column].numbers(product)
 
     is_graph = np.zeros(table["start_ns"].size, dtype=bool)
     return {"blocks": products("grid"), "threads_per_block": products("block"), "is_graph": is_graph}
@@ -120,19 +118,19 @@ def _launch_columns(table: Table) -> dict[str, Column]:
 
 def _collective_columns(table: Table) -> dict[str, Column]:
     types, kernels, names = (table.texts[name] for name in ("data_type", "name", "collective"))
-    sizes = np.array([_BYTES_PER_ELEMENT.get(value.lower(), 0) for value in types.values], np.int64)[types.codes]
+    sizes = types.numbers(lambda value: _BYTES_PER_ELEMENT.get(value.lower(), 0))
     elements = np.maximum(table["elements_in"], table["elements_out"])
     is_known = (sizes > 0) & (elements >= 0) & (elements < 2**50)
     return {
-        "kind": Text.of(_collective_of(name, kernel) for name, kernel in zip(names, kernels, strict=True)),
+        "kind": _collective_kinds(names, kernels),
         "bytes": np.where(is_known, elements * sizes, UNKNOWN),
     }
 
 
-def _collective_of(name: str, kernel: str) -> str:
-    """The kind by the framework's name; by the kernel where that has none or is several in one ("coalesced")."""
-    kind = collective_kind(name) if name else "other"
-    return collective_kind(kernel) if kind == "other" else kind
+def _collective_kinds(names: Text, kernels: Text) -> Text:
+    """By the framework's name; by the kernel where that has none or is several in one ("coalesced")."""
+    kinds = zip(names.mapped(collective_kind), kernels.mapped(collective_kind), strict=True)
+    return Text.of(of_kernel if of_name == "other" else of_name for of_name, of_kernel in kinds)
 
 
 def _copy_columns(table: Table) -> dict[str, Column]:

@@ -1,8 +1,8 @@
-"""How does the recorder get into every Python of the user's command, without an edit?
+"""How is the agent loaded into every Python of the user's command, without a change to the program?
 
-This folder stands in front of PYTHONPATH, and Python imports `sitecustomize` at its start. It arms the recorder for the
-moment in which torch is imported, takes itself out of `sys.path`, and hands over to the `sitecustomize` that would have
-run without it. In a Python that never imports torch nothing else happens.
+This folder is first in PYTHONPATH, and Python imports `sitecustomize` at its start. It prepares the agent to start when
+torch is imported, removes itself from `sys.path`, and runs the `sitecustomize` that would have run without it. In a
+Python that never imports torch nothing else happens.
 """
 
 import os
@@ -12,7 +12,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _arm():
-    """Nothing that goes wrong here may reach the program."""
+    """Wait for torch. No error in here may reach the program."""
     try:
         if "PERFDOCTOR_AGENT" in os.environ:
             from perfdoctor_agent import imports
@@ -24,9 +24,9 @@ def _arm():
 
 
 def _hand_over():
-    """Run the user's own `sitecustomize`, under its own name; what it raises, `site` reports as it always does."""
-    # Python's own finder and maker of modules, without importing importlib for them: each Python of the command would
-    # pay milliseconds, and Debian's has a sitecustomize, if an empty one.
+    """Run the user's own `sitecustomize` under its own name; `site` reports its errors as usual."""
+    # Python's own finder and module_from_spec, without importing importlib, which would take milliseconds in each
+    # Python of the command: Debian has an (empty) sitecustomize.
     finder = next((finder for finder in sys.meta_path if getattr(finder, "__name__", "") == "PathFinder"), None)
     spec = finder and finder.find_spec("sitecustomize", sys.path)
     if not spec or spec.loader is None:

@@ -1,13 +1,13 @@
-"""How does a program that a profiler starts get back to where the user started it?
+"""How does a program that a profiler starts get back into the user's process group and terminal?
 
-    python -I -S child_entry.py PROCESS_GROUP UMASK TELLING WAITING STANDARD_OUTPUT STANDARD_ERROR PROGRAM …
+    python -I -S child_entry.py PROCESS_GROUP UMASK SENDING WAITING STANDARD_OUTPUT STANDARD_ERROR PROGRAM …
 
-The profiler starts this in the program's place. Where it can, it goes back into our process group and becomes the
-program. nsys puts it into a session of its own, from which no way leads back to the user's terminal: there it hands
-us the environment that the profiler made, we start the program in it, and this stays in its place until that ends.
+The profiler starts this script in place of the program. Where possible, the script joins our process group again and
+becomes the program. nsys starts it in a new session, from which it cannot return to the user's terminal: then it sends
+us the environment that the profiler set, we start the program with it, and the script waits until the program ends.
 
-What it tells: its pid, and where it cannot come back its environment; a NUL after each, and one more at the end. The
-answer is the program's pid, its own or another.
+It sends its pid and, if it cannot return, its environment; a NUL ends each, and one more the whole. The answer is the
+program's pid, its own or another.
 Standard library only, no site.
 """
 
@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 def _environment() -> dict[bytes, bytes]:
-    """As the profiler made it. Python puts LC_CTYPE into its own where the locale is C."""
+    """The environment that the profiler set, without the LC_CTYPE that Python adds where the locale is C."""
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 pathlib would take as long as all the rest
             given = b"\0" + file.read()
@@ -30,8 +30,8 @@ def _environment() -> dict[bytes, bytes]:
     return {name: value for name, value in os.environb.items() if name != b"LC_CTYPE" or b"\0LC_CTYPE=" in given}
 
 
-def _tell(pipe: int, *fields: bytes) -> None:
-    """Ends us where nobody listens: started from here, the program might run a second time."""
+def _send(pipe: int, *fields: bytes) -> None:
+    """Send, or exit if perfdoctor no longer reads: the program, started from here, might run a second time."""
     left = b"".join(field + b"\0" for field in fields) + b"\0"
     try:
         while left:
@@ -42,7 +42,7 @@ def _tell(pipe: int, *fields: bytes) -> None:
 
 
 def _answer(pipe: int) -> str:
-    """The program's pid. Without one nothing is to be started from here any more."""
+    """The program's pid, from perfdoctor. Exits without one, as nothing may be started then."""
     pid = os.read(pipe, 32)
     if not pid:
         os._exit(127)
@@ -51,7 +51,7 @@ def _answer(pipe: int) -> str:
 
 
 def _stay(pid: str, kept: tuple[int, ...]) -> None:
-    """Keep the place until the program has ended. Started anew without the profiler's library, so as not to be seen."""
+    """Wait until the program has ended. Re-executed without the profiler's library, so as not to be recorded."""
     for number in kept:
         if number >= 0:
             os.close(number)
@@ -80,7 +80,7 @@ def _put_back(mask: int, output: int, error: int) -> None:
             os.close(kept)
         else:
             os.close(number)
-    # Python ignores two signals and handles a third; a program inherits what is ignored.
+    # Python ignores two signals and handles a third; a program would inherit the ignored ones.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -99,14 +99,14 @@ def main() -> None:
     if sys.argv[1] == "wait":
         _wait_for(int(sys.argv[2]))
         return
-    group, mask, telling, waiting, output, error = (int(value) for value in sys.argv[1:7])
+    group, mask, sending, waiting, output, error = (int(value) for value in sys.argv[1:7])
     pid, environment = str(os.getpid()).encode(), _environment()
     try:
         os.setpgid(0, group)
     except OSError:  # another session
-        _tell(telling, pid, *(name + b"=" + value for name, value in environment.items()))
+        _send(sending, pid, *(name + b"=" + value for name, value in environment.items()))
         _stay(_answer(waiting), (output, error))
-    _tell(telling, pid)
+    _send(sending, pid)
     _answer(waiting)
     _put_back(mask, output, error)
     _become(sys.argv[7:], environment)

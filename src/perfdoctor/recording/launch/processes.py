@@ -21,13 +21,13 @@ def _libc() -> ctypes.CDLL:
 
 
 def adopt_orphans() -> None:
-    """Whatever the program leaves behind becomes our child, so that it can be found and ended."""
+    """Make orphans of the program our children, so that they can be found and ended."""
     with contextlib.suppress(OSError, AttributeError):
         _libc().prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent() -> None:
-    """For a child of ours: end when we end, however that happens."""
+    """For a child of ours: end when its parent ends, for whatever reason."""
     with contextlib.suppress(OSError, AttributeError):
         _libc().prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
@@ -41,7 +41,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Does it run? One that has ended and waits to be reaped does not."""
+    """Does the process run? One that has ended and waits to be reaped does not."""
     stat = _stat(pid)
     return stat is not None and _lives(stat)
 
@@ -52,7 +52,7 @@ def _lives(stat: list[str]) -> bool:
 
 
 def descendants(*roots: int, but: Collection[int] = ()) -> list[int]:
-    """Living children of processes, and theirs, and so on; nearest first. `but`: not these, nor what they started."""
+    """Living descendants of processes, nearest first. `but`: without these and their descendants."""
     found = _descendants(roots, but)
     for _ in range(_MOST_READINGS):  # a parent may end while /proc is read, and hide its children
         before, found = found, _descendants(roots, but)
@@ -81,7 +81,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def name_of(pid: int) -> str:
-    """What it calls itself, "" if it is gone. A process may put anything into its name: unprintable becomes "?"."""
+    """The name of a process, "" if it has ended. Unprintable characters, which it may contain, become "?"."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What is the user's command: which Python runs it, has that one torch, and can our agent get into it?"""
+"""Which Python runs the user's command, does it have torch, and can our agent be loaded into it?"""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WITH_VALUE = frozenset("WX")
 #: -I ignores PYTHONPATH and the user's site, -E ignores PYTHONPATH, -S starts without site and its sitecustomize.
 _SHUTS_OUT = frozenset("ISE")
 _PROFILERS = frozenset({"nsys", "ncu", "nv-nsight-cu-cli", "nvprof", "rocprof", "rocprofv3"})
-#: Wrappers that start the rest of their words in the same environment: what comes behind them is looked at.
+#: Wrappers that start the rest of their words in the same environment: the words behind them are inspected.
 _TRANSPARENT = frozenset({"nohup", "nice", "time", "stdbuf", "taskset", "numactl", "chrt", "ionice", "setsid"})
-_LOOK_TIMEOUT_S = 20
+_PROBE_TIMEOUT_S = 20
 
 #: Runs in the program's Python. Finds torch without importing it, which would take seconds.
-_LOOK = """
+_PROBE = """
 import importlib.util, json, pathlib, sys
 found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": "", "cuda": ""}
 try:
@@ -31,20 +31,20 @@ try:
 except Exception:
     spec = None
 if spec is not None and spec.origin:
-    told = {}
+    version = {}
     try:
-        exec(pathlib.Path(spec.origin).with_name("version.py").read_text(), told)
+        exec(pathlib.Path(spec.origin).with_name("version.py").read_text(), version)
     except Exception:
         pass
-    found["torch"] = str(told.get("__version__", "of unknown version"))
-    found["cuda"] = str(told.get("cuda") or told.get("hip") or "")
+    found["torch"] = str(version.get("__version__", "of unknown version"))
+    found["cuda"] = str(version.get("cuda") or version.get("hip") or "")
 print(json.dumps(found))
 """
 
 
 @dataclass(frozen=True)
 class Program:
-    """`interpreter` is "" where the command is no Python that we know. `shut_out` names the option that bars us."""
+    """`interpreter`: "" where the command is no known Python. `shut_out`: the option that keeps the agent out."""
 
     command: tuple[str, ...]
     interpreter: str = ""
@@ -53,7 +53,7 @@ class Program:
     python: str = ""
     torch: str = ""
     cuda: str = ""
-    was_looked_at: bool = False
+    was_inspected: bool = False
 
     @property
     def name(self) -> str:
@@ -65,8 +65,8 @@ class Program:
         return re.sub(r"[^\w.-]+", "-", stem.removesuffix(".py"))[:40] or "run"
 
 
-def look_at(command: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """What can be told of the command before it runs."""
+def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Program:
+    """What is known of the command before it runs."""
     words = _behind_wrappers(list(command))
     if Path(words[0]).name in _PROFILERS:
         return Program(tuple(command), profiler=Path(words[0]).name)
@@ -74,10 +74,10 @@ def look_at(command: Sequence[str], environment: Mapping[str, str]) -> Program:
     if not interpreter:
         return Program(tuple(command))
     barred = next((f"-{letter}" for letter in options if letter in _SHUTS_OUT), "")
-    told = _ask(interpreter, environment)
+    found = _probe(interpreter, environment)
     return Program(
-        tuple(command), interpreter, barred, python=told.get("python", ""), torch=told.get("torch", ""),
-        cuda=told.get("cuda", ""), was_looked_at=bool(told),
+        tuple(command), interpreter, barred, python=found.get("python", ""), torch=found.get("torch", ""),
+        cuda=found.get("cuda", ""), was_inspected=bool(found),
     )  # fmt: skip
 
 
@@ -136,14 +136,14 @@ def _letters(words: Sequence[str]) -> str:
     return letters
 
 
-def _ask(interpreter: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Version and torch of an interpreter, in the program's own environment. Nothing if it does not answer."""
+def _probe(interpreter: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Version and torch of an interpreter, in the program's own environment. Empty if it does not start."""
     try:
         done = subprocess.run(
-            [interpreter, "-c", _LOOK], capture_output=True, timeout=_LOOK_TIMEOUT_S, check=False,
+            [interpreter, "-c", _PROBE], capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False,
             env=dict(environment), stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        told = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return {}
-    return {str(name): str(value) for name, value in told.items()}
+    return {str(name): str(value) for name, value in found.items()}

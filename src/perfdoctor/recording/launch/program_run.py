@@ -1,12 +1,12 @@
-"""How does the user's program run so that it cannot tell that we started it?
+"""How does the user's program run exactly as without perfdoctor?
 
-It inherits our input, output and error as they are: what it prints never passes through us, a terminal stays one,
-and if we are killed it goes on. It stays in our process group, so that the terminal's keys reach it as ever. A tool
-around it (nsys, ncu) gets a process group and a log of its own; `child_entry.py` brings the program back into ours, or
-has us start it.
+It inherits our input, output and error as they are: its output never passes through us, a terminal stays a terminal,
+and if we are killed the program goes on. It stays in our process group, so that the terminal's keys reach it as usual.
+A tool around it (nsys, ncu) gets a process group and a log of its own; `child_entry.py` brings the program back into
+our group, or lets us start it.
 
-Signals reach the training first: `signals.py` tells which of them it has had already. A first one leaves all in its
-hands; a second one ends everything at once. A tool that does not start, or dies, never takes the training with it.
+Signals reach the training first: `signals.py` knows which of them have reached it already. After a first one we wait
+for the program; a second one ends everything at once. A tool that does not start, or dies, never ends the training.
 
 The module is long because it is one state machine: program, tool, clock and signals meet in `_turn`.
 """
@@ -26,21 +26,21 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
-from perfdoctor.recording.launch.child_watch import ChildWatch, Place
+from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
 from perfdoctor.recording.launch.signals import ENDING, Signals
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what shells, env and timeout answer
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells, env and timeout exit
 #: After the program has ended, its children get this long to end by themselves, and again after SIGTERM.
 LEFTOVER_GRACE_S = 5.0
-#: A program that was asked to end (a time limit, all steps recorded) gets this long before it is killed.
+#: A program that was sent SIGTERM (time limit, all steps recorded) is killed after this time.
 ENDING_GRACE_S = 20.0
-#: A tool that uses no CPU for so long after the program has ended hangs. Importing a report is hard work.
+#: A tool that uses no CPU for so long after the program has ended hangs: importing a report needs CPU time.
 TOOL_IDLE_S = 60.0
-#: What has not ended so long after SIGKILL does not end.
+#: A process that has not ended so long after SIGKILL will not end.
 _KILLING_S = 10.0
 _POLL_S = 0.1
 #: Walking through all processes takes some milliseconds.
-_LOOK_S = 0.5
+_CHECK_EVERY_S = 0.5
 #: Python itself ignores these; a program that it starts must not inherit that.
 _DEFAULT_AGAIN = (signal.SIGPIPE, signal.SIGXFSZ)
 _NEVER = float("inf")
@@ -56,7 +56,7 @@ class Tool:
 
 @dataclass
 class Ended:
-    """How it ended. `code` as a shell tells it: 128 + n for signal n."""
+    """How the program ended. `code` as in a shell: 128 + n for signal n."""
 
     code: int = 0
     seconds: float = 0.0
@@ -76,9 +76,9 @@ def run(
 ) -> Ended:
     """Run a program to its end, and end whatever it leaves behind.
 
-    `is_finished` tells that the program may be ended, since all was recorded. `overdue` names processes that should
-    have ended on SIGTERM by now. A program that cannot be started has a shell's code for that, and a note; without a
-    tool that cannot be started it runs alone. For the main thread. PerfdoctorError where this is not Linux.
+    `is_finished`: may the program be ended, because all was recorded? `overdue`: processes that should have ended on
+    SIGTERM by now. A program that cannot be started gives a shell's exit code and a note; if the tool cannot, the
+    program runs alone. For the main thread. PerfdoctorError where this is not Linux.
     """
     if sys.platform != "linux":
         raise PerfdoctorError(
@@ -104,20 +104,20 @@ class _Launch:
         self.deadline = self.begun + time_limit_s if time_limit_s else _NEVER
         self.kill_at = self.overdue_at = _NEVER
         self.signals = Signals()
-        self.strangers: list[int] = []  # children that this process had already, from before it was perfdoctor
+        self.earlier_children: list[int] = []  # children of this process from before its exec
         self.program = 0  # 0: not started yet
         self.code: int | None = None  # of the program, where it is our child or was not started
-        self.early: list[int] = []  # signals that came before the program was there
-        self.is_to_end = False  # we asked for its end, or for all to end at once
-        self.child_watch: ChildWatch | None = None  # until the program is there
+        self.early: list[int] = []  # signals that came before the program was started
+        self.is_to_end = False  # its end was requested, or that of all processes
+        self.child_watch: ChildWatch | None = None  # until the program is started
         self.tool_pid = 0
         self.tool_status: int | None = None
         self.of_tool: set[int] = set()
-        self.left: set[int] = set()  # of the program, when it had ended
+        self.left: set[int] = set()  # processes of the program when it had ended
 
     def to_the_end(self) -> Ended:
         processes.adopt_orphans()
-        self.strangers = processes.descendants(os.getpid())
+        self.earlier_children = processes.descendants(os.getpid())
         with self.signals:
             self._start()
             self._wait()
@@ -129,7 +129,7 @@ class _Launch:
         return self.ended
 
     def _code(self) -> int:
-        """The program's own, else what its tool made of it."""
+        """The program's exit code, else the tool's."""
         if self.code is not None:
             return self.code
         if self.tool_status is None or self.ended.at_once or not self.program:
@@ -148,7 +148,7 @@ class _Launch:
             self._start_alone(f"did not start: {error.strerror}")
 
     def _start_tool(self, tool: Tool) -> None:
-        """In a process group of its own, what it prints into its log."""
+        """Start it in a process group of its own, with its output in its log."""
         self.child_watch = ChildWatch()
         arguments = list(tool.arguments([*self.child_watch.words(), *self.command]))
         with contextlib.ExitStack() as stack:
@@ -172,13 +172,13 @@ class _Launch:
         self.ended.notes.append(f"the profiler {why}: the program ran without it")
         self._start_program(self.environment)
 
-    def _look_at_entrance(self, entrance: ChildWatch) -> None:
-        """Has the tool come so far as to start the program, or ended before?"""
-        place = entrance.read()
-        if place is not None:
-            self._take(place)
+    def _check_entry(self, watch: ChildWatch) -> None:
+        """Has the tool started the program, or ended before?"""
+        entry = watch.read()
+        if entry is not None:
+            self._enter(entry)
             if self.program:
-                entrance.answer(self.program)
+                watch.answer(self.program)
             self._leave_child_watch()
         elif self.tool_status is not None and not self.is_to_end:
             self._start_alone(f"ended with code {_shell_code(self.tool_status)} before it had started the program")
@@ -186,15 +186,15 @@ class _Launch:
             for number in self.early:
                 processes.send([self.program], number)
 
-    def _take(self, place: Place) -> None:
+    def _enter(self, entry: Entry) -> None:
         self.of_tool |= set(self._tree())
         if self.is_to_end:
             return
-        if place.environment:
-            self._start_program(place.environment)
+        if entry.environment:
+            self._start_program(entry.environment)
         else:
-            self.program = place.pid
-            self.of_tool.discard(place.pid)
+            self.program = entry.pid
+            self.of_tool.discard(entry.pid)
 
     def _leave_child_watch(self) -> None:
         if self.child_watch is not None:
@@ -206,33 +206,33 @@ class _Launch:
     def _wait(self) -> None:
         while not self._has_ended():
             self._turn()
-            self._look_at_clock()
-        self._look_after_children()
+            self._check_clock()
+        self._reap_children()
         self.left = set(self._of_program())
 
     def _has_ended(self) -> bool:
-        """The program; or the tool, before it had started one."""
+        """Has the program ended; or the tool, before it started the program?"""
         if self.program:
             return self.code is not None or not processes.is_alive(self.program)
         return self.code is not None or (self.tool_status is not None and self.is_to_end)
 
     def _turn(self) -> None:
-        """Until something happens, for a moment at most: a signal, a child that ends, the program's start."""
+        """Wait shortly for an event, and handle it: a signal, a child that ends, the program's start."""
         pipes = [self.child_watch.reading] if self.child_watch and not self.child_watch.is_over else []
         for number, has_reached_all in self.signals.wait(_POLL_S, *pipes):
-            self._hear(number, has_reached_all)
-        self._look_after_children()
+            self._handle_signal(number, has_reached_all)
+        self._reap_children()
         if self.child_watch is not None:
-            self._look_at_entrance(self.child_watch)
+            self._check_entry(self.child_watch)
 
-    def _look_after_children(self) -> None:
+    def _reap_children(self) -> None:
         for pid, status in processes.reap():
             if pid == self.tool_pid:
                 self.tool_status = status
             elif pid == self.program:
                 self.code = _shell_code(status)
 
-    def _hear(self, number: int, has_reached_all: bool) -> None:
+    def _handle_signal(self, number: int, has_reached_all: bool) -> None:
         if number in ENDING and not self._is_first(number):
             self._end_at_once(number)
         elif not self.program:
@@ -241,50 +241,50 @@ class _Launch:
             processes.send([self.program], number)
 
     def _is_first(self, number: int) -> bool:
-        """Is this the program's to deal with? A second one is not, nor any after its end."""
+        """Is the signal left to the program? Not a second one, and none after the program's end."""
         if self.ended.interrupted_by or (self.program and self._has_ended()):
             return False
         self.ended.interrupted_by = number
         if not self.program:
-            self._ask_to_end()
-        if number == signal.SIGTERM:  # what others are handled with is the program's own, and takes its time
+            self._request_end()
+        if number == signal.SIGTERM:  # the program may take its time to handle others
             self.overdue_at = time.monotonic() + ENDING_GRACE_S
         return True
 
     def _end_at_once(self, number: int) -> None:
-        """Asked a second time, or after the program's end: nothing is waited for, and nothing is diagnosed."""
+        """On a second signal, or one after the program's end: wait for nothing, and diagnose nothing."""
         self.ended.at_once = self.is_to_end = True
         self.ended.interrupted_by = self.ended.interrupted_by or number
         processes.send(self._tree(), signal.SIGKILL)
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         now = time.monotonic()
         if now >= self.kill_at:
             self.kill_at = _NEVER
             processes.send(self._of_program() if self.program else self._tree(), signal.SIGKILL)
         elif now >= self.deadline:
             self.ended.notes.append("the time limit was reached: the program was ended")
-            self._ask_to_end()
+            self._request_end()
         elif not self.is_to_end and self.is_finished():
-            self._ask_to_end()
+            self._request_end()
         if now >= self.overdue_at:
             self.overdue_at = _NEVER
             processes.send(self.overdue(), signal.SIGKILL)
 
-    def _ask_to_end(self) -> None:
-        """The program; before it is there the tool, and then it does not come any more."""
+    def _request_end(self) -> None:
+        """Request the end of the program; before it is started, of the tool, and then it is not started any more."""
         self.is_to_end = True
         self.deadline, self.kill_at = _NEVER, time.monotonic() + ENDING_GRACE_S
         processes.send([self.program or self.tool_pid], signal.SIGTERM)
 
-    # --- whose is it? ---
+    # --- which processes belong to the program, and which to the tool? ---
 
     def _tree(self) -> list[int]:
-        """All that this run started and that still lives."""
-        return processes.descendants(os.getpid(), but={*self.strangers, self.signals.canary})
+        """All living processes that this run started."""
+        return processes.descendants(os.getpid(), but={*self.earlier_children, self.signals.canary})
 
     def _of_tool(self) -> set[int]:
-        """The tool and what it started, so far as it was seen; some of those that have ended are among them."""
+        """The tool and its descendants that were seen, some of them already ended."""
         self.of_tool |= set(processes.descendants(*self.of_tool, but={self.program}))
         return self.of_tool
 
@@ -293,24 +293,24 @@ class _Launch:
         return [pid for pid in self._tree() if pid not in tool]
 
     def _left_behind(self) -> list[int]:
-        """What was there when the program had ended, and what that started: the rest are daemons of the tool."""
+        """Processes that remained when the program had ended, and their descendants: others are daemons of the tool."""
         self.left |= set(processes.descendants(*self.left))
         return [pid for pid in self._tree() if pid in self.left or not self.tool_pid]
 
     # --- end ---
 
     def _wait_for_tool(self) -> None:
-        """The program has ended, the tool writes its report: as long as it works, but not for ever."""
+        """After the program's end, wait while the tool writes its report, as long as it uses CPU time."""
         worked, since = -1.0, time.monotonic()
-        looked = since
+        checked = since
         while self.tool_pid and self.tool_status is None:
             self._turn()
             now = time.monotonic()
-            if now - looked < _LOOK_S:
+            if now - checked < _CHECK_EVERY_S:
                 continue
-            looked = now
+            checked = now
             now_worked = processes.cpu_seconds(self._of_tool())
-            if now_worked != worked:  # less, where a part of it has ended
+            if now_worked != worked:  # it decreases where one of its processes has ended
                 worked, since = now_worked, now
             elif now - since > TOOL_IDLE_S:
                 lost = "" if self.code is not None else ", and with it the program's exit code was lost"
@@ -321,36 +321,36 @@ class _Launch:
                 return
 
     def _clean_up(self) -> None:
-        """Nothing that the program started outlives it: what does not end by itself is ended."""
+        """End every process that the program left behind and that does not end by itself."""
         deadline = time.monotonic() + LEFTOVER_GRACE_S
         while self._tree() and not self.ended.at_once and time.monotonic() < deadline:
             self._turn()
         names = _names(self._left_behind())
         if names and not self.ended.at_once:
-            self.ended.notes.append(f"still running after the program had ended, and ended by perfdoctor: {names}")
+            self.ended.notes.append(f"still running after the program had ended, so perfdoctor ended them: {names}")
         self._end(self._tree)
 
     def _end(self, find: Callable[[], list[int]]) -> None:
-        """Ask them to end, and kill those that have not after the grace time, and what they started meanwhile."""
-        asked: set[int] = set()
+        """Send SIGTERM, and SIGKILL after the grace time, also to processes that were started meanwhile."""
+        notified: set[int] = set()
         deadline = time.monotonic() + LEFTOVER_GRACE_S
         while left := find():
             now = time.monotonic()
-            if now > deadline + _KILLING_S:  # another user's, or one that waits in the system for ever
+            if now > deadline + _KILLING_S:  # another user's, or blocked in the kernel
                 self.ended.notes.append(f"could not be ended: {_names(left)}")
                 return
             if self.ended.at_once or now >= deadline:
                 processes.send(left, signal.SIGKILL)
             else:
-                new = [pid for pid in left if pid not in asked]
+                new = [pid for pid in left if pid not in notified]
                 processes.send(new, signal.SIGTERM)
-                processes.send(new, signal.SIGCONT)  # a stopped one would not hear it
-                asked |= set(new)
+                processes.send(new, signal.SIGCONT)  # a stopped process does not handle SIGTERM
+                notified |= set(new)
             self._turn()
 
 
 def _names(pids: Sequence[int]) -> str:
-    """Of those that have not ended meanwhile."""
+    """The names of those that have not ended meanwhile."""
     return ", ".join(sorted({name for pid in pids if (name := processes.name_of(pid))}))
 
 
@@ -360,7 +360,7 @@ def _shell_code(status: int) -> int:
 
 
 def _spawn(command: list[str], environment: Mapping[str, str] | Mapping[bytes, bytes]) -> int:
-    """Start it with all that is ours; a script without "#!" as shells do."""
+    """Start it with our descriptors and process group; a script without "#!" as shells do."""
     try:
         return os.posix_spawnp(command[0], command, environment, setsigdef=_DEFAULT_AGAIN)
     except OSError as error:
@@ -371,7 +371,7 @@ def _spawn(command: list[str], environment: Mapping[str, str] | Mapping[bytes, b
 
 
 def _as_given(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where the locale is C, Python puts LC_CTYPE into its own environment: the program does not get that."""
+    """The environment without the LC_CTYPE that Python adds where the locale is C."""
     name, given = "LC_CTYPE", b""
     with contextlib.suppress(OSError):
         given = b"\0" + Path("/proc/self/environ").read_bytes()
@@ -386,9 +386,9 @@ def is_startable(name: str) -> bool:
 def not_startable(name: str) -> str:
     """Why a command cannot be started, and what to do."""
     what = "may not be executed" if Path(name).exists() else "was not found"
-    return f"the command `{name}` {what}\n  → Is it spelled as in your shell? Aliases and functions are not seen."
+    return f"the command `{name}` {what}\n  → Check its spelling; a shell's aliases and functions cannot be used here."
 
 
 def exit_code_of(name: str) -> int:
-    """What a shell answers for a command that cannot be started."""
+    """A shell's exit code for a command that cannot be started."""
     return NOT_EXECUTABLE if Path(name).exists() else NOT_FOUND

@@ -1,11 +1,11 @@
 """Which signals reached us, and which of them reached the program as well?
 
 A signal that was sent to us alone is passed on to the program; one that was sent to the whole process group (Ctrl-C,
-Slurm) has reached it already, and must not come twice. A *canary* tells the two apart: a child in the same group that
-does nothing but tell which signals reach it.
+Slurm) has reached the program already, and must not reach it twice. A *canary* distinguishes them: a child in the same
+group that only reports which signals reach it.
 
-Signals are read from a pipe that Python's own handler writes into. Blocking and fetching them would not do: a signal
-goes to any thread that lets it through, and numpy and the GPU sampler have threads.
+Signals are read from a pipe into which Python's own handler writes. Blocking and fetching them would not work: a signal
+goes to any thread that does not block it, and numpy and the GPU sampler have threads.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from perfdoctor.recording.launch import processes
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-#: So long a signal to the group may take to reach the canary: on a machine with more work than cores, some time.
+#: How long a signal to the group may take to reach the canary on a busy machine.
 _CANARY_S = 0.2
-#: `timeout` sends to its child and then to its whole group: what comes again so soon is the same request.
+#: `timeout` sends to its child and then to its whole group: a repetition within this time is the same request.
 _SAME_S = 0.1
-#: What the canary told longer ago belongs to an earlier signal.
+#: Older reports of the canary belong to an earlier signal.
 _STALE_S = 1.0
 
 
 class Signals:
-    """Hears signals between `with` and its end, in place of the handlers there were. For the main thread.
+    """Receives signals within its `with` block, in place of the previous handlers. For the main thread.
 
-    What was ignored when we were started (`nohup`, a shell's background) stays ignored, for the program as well.
+    Signals that were ignored when we were started (`nohup`, a shell's background) stay ignored, also for the program.
     """
 
     def __init__(self) -> None:
         self.numbers = [number for number in PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
         self.canary = 0
-        self._told = -1
+        self._canary_pipe = -1
         self._last: dict[int, float] = dict.fromkeys(self.numbers, float("-inf"))
-        self._sung: dict[int, float] = dict(self._last)
+        self._canary_saw: dict[int, float] = dict(self._last)
 
     def __enter__(self) -> Signals:  # noqa: PYI034 Self is younger than our oldest Python
         self._woken, self._waking = os.pipe()
         for end in (self._woken, self._waking):
             os.set_blocking(end, False)
         self._old_wakeup = signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
-        # SIGCHLD too: it wakes us when a child ends. Ignored, it would hide how the child ended.
+        # SIGCHLD too: it wakes us when a child ends. If it were ignored, the child's exit status would be lost.
         self._old = {number: signal.signal(number, _nothing) for number in (*self.numbers, signal.SIGCHLD)}
-        self._set_canary()
+        self._start_canary()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,7 +62,7 @@ class Signals:
         os.close(self._waking)
 
     def wait(self, seconds: float, *others: int) -> list[tuple[int, bool]]:
-        """(signal, has it reached the whole group?) as they come; none when a child ended or another pipe is ready."""
+        """(signal, has it reached the whole group?) in order; none when a child ended or another pipe is ready."""
         _ready((self._woken, *others), seconds)
         try:
             came = os.read(self._woken, 4096)
@@ -81,10 +81,10 @@ class Signals:
         deadline = time.monotonic() + _CANARY_S
         while self.canary:
             left = deadline - time.monotonic()
-            if _ready((self._told,), max(left, 0)):
-                self._listen_to_canary()
-            if self._sung[number] > now - _STALE_S:
-                self._sung[number] = float("-inf")
+            if _ready((self._canary_pipe,), max(left, 0)):
+                self._read_canary()
+            if self._canary_saw[number] > now - _STALE_S:
+                self._canary_saw[number] = float("-inf")
                 return True
             if left <= 0:
                 return False
@@ -92,51 +92,51 @@ class Signals:
 
     # --- the canary ---
 
-    def _set_canary(self) -> None:
+    def _start_canary(self) -> None:
         if not self.numbers:
             return
-        self._told, telling = os.pipe()
+        self._canary_pipe, writing = os.pipe()
         parent = os.getpid()
-        # All blocked until it waits for them: none of our handlers may run in it.
+        # All are blocked until the canary waits for them: none of our handlers may run in it.
         old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self.canary = os.fork()
             if self.canary == 0:
-                _sing(self.numbers, telling, parent)
-        except OSError:  # no process to be had: what we hear is then passed on, at worst a second time
-            os.close(self._told)
+                _report_signals(self.numbers, writing, parent)
+        except OSError:  # without a canary each signal is passed on, at worst a second time
+            os.close(self._canary_pipe)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
-            os.close(telling)
+            os.close(writing)
 
-    def _listen_to_canary(self) -> None:
-        told = os.read(self._told, 4096)
-        self._sung |= dict.fromkeys(list(told), time.monotonic())
-        if not told:  # somebody ended it
+    def _read_canary(self) -> None:
+        numbers = os.read(self._canary_pipe, 4096)
+        self._canary_saw |= dict.fromkeys(list(numbers), time.monotonic())
+        if not numbers:  # it was killed
             self._end_canary()
-            self._set_canary()
+            self._start_canary()
 
     def _end_canary(self) -> None:
         if self.canary:
             processes.send([self.canary], signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.canary, 0)
-            os.close(self._told)
+            os.close(self._canary_pipe)
             self.canary = 0
 
 
 def _nothing(*_: object) -> None:
-    """A handler must be there for the wake-up pipe to be written to."""
+    """Does nothing: Python writes to the wake-up pipe only for signals with a handler."""
 
 
 def _ready(pipes: Sequence[int], seconds: float) -> bool:
-    poll = select.poll()  # select() knows no descriptor above 1023
+    poll = select.poll()  # select() supports no descriptor above 1023
     for pipe in pipes:
         poll.register(pipe, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
-def _sing(numbers: Sequence[int], pipe: int, parent: int) -> NoReturn:
+def _report_signals(numbers: Sequence[int], pipe: int, parent: int) -> NoReturn:
     try:
         processes.end_with_parent()
         while os.getppid() == parent:

@@ -1,16 +1,15 @@
-"""How is Nsight Compute started, so that it measures exactly the kernels that matter and stops nobody?
+"""How is Nsight Compute started, so that it measures exactly the kernels that matter and does not stop the training?
 
-What is known of `ncu` (its help of 2024.1, its documentation of 2023.2 to 2026.1, logs that people published), and
-why all of it is in this one file:
+What is known of `ncu` (from its help of 2024.1, its documentation of 2023.2 to 2026.1, and published logs):
 
-* It measures one kernel at a time and plays it several times. A kernel that waits for another rank never ends that way,
+* * It measures one kernel at a time and replays it several times. A kernel that waits for another rank never ends then,
   so the kernels to measure are named positively, and only one rank measures: the others never call cudaProfilerStart.
 * `--kernel-name` matches the "function" name: no return type, namespace, template arguments or parameters. Many kernels
   share one: all of cutlass is `Kernel2` or `device_kernel`. A name that a collective shares is therefore left out.
-* `--kernel-id …:invocation` takes a regex over invocation numbers, but does not say whether invocations before
+* `--kernel-id …:invocation` takes a regex over invocation numbers, but does not document whether invocations before
   cudaProfilerStart count. Hence `--launch-count`, separately for each grid, block and shared memory size.
 * Where it fails on a kernel (no permission, no driver resource) ncu *ends the program*: "Trying to shutdown target
-  application". Ask `permission_trouble` first, and `program_code` afterwards whose the exit code is.
+  application". So call `permission_trouble` first, and `program_code` afterwards for the program's own exit code.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from perfdoctor.system import tool_process
 from perfdoctor.vocabulary.names.base_names import base_name
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
-#: A few hundred launches are written out in seconds; a report that takes longer than this is not one of ours.
+#: A few hundred launches are exported in seconds.
 EXPORT_TIMEOUT_S = 600
 _HELP_TIMEOUT_S = 60
-#: What ncu needs to answer. Nothing else of the user's environment reaches it.
+#: Environment variables that ncu gets, and no others.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 _NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
 
 #: Without these it would measure every kernel of every rank, collectives too, and hang.
 _REQUIRED = ("--kernel-name", "--profile-from-start", "--target-processes", "--export")
 
-#: `  -o [ --export ] arg`, `  --set arg`: options stand at the left, where no line of their description reaches.
+#: `  -o [ --export ] arg`, `  --set arg`: options are at the left, descriptions further right.
 _OPTION = re.compile(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
-#: ncu prints its own words between those of its table.
+#: ncu prints messages between the rows of its table.
 _NOTICE = re.compile(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
 _VERSION = re.compile(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
 
@@ -56,28 +55,28 @@ def find_ncu() -> str | None:
 
 
 def version(ncu: str) -> str:
-    """Like 2024.1.1; "" if it does not tell. Raises PerfdoctorError where ncu cannot be started."""
-    found = _VERSION.search(_answer(ncu, "--version"))
+    """Like 2024.1.1; "" if it is not printed. Raises PerfdoctorError where ncu cannot be started."""
+    found = _VERSION.search(_output_of(ncu, "--version"))
     return found[1] if found else ""
 
 
 @cache
 def options(ncu: str) -> frozenset[str]:
     """The long options that this ncu has, like `--kernel-name`. Raises PerfdoctorError where it cannot be started."""
-    return frozenset(_OPTION.findall(_answer(ncu, "--help")))
+    return frozenset(_OPTION.findall(_output_of(ncu, "--help")))
 
 
-def _answer(ncu: str, question: str) -> str:
+def _output_of(ncu: str, option: str) -> str:
     try:
         done = subprocess.run(
-            [ncu, question], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            [ncu, option], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             timeout=_HELP_TIMEOUT_S, env=tool_process.environment(*_PASSED_ON),
         )  # fmt: skip
     except OSError as error:
         raise PerfdoctorError(f"{ncu} cannot be started: {error.strerror or error}", do=_NOT_STARTED) from error
     except subprocess.TimeoutExpired as error:
         raise PerfdoctorError(
-            f"{ncu} {question} did not answer within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED
+            f"{ncu} {option} printed nothing within {_HELP_TIMEOUT_S} seconds", do=_NOT_STARTED
         ) from error
     return done.stdout.decode("utf-8", errors="replace")
 
@@ -102,7 +101,7 @@ def top_kernels(timeline: Timeline, count: int = 8) -> tuple[str, ...]:
 
 
 def _present(names: Text) -> list[str]:
-    # After `take` a column still holds the values of rows that it has no more.
+    # After `take` a column still has the values of rows that were left out.
     return [names.values[code] for code in np.unique(names.codes).tolist()]
 
 
@@ -111,7 +110,7 @@ def command(
 ) -> list[str]:
     """The argv that measures `launches` executions of each size of each of `kernels` (base names) into `report`.
 
-    What ncu has to say goes into a file beside the report (`log_of`), so that the program's output stays its own.
+    ncu's messages go into a file beside the report (`log_of`), so that they are not mixed with the program's output.
     Raises PerfdoctorError where this ncu lacks an option without which the program would hang.
     """
     assert kernels, "ncu without a list of kernels measures collectives too, and hangs"
@@ -121,18 +120,18 @@ def command(
             f"{ncu} does not know {', '.join(missing)}",
             do="Install Nsight Compute 2021.1 or newer, or leave this pass out.",
         )
-    wanted = [*_who_is_measured(kernels, launches, options), *_what_is_measured(), *_where_it_goes(report)]
+    wanted = [*_kernel_options(kernels, launches, options), *_metric_options(), *_output_options(report)]
     known = [words for words in wanted if words[0] in options]
     return [ncu, *(word for words in known for word in words), *program]
 
 
 def log_of(report: Path) -> Path:
-    """Where ncu's own words are, for `explain` and `program_code`; ncu writes it."""
+    """The file with ncu's messages, for `explain` and `program_code`; ncu writes it."""
     return report.with_name(f"{report.name}.log")
 
 
-def _who_is_measured(kernels: Sequence[str], launches: int, options: frozenset[str]) -> list[tuple[str, ...]]:
-    # A count over all would be used up by the first layers of the forward pass: optimizer and backward never came.
+def _kernel_options(kernels: Sequence[str], launches: int, options: frozenset[str]) -> list[tuple[str, ...]]:
+    # A count over all kernels would be used up by the first layers of the forward pass, before backward and optimizer.
     per_size = "--filter-mode" in options
     return [
         ("--config-file", "off"),  # a user's own config.ncu-cfg could widen the filters below
@@ -143,30 +142,30 @@ def _who_is_measured(kernels: Sequence[str], launches: int, options: frozenset[s
         ("--filter-mode", "per-launch-config"),
         ("--launch-count", str(launches if per_size else launches * len(kernels))),
         ("--kill", "no"),
-        ("--check-exit-code", "yes"),  # ncu's own code may differ from the program's: this makes it say the program's
+        ("--check-exit-code", "yes"),  # ncu then prints the program's exit code, from which its own may differ
     ]
 
 
-def _what_is_measured() -> list[tuple[str, ...]]:
+def _metric_options() -> list[tuple[str, ...]]:
     return [
         # basic (some 150 metrics) has neither roofline nor tensor cores; full (600) has a third more than detailed
         # (450), and of what it adds only the stalls are read.
         ("--set", "detailed"),
         ("--section", "WarpStateStats"),
         ("--section", "SchedulerStats"),
-        ("--replay-mode", "kernel"),  # application replay would start the training once more for each pass
+        ("--replay-mode", "kernel"),  # application replay would run the training again for each pass
         ("--graph-profiling", "node"),
-        # The timeline runs at the clocks of real life: locked ones would give durations that do not match it, and slow
-        # down whoever shares the GPU.
+        # The timeline was recorded with unlocked clocks: locked ones would give other durations, and slow down other
+        # users of the GPU.
         ("--clock-control", "none"),
         ("--pipeline-boost-state", "dynamic"),
-        # The default, said aloud: with caches as they were, metrics of different passes contradict each other. The
-        # price: a small kernel looks more memory-bound than it is where its input was still in L2.
+        # The default, made explicit: without flushing, metrics of different passes contradict each other. But a small
+        # kernel whose input was still in L2 appears more memory-bound than it is.
         ("--cache-control", "all"),
     ]
 
 
-def _where_it_goes(report: Path) -> list[tuple[str, ...]]:
+def _output_options(report: Path) -> list[tuple[str, ...]]:
     return [
         ("--force-overwrite",),
         ("--log-file", str(log_of(report))),
@@ -180,8 +179,8 @@ def _only(kernels: Sequence[str]) -> str:
 
 
 def _literally(name: str) -> str:
-    # Not re.escape: ncu's flavour of regex is not Python's. A backslash before these is understood by all of them; for
-    # what else is no letter (quotes, commas, spaces) any one character will do.
+    # Not re.escape: ncu's regular expressions are not Python's. All dialects understand a backslash before these; other
+    # characters that are no letters (quotes, commas, spaces) are matched by any character.
     escaped = re.sub(r"[\\^$.*+?()\[\]{}|]", r"\\\g<0>", name)
     return re.sub(r"[^\w\\^$.*+?()\[\]{}|]", ".", escaped, flags=re.ASCII)
 
@@ -216,10 +215,10 @@ def _raw_page(ncu: str, report: Path) -> bytes:
         return table
     text = (output + errors).decode("utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    why = explain(text) or (lines[-1][:200] if lines else "it said nothing")
+    why = explain(text) or (lines[-1][:200] if lines else "it printed nothing")
     raise PerfdoctorError(
         f"ncu could not export `{report.name}`: {why}",
-        do=f"See what ncu --import {report.name} --csv --page raw says; an old ncu cannot read a new one's report.",
+        do=f"Run ncu --import {report.name} --csv --page raw yourself. An old ncu cannot read a newer one's report.",
     )
 
 
@@ -246,7 +245,7 @@ _MAY_PROFILE = 1 << 21 | 1 << 38
 def permission_trouble(
     params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status")
 ) -> str:
-    """Why ncu may not read performance counters here, and what to do; "" if it may, or if the driver does not tell."""
+    """Why ncu may not read performance counters here, and what to do; "" if it may, or if that is unknown."""
     restricted = re.search(
         r"^(?:RmProfilingAdminOnly|RestrictProfilingToAdminUsers): *1\b", _text(params), re.MULTILINE
     )
@@ -256,7 +255,7 @@ def permission_trouble(
 
 
 def _may_profile(status: str) -> bool:
-    # Root in a container is not enough: it is the capability that the driver asks for.
+    # Root in a container is not enough: the driver checks the capability.
     effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status, re.MULTILINE)
     return bool(int(effective[1], 16) & _MAY_PROFILE) if effective else os.geteuid() == 0
 
@@ -268,7 +267,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-#: What ncu says, and what it means with what to do. The first that occurs is the cause, the rest follows from it.
+#: ncu's messages, and what they mean with what to do. The first one that occurs is the cause of the others.
 _KNOWN_TROUBLE = (
     (r"ERR_NVGPUCTRPERM", f"not permitted to read the GPU's performance counters (ERR_NVGPUCTRPERM): {_PERMIT}"),
     (
@@ -285,11 +284,11 @@ _KNOWN_TROUBLE = (
     ),
     (
         r"(?i)==ERROR==.*out of memory",
-        "the GPU had no memory left to play kernels again: record with a smaller batch",
+        "the GPU had no memory left to replay kernels: record with a smaller batch",
     ),
 )  # fmt: skip
 _ERROR = re.compile(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
-_SAYS_NOTHING = re.compile(
+_UNSPECIFIC = re.compile(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
     r"|The application returned"
 )
@@ -298,25 +297,25 @@ _ENDED_BY_NCU = "Trying to shutdown target application"
 
 
 def explain(log_text: str) -> str | None:
-    """In one line, what went wrong according to ncu's own words and what to do; None if nothing did."""
+    """What went wrong according to ncu's messages, with what to do, in one line; None if nothing did."""
     for pattern, meaning in _KNOWN_TROUBLE:
         if re.search(pattern, log_text):
             return meaning
     errors = _ERROR.findall(log_text)
-    telling = next((error for error in errors if not _SAYS_NOTHING.search(error)), "")
-    if telling:
-        return f"ncu says: {telling.strip()[:200]}"
+    specific = next((error for error in errors if not _UNSPECIFIC.search(error)), "")
+    if specific:
+        return f"ncu reports: {specific.strip()[:200]}"
     if (failed := _PROGRAM_FAILED.search(log_text)) and _ENDED_BY_NCU not in log_text:
-        return f"the program ended with {failed[1]} under ncu: run it without, and mend that first"
+        return f"the program ended with {failed[1]} under ncu: run it without ncu and fix that first"
     if errors:
-        return f"ncu says: {errors[0].strip()[:200]}"
+        return f"ncu reports: {errors[0].strip()[:200]}"
     if "No kernels were profiled" in log_text:
         return "none of the chosen kernels ran while ncu measured: record more steps"
     return None
 
 
 def program_code(ncu_code: int, log_text: str) -> int | None:
-    """The program's own exit code, None if it cannot be told: ncu failed or ended the program.
+    """The program's own exit code, None if it is unknown: ncu failed or ended the program.
 
     ncu prints the code of a program that failed; of one that a signal ended it prints the signal's bare number.
     """

@@ -1,8 +1,8 @@
 """How is Nsight Systems started around a training so that it records what we need and never ends the training?
 
-Options are taken from `nsys profile --help` of the installed version: names change, and an unknown one is an error. Its
-defaults for a capture range end the program when the range closes (`stop-shutdown` and `--kill=sigterm`): both are set
-otherwise. `--wait=primary`: a process that the training leaves behind must not keep nsys waiting.
+Options are taken from `nsys profile --help` of the installed version: names change, and an unknown one is an error. By
+default nsys ends the program when the capture range closes (`stop-shutdown` and `--kill=sigterm`): both are changed.
+`--wait=primary`: nsys must not wait for a process that outlives the training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 _OPTION = re.compile(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 _VERSION = re.compile(r"version (\d{4}(?:\.\d+)+)")
 _PROBE_TIMEOUT_S = 30
-#: What nsys says where it recorded but its importer, which makes the report, did not run.
+#: Messages of nsys when it recorded, but its importer, which makes the report, failed.
 _IMPORTER_FAILED = re.compile(
     r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE
 )
@@ -48,8 +48,8 @@ def find() -> Nsys | None:
 @lru_cache(maxsize=4)
 def _probed(path: str) -> Nsys:
     try:
-        version = _VERSION.search(_said(path, "--version"))
-        options = frozenset(_OPTION.findall(_said(path, "profile", "--help")))
+        version = _VERSION.search(_output_of(path, "--version"))
+        options = frozenset(_OPTION.findall(_output_of(path, "profile", "--help")))
     except (OSError, subprocess.SubprocessError) as error:
         return Nsys(path, trouble=f"{path} does not start: {error}")
     if "trace" not in options or "output" not in options:
@@ -57,7 +57,7 @@ def _probed(path: str) -> Nsys:
     return Nsys(path, version[1] if version else "", options)
 
 
-def _said(path: str, *arguments: str) -> str:
+def _output_of(path: str, *arguments: str) -> str:
     done = subprocess.run(
         [path, *arguments], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S, check=False,
         stdin=subprocess.DEVNULL,
@@ -78,7 +78,7 @@ def command(nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, 
         "show-output": "true",
         "export": "none",
         "stats": "false",
-        "discard-environment": "true",  # the environment holds secrets; versions before 2025 cannot
+        "discard-environment": "true",  # the environment contains secrets; versions before 2025 cannot
     }
     if has_range:
         wanted |= {"capture-range": "cudaProfilerApi", "capture-range-end": "stop"}
@@ -89,24 +89,24 @@ def command(nsys: Nsys, report: Path, program: Sequence[str], *, has_gpu: bool, 
 
 
 def _gpu_metrics(nsys: Nsys) -> dict[str, str]:
-    """Hardware counters of all GPUs, where this machine permits it: nsys lists what it can, or says why not."""
+    """Hardware counters of all GPUs, where this machine permits it: nsys then lists `all`."""
     for option in ("gpu-metrics-devices", "gpu-metrics-device"):
         if nsys.has(option):
             try:
-                said = _said(nsys.path, "profile", f"--{option}=help")
+                printed = _output_of(nsys.path, "profile", f"--{option}=help")
             except (OSError, subprocess.SubprocessError):
                 return {}
-            return {option: "all"} if re.search(r"^\s*all\b", said, re.MULTILINE) else {}
+            return {option: "all"} if re.search(r"^\s*all\b", printed, re.MULTILINE) else {}
     return {}
 
 
 def keeps_environment(nsys: Nsys) -> bool:
-    """Will the report hold the environment of the program?"""
+    """Will the report contain the environment of the program?"""
     return not nsys.has("discard-environment")
 
 
 def report_of(stem: Path) -> Path | None:
-    """What nsys made: the report, or the raw stream where its importer failed."""
+    """The file that nsys wrote: the report, or the raw stream where its importer failed."""
     for ending in (".nsys-rep", ".qdrep", ".qdstrm"):
         made = stem.with_name(stem.name + ending)
         if made.is_file() and made.stat().st_size:
@@ -118,23 +118,23 @@ def explain(log: Path, made: Path | None) -> str:
     """Why there is no report, in one sentence with what to do; "" if there is one."""
     if made is not None and made.suffix != ".qdstrm":
         return ""
-    said = _last_words(log)
+    message = _last_message(log)
     if made is not None:
-        why = f" ({said})" if said and not _IMPORTER_FAILED.search(said) else ""
+        why = f" ({message})" if message and not _IMPORTER_FAILED.search(message) else ""
         return (
             f"Nsight Systems recorded, but its importer failed{why}: the raw stream {made.name} is kept. Install "
-            "what the importer lacks (often libssh), or analyse the run where Nsight Systems is whole"
+            "what the importer lacks (often libssh), or analyse the run where Nsight Systems is complete"
         )
     if shutil.disk_usage(log.parent).free < 1 << 20:
         return "Nsight Systems made no report: the disk is full"
-    return f"Nsight Systems made no report: {said or 'it said nothing'}"
+    return f"Nsight Systems made no report: {message or 'it printed nothing'}"
 
 
-def _last_words(log: Path) -> str:
+def _last_message(log: Path) -> str:
     try:
         lines = re.split(r"[\r\n]+", log.read_text("utf-8", "replace"))
     except OSError:
         return ""
-    told = [line.strip() for line in lines if line.strip() and not _PROGRESS.search(line)]
-    told = [line for line in told if not re.match(r"Generat(ing|ed)\b|/", line)]
-    return told[-1][:200] if told else ""
+    texts = [line.strip() for line in lines if line.strip() and not _PROGRESS.search(line)]
+    texts = [line for line in texts if not re.match(r"Generat(ing|ed)\b|/", line)]
+    return texts[-1][:200] if texts else ""

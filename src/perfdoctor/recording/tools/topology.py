@@ -1,4 +1,4 @@
-"""How are the GPUs of this machine joined? `nvidia-smi topo -m` tells; it is kept in the run's folder."""
+"""How are the GPUs of this machine connected? The output of `nvidia-smi topo -m` is kept in the run's folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-#: It takes a second where drivers are loaded; one that hangs must not hold the diagnosis up.
+#: It takes a second where drivers are loaded; one that hangs must not delay the diagnosis.
 _TIMEOUT_S = 10
 
 
 def store(target: Path) -> bool:
-    """Write the table into `target`; False, and no file, where there is no nvidia-smi or it tells none."""
+    """Write the table into `target`; False, and no file, where there is no nvidia-smi or no GPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return False

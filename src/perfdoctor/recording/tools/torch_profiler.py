@@ -1,4 +1,4 @@
-"""How is the agent told what to record, and how does it get into every Python of the command? By the environment."""
+"""How does the agent get its settings, and how is it loaded into every Python of the command? By the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recording:
     """What the agent does in one pass.
 
     `activities`: what torch.profiler records; CUPTI belongs to one tool at a time, so beside nsys it is "cpu".
-    `nvtx`: hand ranges to the tool around. `capture_range`: who opens the CUDA range that the tool waits for.
+    `nvtx`: hand ranges to the tool around. `capture_range`: which ranks open the CUDA range that the tool waits for.
     """
 
     pass_name: str

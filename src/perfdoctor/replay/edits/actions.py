@@ -1,7 +1,7 @@
 """What does a fix make shorter? A rule names an action, a finding says how far it goes.
 
 An action shortens one kind of node: the stretches of host time of one cause, all host time (`host_pace`), waits for
-the device (`waits`), kernels, copies or collectives. `fused` is kernels and copies that are not launched any more, and
+the device (`waits`), kernels, copies or collectives. `fused` is kernels and copies that are no longer launched, and
 what the host does to launch them. `lateness` is what the late rank does more of than the others. A finding's
 saving says how much of their time a fix takes away at least, likely and at most; the replayed step shows how much
 shorter it gets.
@@ -10,7 +10,6 @@ shorter it gets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import paced_waiting_ns
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -29,10 +29,10 @@ from perfdoctor.replay.edits.chosen_work import chosen_of, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.edits.straggler import in_time, too_much
 from perfdoctor.replay.graph.graph import Graph
-from perfdoctor.replay.graph.without_gpu import with_fewer_meetings
+from perfdoctor.replay.graph.without_gpu import with_fewer_collectives
 
 #: Actions that move work of the device, and the frames of a place that `Finding.work` is about, one behind the other.
-WORK = {
+WORK_SIGNALS = {
     "kernels": ("kernels",),
     "copies": ("copies",),
     "collectives": ("collectives",),
@@ -42,43 +42,30 @@ WORK = {
 _REFILL_NS = 50_000
 
 Edit = Callable[[Graph, float], Graph]
-_Result = TypeVar("_Result")
 
 
 def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
-    """What this action does to a graph, by a share of its work. That work is looked up once a place."""
+    """What this action does to a graph, by a share of its work. That work is found once per place."""
     if finding.thread_time:
         return lambda graph, share: edits.without_host_time(graph, _thread_time(graph.place, finding), share)
     if action == "host_pace":
-        but = _once(_no_issuing)
-        return lambda graph, share: edits.with_faster_host(graph, share, but(graph.place))
+        return lambda graph, share: edits.with_faster_host(graph, share, _no_launching(graph.place))
     if action == "waits":
-        calls = _once(_idle_waits)
-        return lambda graph, share: edits.without_waits(graph, calls(graph.place), share)
+        return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
     if action == "lateness":
         return _coming_in_time(finding, run)
-    if action in WORK:
-        rows = _once(lambda place: work_rows(place, WORK[action], finding.work))
+    if action in WORK_SIGNALS:
+
+        @once_per_place
+        def rows(place: Place) -> Mask:
+            return work_rows(place, WORK_SIGNALS[action], finding.work)
+
         if action == "fused":
-            asking = _once(_no_asking)
-            return lambda graph, share: merged(graph, rows(graph.place), share, asking(graph.place))
+            return lambda graph, share: merged(graph, rows(graph.place), share, _no_ops(graph.place))
         if action == "collectives":
-            return lambda graph, share: _without_talk(graph, rows(graph.place), share)
+            return lambda graph, share: _without_communication(graph, rows(graph.place), share)
         return lambda graph, share: edits.with_shorter_work(graph, rows(graph.place), share)
-    stretches = _once(lambda place: _of_cause(place, action))
-    return lambda graph, share: _without_cause(graph, action, stretches(graph.place), share)
-
-
-def _once(of_place: Callable[[Place], _Result]) -> Callable[[Place], _Result]:
-    """The same, computed once for each place."""
-    known: dict[int, tuple[Place, _Result]] = {}  # with the place, so that its number is not given to another one
-
-    def found(place: Place) -> _Result:
-        if id(place) not in known:
-            known[id(place)] = place, of_place(place)
-        return known[id(place)][1]
-
-    return found
+    return lambda graph, share: _without_cause(graph, action, _of_cause(graph.place, action), share)
 
 
 def affected_ns(action: str, finding: Finding, run: Run) -> int:
@@ -91,7 +78,7 @@ def affected_ns(action: str, finding: Finding, run: Run) -> int:
         return run.mean(lambda place: place.idle_ns("host_sync"))
     if action == "lateness":
         return finding.saving_ns_per_step.likely
-    if action in WORK:
+    if action in WORK_SIGNALS:
         moved = run.mean(lambda place: _work_ns(place, action, finding))
         return int(moved * transfer_share(run)) if action == "collectives" else moved
     return run.mean(lambda place: place.idle_ns(action))
@@ -100,19 +87,19 @@ def affected_ns(action: str, finding: Finding, run: Run) -> int:
 def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) -> tuple[int, int, int]:
     """What a fix may win in each case, in ns a step.
 
-    Shorter work wins no more than it is shorter, and what is not asked for any more the host's part in it as well; of
-    the host's time nobody knows how much hides other waits.
+    Shorter work saves no more than it is shorter; work that is no longer launched saves the host's part in it as well.
+    How much of the host's time hides other waits is unknown.
     """
     saving = finding.saving_ns_per_step
     low, likely, high = saving.low, saving.likely, saving.high
     if finding.thread_time:
         return low, likely, high
-    if action not in WORK:
+    if action not in WORK_SIGNALS:
         return high, high, high
     if action != "fused":
         return low, likely, high
     beside = [
-        beside_ns(graph, work_rows(graph.place, WORK[action], finding.work), _no_asking(graph.place)) / graph.units
+        beside_ns(graph, work_rows(graph.place, WORK_SIGNALS[action], finding.work), _no_ops(graph.place)) / graph.units
         for graph in graphs
     ]
     parts = shares((low, likely, high), affected_ns(action, finding, run))
@@ -122,12 +109,12 @@ def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) ->
     return low, likely, high
 
 
-def _without_talk(graph: Graph, rows: Mask, share: float) -> Graph:
-    """Shorter collectives; and fewer where threads of the host send, each message at a price of its own."""
+def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:
+    """Shorter collectives; and fewer where host threads send them, since each message has a cost of its own."""
     shorter = edits.with_shorter_work(graph, rows, share)
     if not isinstance(graph.place, HostPlace):
         return shorter
-    return with_fewer_meetings(edits.without_host_time(shorter, graph.place.own_communication, share), share)
+    return with_fewer_collectives(edits.without_host_time(shorter, graph.place.own_communication, share), share)
 
 
 def _thread_time(place: Place, finding: Finding) -> Intervals:
@@ -136,6 +123,7 @@ def _thread_time(place: Place, finding: Finding) -> Intervals:
     return Intervals.of(starts, ends)
 
 
+@once_per_place
 def _of_cause(place: Place, cause: str) -> Intervals:
     return place.host.explicit.get(cause, Intervals.empty()) | place.idle_causes[cause]
 
@@ -148,7 +136,7 @@ def _without_cause(graph: Graph, cause: str, stretches: Intervals, share: float)
 def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     """The late rank, whose work is the finding's, does no more than the others; these stay as they are."""
     matched = skew(run) if run else None
-    late = [place for place in run.places if (place.rank, place.device or 0) in finding.work] if run else []
+    late = [place for place in run.places if place.rank_and_device in finding.work] if run else []
     if run is None or matched is None or not late:
         return lambda graph, _: graph
     places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
@@ -156,21 +144,24 @@ def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
 
 
-def _no_issuing(place: Place) -> Intervals:
-    """When the host does something else than issue work: it loads, saves, collects, compiles, or waits for others."""
+@once_per_place
+def _no_launching(place: Place) -> Intervals:
+    """When the host does something else than launch work: it loads, saves, collects, compiles, or waits for others."""
     other = place.host.profiler | place.idle_causes["input_wait"]
     for stretches in place.host.explicit.values():
         other = other | stretches
     return other
 
 
-def _no_asking(place: Place) -> Intervals:
+@once_per_place
+def _no_ops(place: Place) -> Intervals:
     """The same, and work of its own that is no part of an operation."""
-    return _no_issuing(place) | place.idle_causes["host_work"]
+    return _no_launching(place) | place.idle_causes["host_work"]
 
 
+@once_per_place
 def _idle_waits(place: Place) -> Mask:
-    """One bool a row of `timeline.calls`: does the host wait in it, and runs the device dry behind it?"""
+    """One bool a row of `timeline.calls`: does the host wait in it, and does the device run out of work after it?"""
     calls = place.timeline.calls
     waits = blocking_rows(place.host, place.work)
     idle = place.idle_causes["host_sync"] | place.exposed_communication
@@ -180,7 +171,7 @@ def _idle_waits(place: Place) -> Mask:
 
 
 def _work_ns(place: Place, action: str, finding: Finding) -> int:
-    rows = chosen_of(place, WORK[action], finding.work)
+    rows = chosen_of(place, WORK_SIGNALS[action], finding.work)
     if action in ("kernels", "fused"):
         return place.alone_ns(rows[: len(place.kernels)])
     frame = (place.copies if action == "copies" else place.collectives).take(rows)

@@ -13,7 +13,7 @@ recorded. Likely: one of a kernel that multiplies matrices, for these are writte
 its threads allow (CUDA C++ Programming Guide, Technical Specifications per Compute Capability). At best: as many of all
 kernels. At worst every kernel grows as the batch does, as it also does where no grid was recorded, or where the grid is
 that of the weights (`wgrad`). Work that waited for room on the device waits as much longer. Whether the memory holds
-such a batch, and whether a loader that keeps up now still does, no recording tells.
+such a batch, and whether a loader that keeps up now still does, no recording shows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def with_batch(graph: Graph, factor: float, case: int = 1) -> Graph:
     of_rows = work_factors(place, factor, case)
     factors = of_rows[np.maximum(graph.work_row, 0)]
     durations = _whole(np.where(graph.kind == WORK, factors, 1.0) * graph.duration_ns)
-    transfer = _whole(graph.transfer_ns * factors[graph.meetings]) if graph.meetings.size else graph.transfer_ns
+    transfer = _whole(graph.transfer_ns * factors[graph.collectives]) if graph.collectives.size else graph.transfer_ns
     # What waited for room on the device waits for more now.
     held_up = (factor - 1) * held_up_ns(graph, of_rows != 1)
     sized = replace(graph, duration_ns=durations, transfer_ns=transfer, extra_ns=_whole(graph.extra_ns + held_up))
@@ -91,7 +91,7 @@ def work_factors(place: Place, factor: float, case: int) -> Floats:
     factors[rows["kernels"]] = _of_kernels(place, factor, case)
     factors[rows["copies"]] = _of_copies(place, factor)
     kinds = place.recorded("collectives").text("kind")
-    factors[rows["collectives"]] = np.where(kinds.where(lambda kind: kind in _OF_ACTIVATIONS), factor, 1.0)
+    factors[rows["collectives"]] = np.where(kinds.equals(*_OF_ACTIVATIONS), factor, 1.0)
     factors[loader_kernels(place) | batch_copies(place)] = factor
     return factors
 
@@ -99,21 +99,21 @@ def work_factors(place: Place, factor: float, case: int) -> Floats:
 def _of_kernels(place: Place, factor: float, case: int) -> Floats:
     kernels = place.recorded("kernels")
     fixed = _of_parameters(place, "kernels") | kernels.name.matches(kernel_names.OVER_PARAMETERS)
-    fixed |= kernels.name.where(lambda name: kernel_names.family(name) == "optimizer")
+    fixed |= kernels.name.has(kernel_names.family, "optimizer")
     waves = _waves(place, kernels, factor, everywhere_full=case == (2 if factor > 1 else 0))
     certain = case == (0 if factor > 1 else 2)  # every kernel changes as the batch does
     return np.where(fixed, 1.0, factor if certain else waves)
 
 
 def _of_copies(place: Place, factor: float) -> Floats:
-    """Copies on the device and memory set to zero go with the batch; what crosses to the host is told elsewhere."""
+    """Copies on the device and memsets grow with the batch; copies from and to the host are handled in `_factors`."""
     copies = place.recorded("copies")
-    on_device = copies.text("direction").where(lambda direction: direction in ("d2d", "p2p", "memset"))
+    on_device = copies.text("direction").equals("d2d", "p2p", "memset")
     return np.where(on_device & ~_of_parameters(place, "copies"), factor, 1.0)
 
 
 def _of_parameters(place: Place, signal: str) -> Mask:
-    """One bool a row: did the optimizer ask for it, or `zero_grad`?"""
+    """One bool a row: did the optimizer launch it, or `zero_grad`?"""
     launched = recorded_launches(place, signal)
     found: Mask = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops") | filled_by_zero_grad(launched)
     return found
@@ -126,7 +126,7 @@ def _waves(place: Place, kernels: Frame, factor: float, *, everywhere_full: bool
     most = _THREADS.get(capability, _MOST_THREADS) // np.maximum(threads, 1)
     a_sm = np.clip(most, 1, _BLOCKS.get(capability, _MOST_BLOCKS))
     if not everywhere_full:
-        matmul = kernels.name.where(lambda name: kernel_names.family(name) in MATMUL_FAMILIES)
+        matmul = kernels.name.has(kernel_names.family, *MATMUL_FAMILIES)
         a_sm = np.where(matmul, 1, a_sm)
     at_once = np.maximum(sms * a_sm, 1)
     growth = np.ceil(np.ceil(factor * blocks) / at_once) / np.ceil(np.maximum(blocks, 1) / at_once)

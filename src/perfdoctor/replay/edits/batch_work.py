@@ -1,8 +1,8 @@
-"""Which work brings the next batch? Kernels of loaders that run on the GPU, copies from the host, who asks for them.
+"""Which work brings the next batch? Kernels of loaders that run on the GPU, copies from the host, who launches them.
 
-A copy from the host is the batch's unless the optimizer asked for it, or what brings back parameters that are kept on
-the host, or all copies of its size together are too small to be one: a scalar, a seed. Copies on the device (a loader's
-output to a tensor) are not told from the training's own.
+A copy from the host is the batch's unless the optimizer launched it, or code that fetches parameters kept on the host,
+or all copies of its size together are too small to be one: a scalar, a seed. Copies on the device (a loader's
+output to a tensor) are not distinguished from the training's own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def batch_copies(place: Place) -> Mask:
 
 
 def _of_parameters(place: Place, alike: Ints) -> Mask:
-    """One bool a copy: asked for by the optimizer, or for parameters? Without a call, as most others of its size."""
+    """One bool a copy: by the optimizer, or of parameters? Where no call is known: as most others of its size."""
     launched = recorded_launches(place, "copies")
     proven = launched.while_open(torch_names.OPTIMIZER_RANGE, "ranges", "ops")
     proven |= launched.while_open(torch_names.FETCHES_PARAMETERS, "ranges", "ops", "functions")
@@ -53,7 +53,7 @@ def _of_parameters(place: Place, alike: Ints) -> Mask:
 
 @once_per_place
 def loader_threads(place: Place) -> tuple[int, ...]:
-    """Threads that ask for nothing but batches: loaders' kernels, and copies from the host, large or small."""
+    """Threads that launch nothing but batches' work: loaders' kernels, and copies from the host, large or small."""
     known = launches(place).known
     thread = launches(place).thread[known]
     loaders = (loader_kernels(place) | place.work.is_h2d)[known]
@@ -83,7 +83,7 @@ def held_up_ns(graph: Graph, by: Mask) -> Ints:
 
 
 def brings_batch(place: Place) -> Mask:
-    """One bool a row of DeviceWork: loaders' kernels, batches from the host, and all else that loaders' threads ask."""
+    """One bool a row of DeviceWork: loaders' kernels, batches from the host, all else that loaders' threads launch."""
     asked = launches(place).known & np.isin(launches(place).thread, loader_threads(place))
     found: Mask = loader_kernels(place) | batch_copies(place) | asked
     return found

@@ -1,8 +1,8 @@
-"""Which pieces of device work does a finding choose? Also in steps that are played, but lie outside the window.
+"""Which pieces of device work does a finding choose? Also in simulated steps outside the window.
 
-The host is ahead of the device, and steps that are played begin when their work on the main stream does: up to a step
-behind the window that detectors look at. What runs there is chosen as its counterparts in the window are, the same
-piece of each step: the so many-th of its name.
+The host is ahead of the device, and simulated steps begin when their work on the main stream does: up to a step after
+the window that detectors analyse. Work there is chosen if its counterparts in the window are: the work with the same
+name and the same number among those of that name in its step.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 
 
 def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
@@ -34,15 +35,11 @@ def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int
 
 def chosen_of(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
     """One bool a row of the place's frames: all of them where nothing is chosen anywhere."""
-    size = sum(len(own(place, signal)) for signal in signals)
+    size = sum(np.count_nonzero(place.in_window(signal)) for signal in signals)
     chosen: Mask = np.full(size, not work)
-    of_place = work.get((place.rank, place.device or 0), chosen)
+    of_place = work.get(place.rank_and_device, chosen)
     chosen[: of_place.size] = of_place
     return chosen
-
-
-def own(place: Place, signal: str) -> Frame:
-    return {"kernels": place.kernels, "copies": place.copies, "collectives": place.collectives}[signal]
 
 
 def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Mask:
@@ -62,28 +59,16 @@ def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Ma
 
 @once_per_place
 def same_piece(place: Place) -> Ints:
-    """For each row of DeviceWork a number that the same piece of every step has: the so many-th of its name there."""
+    """For each row of DeviceWork a number that the same piece of every step has: the n-th of its name there."""
     pieces, so_far = np.full(len(place.work), UNKNOWN), 0
     for signal, rows in place.work.rows.items():
         frame = place.recorded(signal)
         if not rows.size:
             continue
         step = np.searchsorted(place.steps.even_bounds, frame.start_ns, side="right")
-        _, piece = np.unique(
-            frame.name.codes.astype(np.int64) * len(frame) + number_in_step(frame, step), return_inverse=True
-        )
+        name = frame.name.codes.astype(np.int64)
+        number = number_in_step(name, step, frame.start_ns)
+        _, piece = np.unique(name * len(frame) + number, return_inverse=True)
         pieces[rows] = so_far + piece
         so_far += int(piece.max()) + 1
     return pieces
-
-
-def number_in_step(frame: Frame, step: Ints) -> Ints:
-    """For each row how many of its name came before it in its step."""
-    name = frame.name.codes
-    order = np.lexsort((frame.start_ns, name, step))
-    begins = np.ones(order.size, dtype=bool)
-    begins[1:] = (np.diff(name[order]) != 0) | (np.diff(step[order]) != 0)
-    first = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
-    before = np.empty(order.size, np.int64)
-    before[order] = np.arange(order.size) - first
-    return before

@@ -1,4 +1,4 @@
-"""What changes in the graph when work is not asked for any more? Many kernels become few, and the host issues as few.
+"""What changes in the graph when work is fused? Many kernels become few, and the host makes fewer launches.
 
 The host time of a piece of work is its launch, and what the thread did since its launch before: the op around it, the
 Python in front, calls that launch nothing. A launch of several pieces (a CUDA graph) stays as long as one of them does.
@@ -15,25 +15,25 @@ from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits.shorter import with_shorter_work, without_host_time
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
-#: To ask for an operation takes the host 5-50 µs. Of a far longer pause the rest is something else.
-_LONGEST_ASKING_NS = 100_000
+#: Launching an op takes the host 5-50 µs. Of a far longer pause the rest is something else.
+_LONGEST_LAUNCHING_NS = 100_000
 #: One behind the other in a queue, work starts 1-2 µs after what was before it.
 _LONGEST_START_NS = 2_000
 
 
 def merged(graph: Graph, rows: Mask, share: float, but: Intervals) -> Graph:
-    """These rows of DeviceWork take so much less, as do the gaps in front of them, and the host for issuing them.
+    """These rows of DeviceWork take so much less, as do the gaps in front of them, and the host for launching them.
 
-    `but`: when the host did something else than issue. `share`: from 0 to 1.
+    `but`: when the host did something else than launch. `share`: from 0 to 1.
     """
-    shorter = without_host_time(graph, _issuing(graph, rows) - but, share)
+    shorter = without_host_time(graph, _launching(graph, rows) - but, share)
     gaps = (share * _starting_ns(graph, rows)).astype(np.int64)
     return with_shorter_work(replace(shorter, extra_ns=graph.extra_ns - gaps), rows, share)
 
 
 def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
-    """What goes with these rows beside their own time: host time that issues them, and the gaps in front of them."""
-    return (_issuing(graph, rows) - but).total_ns + int(_starting_ns(graph, rows).sum())
+    """What goes beside the rows' own time: the host time that launches them, and the gaps in front of them."""
+    return (_launching(graph, rows) - but).total_ns + int(_starting_ns(graph, rows).sum())
 
 
 def _starting_ns(graph: Graph, rows: Mask) -> Ints:
@@ -42,8 +42,8 @@ def _starting_ns(graph: Graph, rows: Mask) -> Ints:
     return np.where(chosen, np.minimum(graph.extra_ns, _LONGEST_START_NS), 0)
 
 
-def _issuing(graph: Graph, rows: Mask) -> Intervals:
-    """When the host issued these rows, and nothing else."""
+def _launching(graph: Graph, rows: Mask) -> Intervals:
+    """When the host launched these rows, and nothing else."""
     work = np.flatnonzero((graph.kind == WORK) & (graph.depends[1] != NOTHING))
     work = work[graph.kind[graph.depends[1][work]] == HOST]
     launches, stays = np.zeros(len(graph), dtype=bool), np.zeros(len(graph), dtype=bool)
@@ -58,7 +58,7 @@ def _issuing(graph: Graph, rows: Mask) -> Intervals:
         own = calls[thread == each]
         goes[own] = _as_the_next(goes[own], launches[own] | begins_waiting[own])
     goes &= graph.kind == HOST
-    begin = np.maximum(graph.gap_start_ns, graph.gap_end_ns - _LONGEST_ASKING_NS)
+    begin = np.maximum(graph.gap_start_ns, graph.gap_end_ns - _LONGEST_LAUNCHING_NS)
     between, inside = (
         Intervals.of(start[goes], end[goes])
         for start, end in ((begin, graph.gap_end_ns), (graph.recorded_start_ns, graph.recorded_end_ns))

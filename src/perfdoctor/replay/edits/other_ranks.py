@@ -19,7 +19,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.graph.graph import WORK, Graph
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.what_if.scaling import MODELLED, Message, grown, later_ns
 from perfdoctor.replay.what_if.spread import steps_ns
 
@@ -35,7 +35,7 @@ _ONE = "ranks=1"
 class Askable:
     """Which numbers of ranks can be asked of a recording: `what` in words, and `why_not` others.
 
-    `with_network`: may it be more of them where the asker tells what a network gives?
+    `with_network`: may it be more of them if the question gives a network's bandwidth?
     """
 
     what: str
@@ -45,14 +45,14 @@ class Askable:
     last: int = 1
     with_network: bool = False
 
-    def holds(self, ranks: int, *, told: bool = False) -> bool:
-        """`told`: what does a network give each rank?"""
-        more = told and self.with_network and ranks > self.recorded
+    def holds(self, ranks: int, *, network_known: bool = False) -> bool:
+        """`network_known`: does the question give a network's bandwidth?"""
+        more = network_known and self.with_network and ranks > self.recorded
         return more or ranks == self.recorded or (ranks == 1 and bool(self.what)) or self.first <= ranks <= self.last
 
 
 def recorded_ranks(run: Run) -> int:
-    """How many ranks the job had; 0 where that is not told: one rank was recorded, and it talks to others."""
+    """How many ranks the job had; 0 where that is unknown: one rank was recorded, and it communicates."""
     ranks = max(run.timeline.world_size, len(run.timeline.ranks))
     return 0 if ranks == 1 and len(run.timeline.collectives) else ranks
 
@@ -61,9 +61,9 @@ def askable(run: Run) -> Askable:
     """What this recording's collectives can answer."""
     ranks, one = recorded_ranks(run), f"{_ONE} (no communication)"
     if not len(run.timeline.collectives):
-        return Askable("", "it holds no communication, which alone tells what links give", ranks)
+        return Askable("", "it holds no communication, which alone shows how fast links are", ranks)
     if ranks == 0:
-        return Askable(one, "it does not tell how many ranks there were")
+        return Askable(one, "it does not record how many ranks there were")
     if why := _unclear(run, ranks):
         return Askable(one, why, ranks)
     if ranks > MOST_OF_ONE_MACHINE:
@@ -74,7 +74,7 @@ def askable(run: Run) -> Askable:
             f"{one}, or ranks={MOST_OF_ONE_MACHINE + 1} and more", why, ranks, MOST_OF_ONE_MACHINE + 1, 1 << 31, True
         )
     why = (
-        f"more than the {ranks} recorded ranks need links, or a network, that were not recorded: tell what it gives "
+        f"more than the {ranks} recorded ranks need links, or a network, that were not recorded: give the bandwidth of "
         "each GPU, as in ranks=64@50GB/s"
     )
     return Askable(
@@ -86,13 +86,13 @@ def _unclear(run: Run, ranks: int) -> str:
     """Why the model cannot have the collectives, as half a sentence; "" where it can."""
     for place in run.places:
         frame = place.recorded_collectives
-        known = frame.text("kind").where(lambda kind: kind in MODELLED)
+        known = frame.text("kind").equals(*MODELLED)
         sized = (frame["bytes"] != UNKNOWN) | frame.text("kind").equals("barrier")
         whole_ns = max(int(frame.duration_ns.sum()), 1)
         if frame.duration_ns[known & ~sized].sum() > _NEGLIGIBLE * whole_ns:
-            return "it does not tell the sizes of its collectives, as torch.profiler does since PyTorch 2.2"
+            return "it does not record the sizes of its collectives, as torch.profiler does since PyTorch 2.2"
         if frame.duration_ns[~known].sum() > _NEGLIGIBLE * whole_ns:
-            return "it has sends, receives or collectives of kinds that do not tell how they grow with the ranks"
+            return "it has sends, receives or collectives of kinds whose time among other numbers of ranks is unknown"
         sizes = frame["group_size"][known]
         if ((sizes != UNKNOWN) & (sizes != ranks)).any():
             return "its collectives have several groups, and which of them would grow is not recorded"
@@ -130,7 +130,7 @@ def alone(graph: Graph) -> Graph:
         graph,
         duration_ns=np.where(talks, 0, graph.duration_ns),
         extra_ns=np.where(talks, 0, graph.extra_ns),
-        meetings=nothing,
+        collectives=nothing,
         transfer_ns=nothing,
     )
     return shorter.without_host_time(silent, peers, 1.0)
@@ -139,7 +139,7 @@ def alone(graph: Graph) -> Graph:
 def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
     """How long single steps of all ranks take where none waits for another, in ns."""
     by_themselves = [alone(graph) for graph in graphs]
-    steps = [steps_ns(graph, play([graph]).end_ns[0]) for graph in by_themselves]
+    steps = [steps_ns(graph, simulate([graph]).end_ns[0]) for graph in by_themselves]
     found: Ints = np.concatenate(steps)
     return found
 
@@ -202,6 +202,6 @@ def _longer(graph: Graph, factors: Grown, case: int) -> Graph:
     at = np.maximum(graph.work_row, 0)
     changes = np.where(graph.kind == WORK, (factor[at] - 1) * np.minimum(more[at], graph.duration_ns), 0)
     transfer = graph.transfer_ns
-    if graph.meetings.size:
-        transfer = np.rint(transfer * factor[at[graph.meetings]]).astype(np.int64)
+    if graph.collectives.size:
+        transfer = np.rint(transfer * factor[at[graph.collectives]]).astype(np.int64)
     return replace(graph, duration_ns=graph.duration_ns + np.rint(changes).astype(np.int64), transfer_ns=transfer)

@@ -89,8 +89,8 @@ def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
     chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
     durations = np.where(chosen, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     transfer = graph.transfer_ns
-    if graph.meetings.size:
-        met = chosen[graph.meetings]
+    if graph.collectives.size:
+        met = chosen[graph.collectives]
         transfer = np.where(met, ((1 - share) * transfer).astype(np.int64), transfer)
     return replace(_with_durations(graph, durations), transfer_ns=transfer)
 

@@ -14,7 +14,7 @@ from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.draft import Draft
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
-from perfdoctor.replay.graph.period import issued_in, period_of
+from perfdoctor.replay.graph.period import launched_in, period_of
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: What a call that waits takes by itself.
@@ -25,7 +25,7 @@ _CLOCK_SLACK_NS, _DEVICE_SLACK_NS = 20_000, 1_000
 _UNEXPLAINED_NS = 2_000
 #: Shorter waits for a batch, as a share of the step, do not show that the loader is slower than the training.
 LEAST_LOADER_WAIT = 0.03
-#: Enough for a hundred steps of a small model, and played in a tenth of a second.
+#: Enough for a hundred steps of a small model, and simulated in a tenth of a second.
 MOST_WORK = 10_000
 ALL_UNITS = 1 << 30
 _NEVER = np.iinfo(np.int64).min
@@ -42,7 +42,7 @@ def graph_of(
     if place.device is None or not place.steps.used or not len(place.work):
         return None
     period = period_of(place, most_work, most_units)
-    rows = issued_in(place, period)
+    rows = launched_in(place, period)
     if not rows.size:
         return None
     draft = Draft(place, host_calls(place, period), rows, period)
@@ -85,7 +85,7 @@ def _loader(draft: Draft) -> None:
         return
     previous = np.roll(waits, 1)
     since = draft.start[waits] - draft.end[previous]
-    since[0] += period.issue_end_ns - period.issue_begin_ns
+    since[0] += period.launch_end_ns - period.launch_begin_ns
     draft.tie(1, waits, previous, lag_ns=since, before=np.arange(waits.size) == 0)
     draft.lag_ns[0][waits] -= waited[waits]
     draft.loader_wait[waits] = waited[waits]
@@ -135,7 +135,7 @@ def _last_of_others(draft: Draft) -> Ints:
 
 
 def _behind_event(draft: Draft) -> Mask:
-    """Was the stream told to wait for an event between the call that launched this work and the launch before?"""
+    """Was a wait for an event put on the stream between the launch of this work and the one before?"""
     is_wait = draft.place.timeline.calls.name.matches(cuda_names.STREAM_WAIT)
     waits = np.flatnonzero(is_wait[draft.host.rows]) if len(draft.host) else np.empty(0, np.int64)
     launching = np.unique(draft.launch[draft.launch >= 0])
@@ -152,8 +152,8 @@ def _waits(draft: Draft) -> None:
     draft.start[nodes], draft.end[nodes] = end, end
     draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
     work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
-    # What had ended before did not hold the host up, but would if the host came sooner. Of an event that had been
-    # reached nobody knows which work it followed.
+    # What had ended before did not hold the host up, but would if the host came sooner. For an event that had been
+    # reached it is unknown which work it followed.
     held = ended >= begin - _CLOCK_SLACK_NS
     of_event = draft.place.timeline.calls.name.matches(cuda_names.WAITS_FOR_EVENT)[host.rows[waits]]
     known = earlier | ((draft.launch[work] <= waits) & (draft.work_start[work] < end))
@@ -161,14 +161,14 @@ def _waits(draft: Draft) -> None:
     lag = np.where(held, end - ended, 0)
     draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
     draft.inferred += int(use.sum())
-    # A queue may be longer than the period: a launch that waits for work issued before it is as soon as others let it.
+    # A queue may be longer than the period: a launch that waits for work from before it starts when others let it.
     draft.free[nodes[host.for_room[waits] & ~use]] = True
 
 
 def _last_before(draft: Draft, moments: Ints) -> tuple[Ints, Mask, Ints]:
     """The work that ended last before each moment, NOTHING where none; is it of the period before; when it ended.
 
-    What was issued before the period is taken to be as far back as its counterpart is from the period's end.
+    What was launched before the period is taken to be as far back as its counterpart is from the period's end.
     """
     ends = np.concatenate((draft.work_end, draft.work_end - draft.period.duration_ns))
     order = np.argsort(ends, kind="stable")

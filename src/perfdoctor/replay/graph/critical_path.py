@@ -1,4 +1,4 @@
-"""Which work, if it were a little shorter, would make the step shorter? The chain that the step's length hangs on.
+"""Which work, if it were a little shorter, would make the step shorter? The critical path.
 
 From the last work that ends, back to what each node waited for last, over one whole period: host, device and other
 ranks. Together the pieces are as long as the step.
@@ -17,7 +17,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.records.predictions import CriticalPath, PathPiece
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
-from perfdoctor.replay.graph.simulate import Played
+from perfdoctor.replay.graph.simulate import Simulation
 
 #: Host time of the named causes first; the rest is launching work, and Python in between.
 KINDS = ("compute", "communication", "copies", *NAMED_CAUSES, "host", "latency")
@@ -34,9 +34,9 @@ class _Link:
     before: bool
 
 
-def critical_path(graphs: Sequence[Graph], played: Played, most_pieces: int = 20) -> CriticalPath:
-    """The path of the steady step that was played."""
-    spent = _added_up(graphs, list(_trace(graphs, played)), played.step_ns * graphs[0].units)
+def critical_path(graphs: Sequence[Graph], simulation: Simulation, most_pieces: int = 20) -> CriticalPath:
+    """The path of the steady step that was simulated."""
+    spent = _added_up(graphs, list(_trace(graphs, simulation)), simulation.step_ns * graphs[0].units)
     units = graphs[0].units
     pieces = [PathPiece(kind, name, ns / units, count / units) for (kind, name), (ns, count) in spent.items() if ns > 0]
     pieces.sort(key=lambda piece: (-piece.ns_per_step, piece.name))
@@ -45,7 +45,7 @@ def critical_path(graphs: Sequence[Graph], played: Played, most_pieces: int = 20
     for piece in pieces:
         share[piece.kind] += piece.ns_per_step / whole
     return CriticalPath(
-        played.step_ns, {kind: part for kind, part in share.items() if part}, tuple(pieces[:most_pieces])
+        simulation.step_ns, {kind: part for kind, part in share.items() if part}, tuple(pieces[:most_pieces])
     )
 
 
@@ -68,32 +68,32 @@ def _added_up(
     return spent
 
 
-def _trace(graphs: Sequence[Graph], played: Played) -> Iterator[_Link]:
+def _trace(graphs: Sequence[Graph], simulation: Simulation) -> Iterator[_Link]:
     """Back from the last work of all, until a whole period has gone by."""
-    bound = [_bound(graph, ends, played) for graph, ends in zip(graphs, played.end_ns, strict=True)]
-    meetings = [{int(node): each for each, node in enumerate(graph.meetings)} for graph in graphs]
+    bound = [_bound(graph, ends, simulation) for graph, ends in zip(graphs, simulation.end_ns, strict=True)]
+    collectives = [{int(node): each for each, node in enumerate(graph.collectives)} for graph in graphs]
     works = [np.flatnonzero(graph.kind == WORK) for graph in graphs]
-    rank = max(range(len(graphs)), key=lambda each: float(played.end_ns[each][works[each]].max()))
-    node = int(works[rank][played.end_ns[rank][works[rank]].argmax()])
-    begun, back = float(played.end_ns[rank][node]), 0.0
-    period = played.step_ns * graphs[rank].units
+    rank = max(range(len(graphs)), key=lambda each: float(simulation.end_ns[each][works[each]].max()))
+    node = int(works[rank][simulation.end_ns[rank][works[rank]].argmax()])
+    begun, back = float(simulation.end_ns[rank][node]), 0.0
+    period = simulation.step_ns * graphs[rank].units
     while True:
-        met = meetings[rank].get(node)
+        met = collectives[rank].get(node)
         if met is not None:  # the last to come is whom all waited for
-            arrived = [bound[each][2][int(graph.meetings[met])] for each, graph in enumerate(graphs)]
+            arrived = [bound[each][2][int(graph.collectives[met])] for each, graph in enumerate(graphs)]
             rank = int(np.argmax(arrived))
-            node = int(graphs[rank].meetings[met])
+            node = int(graphs[rank].collectives[met])
         by, before = int(bound[rank][0][node]), bool(bound[rank][1][node])
         yield _Link(rank, node, by, before)
         node = int(graphs[rank].depends[by][node])
         back += period if before else 0.0
-        if node == NOTHING or begun - (float(played.end_ns[rank][node]) - back) >= period:
+        if node == NOTHING or begun - (float(simulation.end_ns[rank][node]) - back) >= period:
             return
 
 
-def _bound(graph: Graph, ends: np.ndarray, played: Played) -> tuple[Ints, Mask, np.ndarray]:
+def _bound(graph: Graph, ends: np.ndarray, simulation: Simulation) -> tuple[Ints, Mask, np.ndarray]:
     """Which dependency of each node was over last, is it of the repetition before, and when the node could start."""
-    period = played.step_ns * graph.units
+    period = simulation.step_ns * graph.units
     moments = np.stack(
         [
             np.where(
@@ -160,11 +160,11 @@ def _of_host(graph: Graph, calls: Ints, behind_host: Ints, early_ns: float) -> I
         rest = rest - part
     ops = host_rows(place, ("ops",))
     between = rest - Intervals.of(ops.start_ns, ops.end_ns)  # a range around the backward pass waits for its thread
-    computing, asking = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
-    for each in computing:  # without a GPU, ops of the thread are no asking for work, but the work itself
+    in_ops, outside = culprits(rest, ops), culprits(between, host_rows(place, ("ranges", "functions")))
+    for each in in_ops:  # without a GPU, the thread's ops do not launch work: they are the work
         yield "host" if place.device is not None else "compute", each.name, float(each.idle_ns), float(each.count)
-    for each in asking:
+    for each in outside:
         yield "host", each.name, float(each.idle_ns), float(each.count)
-    named = [*computing, *asking]
+    named = [*in_ops, *outside]
     left = rest.total_ns - sum(each.idle_ns for each in named) - early_ns
     yield "host", "Python and launches" + " between ops" * bool(named), left, 0.0

@@ -1,4 +1,4 @@
-"""How do nodes that were found one kind after the other become a graph in an order in which it can be played?
+"""How do nodes that were found one kind after the other become a graph in an order in which it can be simulated?
 
 While it is drafted, calls come first, then the ends of those that wait, then device work, each kind in its own order.
 """
@@ -51,7 +51,7 @@ class Draft:
         self.streams = place.work.stream[rows]
 
     def tie(self, which: int, nodes: Ints, to: Ints, *, lag_ns: Ints | int = 0, before: Mask | bool = False) -> None:
-        """These nodes depend on those, of the repetition before where told so."""
+        """These nodes depend on those, of the repetition before where `before` says so."""
         self.depends[which][nodes] = to
         self.lag_ns[which][nodes] = lag_ns
         self.before[which][nodes] = before

@@ -10,8 +10,8 @@ end of a wait  the call's beginning · the device work that it waited for + the 
 device work    its predecessor on the stream · its launch + latency · work of another stream (events, inferred)
 ```
 
-The nodes are those of the window's steps, by when they were *issued*. Played several times in a row, each time behind
-the time before, they show the steady step: what is first on a stream depends on what was last there before.
+The nodes are those of the window's steps, by when they were *launched*. Simulated several times in a row, they show the
+steady step: what is first on a stream depends on what was last there before.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Graph:
     #: Host time that edits have taken out, and which share of it.
     gone: tuple[tuple[Intervals, float], ...] = ()
     #: Nodes of collectives that all ranks recorded, in their order; and how long each takes once all are there.
-    meetings: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    collectives: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     transfer_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: How far this rank's clock is ahead of the first one's.
     clock_ns: int = 0

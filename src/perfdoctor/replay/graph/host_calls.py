@@ -1,4 +1,4 @@
-"""What did the host call in the steps that are played, in which order, and in which calls did it wait?"""
+"""What did the host call in the steps that are simulated, in which order, and in which calls did it wait?"""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
-from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
+from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING
@@ -53,15 +54,16 @@ class HostCalls:
 def host_calls(place: Place, period: Period) -> HostCalls:
     """None where no launch of the period was recorded."""
     none = np.empty(0, np.int64)
-    if not period.issue_begin_ns:
+    if not period.launch_begin_ns:
         nowhere = none.astype(bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
-    threads = driving_threads(place.timeline, place.rank, None)
-    own = np.flatnonzero((calls["rank"] == place.rank) & np.isin(calls["thread"], threads))
-    outer = _outermost(calls, own)
+    threads = launching_threads(place.timeline, place.rank)
+    nested = nested_rows(place.timeline, place.rank, "calls")
+    of_threads = np.flatnonzero(np.isin(nested.rows["thread"], threads))
+    own, outer = nested.numbers[of_threads], nested.numbers[nested.outermost[of_threads]]
     rows = own[outer == own]
-    begin, end = (_call_begun(calls, own, outer, at) for at in (period.issue_begin_ns, period.issue_end_ns))
+    begin, end = (_call_begun(calls, own, outer, at) for at in (period.launch_begin_ns, period.launch_end_ns))
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
     for_room = _for_room(place, rows)
@@ -71,17 +73,6 @@ def host_calls(place: Place, period: Period) -> HostCalls:
 def _call_begun(calls: Frame, rows: Ints, outer: Ints, moment: int) -> int:
     """When the outermost call began whose part began at this moment; the moment itself where none did."""
     return int(calls.start_ns[outer[calls.start_ns[rows] == moment]].min(initial=moment))
-
-
-def _outermost(calls: Frame, rows: Ints) -> Ints:
-    """For each call the one of the same thread that it is part of (the driver's of the runtime's), or itself."""
-    outer: Ints = rows.copy()
-    for thread in np.unique(calls["thread"][rows]).tolist():
-        own = np.flatnonzero(calls["thread"][rows] == thread)
-        reach = np.concatenate(([_NEVER], np.maximum.accumulate(calls.end_ns[rows[own]])[:-1]))
-        begins = calls.start_ns[rows[own]] >= reach
-        outer[own] = rows[own][begins][np.cumsum(begins) - 1]
-    return outer
 
 
 def _by_name(place: Place, rows: Ints) -> Mask:

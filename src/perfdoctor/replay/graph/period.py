@@ -1,4 +1,4 @@
-"""Which steps are played? Whole ones, as they ran on the main stream, with all that was issued in them."""
+"""Which steps are simulated? Whole ones, as they ran on the main stream, with all that was launched in them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TOGETHER = 8
 
 @dataclass(frozen=True)
 class Period:
-    """Whole steps: from `begin_ns` to `end_ns` on the main stream, issued from `issue_begin_ns` to `issue_end_ns`.
+    """Whole steps: from `begin_ns` to `end_ns` on the main stream, launched from `launch_begin_ns` to `launch_end_ns`.
 
-    Both issue times are 0 where no calls were recorded.
+    Both launch times are 0 where no calls were recorded.
     """
 
     units: int
     begin_ns: int
     end_ns: int
-    issue_begin_ns: int = 0
-    issue_end_ns: int = 0
+    launch_begin_ns: int = 0
+    launch_end_ns: int = 0
 
     @property
     def duration_ns(self) -> int:
@@ -36,24 +36,24 @@ class Period:
 
 
 def period_of(place: Place, most_work: int, most_units: int) -> Period:
-    """The steps that were issued inside the recording, or all where no calls were recorded.
+    """The steps that were launched inside the recording, or all where no calls were recorded.
 
     Of more work than `most_work` pieces, or more than `most_units` steps, only the last ones, at least one.
     """
     edges = place.steps.even_bounds
-    issued = _issued_at(place, edges)
-    first, last = _chosen(place, edges, issued, most_work, most_units), edges.size - 1
+    launched = _launched_at(place, edges)
+    first, last = _chosen(place, edges, launched, most_work, most_units), edges.size - 1
     begin, end = int(edges[first]), int(edges[last])
-    if not issued[first]:
+    if not launched[first]:
         return Period(last - first, begin, end)
-    issue_end = int(issued[last]) if issued[last] else int(issued[first]) + end - begin
-    return Period(last - first, begin, end, int(issued[first]), issue_end)
+    launch_end = int(launched[last]) if launched[last] else int(launched[first]) + end - begin
+    return Period(last - first, begin, end, int(launched[first]), launch_end)
 
 
-def _chosen(place: Place, edges: Ints, issued: Ints, most_work: int, most_units: int) -> int:
-    """The first step to play."""
+def _chosen(place: Place, edges: Ints, launched: Ints, most_work: int, most_units: int) -> int:
+    """The first step to simulate."""
     last = edges.size - 1
-    first = int(np.argmax(issued > 0))
+    first = int(np.argmax(launched > 0))
     if first >= last:
         first = 0
     first = max(first, last - most_units)
@@ -63,7 +63,7 @@ def _chosen(place: Place, edges: Ints, issued: Ints, most_work: int, most_units:
     return first
 
 
-def _issued_at(place: Place, edges: Ints) -> Ints:
+def _launched_at(place: Place, edges: Ints) -> Ints:
     """When the work that begins at each edge was launched; 0 where that was not recorded."""
     work = place.work
     known = work.launch != UNKNOWN
@@ -72,23 +72,23 @@ def _issued_at(place: Place, edges: Ints) -> Ints:
     rows = np.searchsorted(work.start_ns, edges)[:, None] + np.arange(_TOGETHER)
     inside = np.minimum(rows, len(work) - 1)
     same = (rows < len(work)) & (work.start_ns[inside] == edges[:, None])
-    issued: Ints = np.where(same, launched_at[inside], 0).max(axis=1)
-    return issued
+    launched: Ints = np.where(same, launched_at[inside], 0).max(axis=1)
+    return launched
 
 
-def issued_in(place: Place, period: Period) -> Ints:
-    """Rows of DeviceWork that the period issued; of a stream none of whose launches are known, those that ran in it."""
+def launched_in(place: Place, period: Period) -> Ints:
+    """Rows of DeviceWork launched in the period; where no launch on the stream is known, those that ran in it."""
     work = place.work
     inside = (work.start_ns >= period.begin_ns) & (work.start_ns < period.end_ns)
-    if not period.issue_begin_ns:
+    if not period.launch_begin_ns:
         return np.flatnonzero(inside)
     at = _in_stream_order(place)
-    issued = (at >= period.issue_begin_ns) & (at < period.issue_end_ns)
-    return np.flatnonzero(np.where(at > 0, issued, inside))
+    launched = (at >= period.launch_begin_ns) & (at < period.launch_end_ns)
+    return np.flatnonzero(np.where(at > 0, launched, inside))
 
 
 def _in_stream_order(place: Place) -> Ints:
-    """When each row of work was issued: what has no launch, no sooner than what ran before it on its stream; else 0."""
+    """When each row of work was launched: without a launch, no sooner than the work before it on its stream; else 0."""
     work = place.work
     at = np.zeros(len(work), np.int64)
     known = work.launch != UNKNOWN

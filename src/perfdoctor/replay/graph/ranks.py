@@ -22,9 +22,9 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     most = max(most_work // max(len(run.places), 1), 1)
     known = _graphs(run, lambda place: _graph(place, most, paced=paced))
     units = min((graph.units for graph in known), default=0)
-    if any(graph.units != units for graph in known):  # together they can only play equally many steps
+    if any(graph.units != units for graph in known):  # together they can only simulate equally many steps
         known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
-    # Steps are played as they were issued: the last of them may lie behind the window.
+    # Steps are simulated as they were launched: the last of them may lie behind the window.
     matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known
 
@@ -58,7 +58,7 @@ def _joined(graphs: Sequence[Graph], matched: Skew) -> tuple[Graph, ...]:
     apart = np.median(ends - ends[0], axis=1).astype(np.int64)
     transfer = matched.shortest_ns[columns]
     return tuple(
-        replace(graph, meetings=own, transfer_ns=transfer, clock_ns=int(clock))
+        replace(graph, collectives=own, transfer_ns=transfer, clock_ns=int(clock))
         for graph, own, clock in zip(graphs, nodes, apart, strict=True)
     )
 

@@ -1,4 +1,4 @@
-"""How long does a step take when the graph is played?"""
+"""How long does a step take when the graph is simulated?"""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph
-from perfdoctor.replay.graph.runs import Places, Run, Runs, runs_of
+from perfdoctor.replay.graph.order import Positions, SimulationOrder, Streak, order_of
 
-#: Played so often, the unchanged graph and most changed ones have their steady pace.
+#: After so many repetitions the unchanged graph and most changed ones have their steady pace.
 REPETITIONS = 3
 #: A host that is far ahead holds a slower pace of its own back until its lead is used up. So many repetitions of what
 #: each node gains or loses are skipped at once to see that, and so often.
 _SKIPPED, _SKIPS = 1_000, 3
 #: No node may fall behind the work by more than this share of the step.
 _STEADY = 1e-4
-#: Runs of fewer nodes are quicker to play one by one.
+#: Streaks of fewer nodes are quicker to simulate one by one.
 _FEW = 16
 #: Before everything; far enough from the end of the numbers that some can be added.
 _NEVER = -(1 << 62)
 
 
 @dataclass(frozen=True)
-class Played:
+class Simulation:
     """`step_ns`: the steady step, mean over ranks. `end_ns`: per graph, each node's end in the last repetition.
 
     Ends are counted from a moment shortly before the first repetition, the same for all ranks.
@@ -35,16 +35,18 @@ class Played:
     end_ns: tuple[Floats, ...]
 
 
-def play(graphs: Sequence[Graph], runs: Sequence[Runs] = (), repetitions: int = REPETITIONS) -> Played:
-    """Play all ranks together, some times in a row; the step is what the last time took, to the end of its work.
+def simulate(
+    graphs: Sequence[Graph], orders: Sequence[SimulationOrder] = (), repetitions: int = REPETITIONS
+) -> Simulation:
+    """Simulate all ranks together, several times in a row; the step is the last repetition, to the end of its work.
 
-    Where that is not the steady pace yet, what is ahead moves on at its pace, and what is behind at its own. `runs`:
+    Where that is not the steady pace yet, what is ahead moves on at its pace, and what is behind at its own. `orders`:
     those of the unchanged graphs, where they are known.
     """
     begin_ns = min(int(graph.recorded_end_ns.min()) - graph.period_ns - graph.clock_ns for graph in graphs)
-    known = [own if own.fit(graph) else runs_of(graph) for own, graph in zip(runs, graphs, strict=False)]
-    known += [runs_of(graph) for graph in graphs[len(known) :]]
-    ranks = [_Player(graph, own, begin_ns) for graph, own in zip(graphs, known, strict=True)]
+    known = [own if own.fits(graph) else order_of(graph) for own, graph in zip(orders, graphs, strict=False)]
+    known += [order_of(graph) for graph in graphs[len(known) :]]
+    ranks = [_SimulatedRank(graph, own, begin_ns) for graph, own in zip(graphs, known, strict=True)]
     for _ in range(repetitions):
         _together(ranks)
     for _ in range(_SKIPS):
@@ -55,94 +57,94 @@ def play(graphs: Sequence[Graph], runs: Sequence[Runs] = (), repetitions: int = 
         _together(ranks)
         _together(ranks)
     steps = [rank.took / rank.units for rank in ranks]
-    return Played(float(np.mean(steps)), tuple(rank.ends for rank in ranks))
+    return Simulation(float(np.mean(steps)), tuple(rank.ends for rank in ranks))
 
 
-def _together(ranks: Sequence[_Player]) -> None:
+def _together(ranks: Sequence[_SimulatedRank]) -> None:
     """Once through all nodes; collectives that all recorded end for all when the last has come and it is sent."""
     for rank in ranks:
         rank.begin()
-    for number in range(ranks[0].meetings.size):
+    for number in range(ranks[0].collectives.size):
         arrived = max(rank.arrives(number) for rank in ranks)
         over = arrived + min(int(rank.transfer_ns[number]) for rank in ranks)
         for rank in ranks:
-            rank.times[rank.size + rank.meetings[number]] = over
+            rank.times[rank.size + rank.collectives[number]] = over
     for rank in ranks:
-        rank.until(rank.meetings.size)
+        rank.until(rank.collectives.size)
 
 
-class _Player:
-    """One graph being played.
+class _SimulatedRank:
+    """One graph being simulated.
 
-    `times` are the ends of all nodes in the repetition before, then those of this one, both in the order of playing,
-    then never. Along a run a node ends at max(the end before + its lag, what else it waits for) + what it takes: less
-    the sum of lags and times taken up to it, that is the largest so far.
+    `times` are the ends of all nodes in the repetition before, then those of this one, both in the order of simulation,
+    then never. Along a streak a node ends at max(the end before + its lag, what else it waits for) + what it takes:
+    less the sum of lags and times taken up to it, that is the largest so far.
     """
 
-    def __init__(self, graph: Graph, runs: Runs, begin_ns: int) -> None:
-        self.runs, self.size, self.units = runs, len(graph), graph.units
-        nodes, begins = runs.nodes, runs.begins
+    def __init__(self, graph: Graph, order: SimulationOrder, begin_ns: int) -> None:
+        self.order, self.size, self.units = order, len(graph), graph.units
+        nodes, begins = order.nodes, order.begins
         ahead = (graph.extra_ns + graph.duration_ns)[nodes]
         self.sums = graph.lag_ns[0][nodes]
         self.sums[begins] = 0
         self.sums += ahead
         np.cumsum(self.sums, out=self.sums)
         ahead -= self.sums
-        self.first, self.first_lag = self._places(graph, 0)[begins], self._lags(graph, 0, ahead)[begins]
-        self.second, self.second_lag = self._places(graph, 1), self._lags(graph, 1, ahead)
+        self.first, self.first_lag = self._positions(graph, 0)[begins], self._lags(graph, 0, ahead)[begins]
+        self.second, self.second_lag = self._positions(graph, 1), self._lags(graph, 1, ahead)
         self.third, self.third_lag = self.second, self.second_lag
         if (graph.depends[2] != NOTHING).any():
-            self.third, self.third_lag = self._places(graph, 2), self._lags(graph, 2, ahead)
+            self.third, self.third_lag = self._positions(graph, 2), self._lags(graph, 2, ahead)
         del ahead
         self.times = np.full(2 * self.size + 1, _NEVER)
         self.times[self.size : -1] = graph.recorded_end_ns[nodes]
         self.times[self.size : -1] -= graph.period_ns + graph.clock_ns + begin_ns
-        #: The same memory, for looking at single numbers.
+        #: The same memory, for access to single numbers.
         columns = self.times, self.second, self.second_lag, self.third, self.third_lag, self.sums
         self.single = [each.data for each in columns]
         self.works = np.flatnonzero(graph.kind[nodes] == WORK)
-        self.meetings = runs.at[graph.meetings]
-        self.meeting_runs = np.searchsorted(begins, self.meetings)
+        self.collectives = order.at[graph.collectives]
+        self.collective_streaks = np.searchsorted(begins, self.collectives)
         self.transfer_ns = graph.transfer_ns
-        #: What goes on at a meeting before it is sent ends there, and not a duration later.
-        self.early = self.sums[self.meetings] - graph.duration_ns[graph.meetings]
+        #: The ranks arrive at a collective before it is sent: its duration is not part of that.
+        self.early = self.sums[self.collectives] - graph.duration_ns[graph.collectives]
 
-    def _places(self, graph: Graph, which: int) -> Places:
-        """Where in `times` is what each node depends on, in the order of playing?"""
-        on = graph.depends[which][self.runs.nodes]
-        place: Places = self.runs.at[on]
-        place[~graph.before[which][self.runs.nodes]] += self.size
-        place[on == NOTHING] = 2 * self.size
-        return place
+    def _positions(self, graph: Graph, which: int) -> Positions:
+        """Where in `times` is what each node depends on, in the order of simulation?"""
+        on = graph.depends[which][self.order.nodes]
+        positions: Positions = self.order.at[on]
+        positions[~graph.before[which][self.order.nodes]] += self.size
+        positions[on == NOTHING] = 2 * self.size
+        return positions
 
     def _lags(self, graph: Graph, which: int, ahead: Ints) -> Ints:
-        lags: Ints = graph.lag_ns[which][self.runs.nodes]
+        lags: Ints = graph.lag_ns[which][self.order.nodes]
         lags += ahead
         return lags
 
-    def until(self, meeting: int) -> None:
-        """Play what comes before a meeting, or after the last. Here is where the time goes."""
+    def until(self, collective: int) -> None:
+        """Simulate what comes before a collective, or after the last. Most of the runtime is spent here."""
         times, sums, size = self.times, self.sums, self.size
-        for run in self.runs.until[meeting]:
-            begin, end = run.begin, run.end
+        for streak in self.order.until[collective]:
+            begin, end = streak.begin, streak.end
             if end - begin < _FEW:
-                self._one_by_one(run)
+                self._one_by_one(streak)
                 continue
-            behind = times[self.first[run.number]] + self.first_lag[run.number]
-            if not run.second and not run.third:
+            behind = times[self.first[streak.number]] + self.first_lag[streak.number]
+            if not streak.second and not streak.third:
                 np.add(sums[begin:end], behind, out=times[size + begin : size + end])
                 continue
             latest = times[self.second[begin:end]] + self.second_lag[begin:end]
-            if run.third:
+            if streak.third:
                 np.maximum(latest, times[self.third[begin:end]] + self.third_lag[begin:end], out=latest)
             latest[0] = max(behind, latest[0])
             np.maximum.accumulate(latest, out=latest)
             np.add(latest, sums[begin:end], out=times[size + begin : size + end])
 
-    def _one_by_one(self, run: Run) -> None:
+    def _one_by_one(self, streak: Streak) -> None:
         times, second, second_lag, third, third_lag, sums = self.single
-        latest = int(self.times[self.first[run.number]] + self.first_lag[run.number])
-        for at in range(run.begin, run.end):
+        latest = int(self.times[self.first[streak.number]] + self.first_lag[streak.number])
+        for at in range(streak.begin, streak.end):
             other = times[second[at]] + second_lag[at]
             if other > latest:  # noqa: PLR1730 max() takes three times as long
                 latest = other
@@ -151,14 +153,14 @@ class _Player:
                 latest = other
             times[self.size + at] = latest + sums[at]
 
-    def arrives(self, meeting: int) -> int:
-        """Play up to a meeting, itself not; returns when it can start."""
-        self.until(meeting)
-        node, run = self.meetings[meeting], self.meeting_runs[meeting]
-        start = self.times[self.first[run]] + self.first_lag[run]
+    def arrives(self, collective: int) -> int:
+        """Simulate up to a collective, itself not; returns when it can start."""
+        self.until(collective)
+        node, streak = self.collectives[collective], self.collective_streaks[collective]
+        start = self.times[self.first[streak]] + self.first_lag[streak]
         for on, lag in ((self.second, self.second_lag), (self.third, self.third_lag)):
             start = max(start, self.times[on[node]] + lag[node])
-        return int(start + self.early[meeting])
+        return int(start + self.early[collective])
 
     def begin(self) -> None:
         """What was this repetition is the one before."""
@@ -166,13 +168,13 @@ class _Player:
 
     @property
     def _ends(self) -> Ints:
-        """Each node's end in this repetition, in the order of playing."""
+        """Each node's end in this repetition, in the order of simulation."""
         return self.times[self.size : -1]
 
     @property
     def ends(self) -> Floats:
         """Each node's end in this repetition."""
-        return self._ends[self.runs.at].astype(np.float64)
+        return self._ends[self.order.at].astype(np.float64)
 
     @property
     def took(self) -> int:
@@ -180,7 +182,7 @@ class _Player:
         return int(self._ends[self.works].max() - self.times[self.works].max())
 
     def is_steady(self) -> bool:
-        """Does nothing come later and later behind the work's pace? What does will hold it up some day."""
+        """Does nothing come later and later behind the work's pace? What does would delay it eventually."""
         took = self.took
         return bool((self._ends - self.times[: self.size]).max() <= took + _STEADY * abs(took))
 

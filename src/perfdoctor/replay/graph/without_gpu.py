@@ -42,7 +42,7 @@ class _Thread:
 
 @dataclass(frozen=True)
 class _Steps:
-    """Those that are played: their edges, what the thread waited for in them, and what was sent in them."""
+    """Those that are simulated: their edges, what the thread waited for in them, and what was sent in them."""
 
     place: HostPlace
     edges_ns: Ints
@@ -120,19 +120,18 @@ def _asked_at(steps: _Steps) -> Ints:
     return asked
 
 
-def with_fewer_meetings(graph: Graph, share: float) -> Graph:
+def with_fewer_collectives(graph: Graph, share: float) -> Graph:
     """So many of a step's collectives are merged with its last one: ranks do not wait for each other there.
 
-    Nor is the way there and back taken any more, from thread to thread. All ranks give up the same ones, counted from
-    the last.
+    The way from thread to thread and back goes, too. All ranks give up the same ones, counted from the last.
     """
-    number = np.arange(graph.meetings.size)[::-1]
+    number = np.arange(graph.collectives.size)[::-1]
     gone = (number * share).astype(np.int64) != ((number + 1) * share).astype(np.int64)
     gone &= number % max(round(number.size / graph.units), 1) != 0
     duration = graph.duration_ns.copy()
-    duration[graph.meetings[gone]] = np.minimum(duration[graph.meetings], graph.transfer_ns)[gone]
+    duration[graph.collectives[gone]] = np.minimum(duration[graph.collectives], graph.transfer_ns)[gone]
     merged = np.zeros(len(graph), dtype=bool)
-    merged[graph.meetings[gone]] = True
+    merged[graph.collectives[gone]] = True
     merged |= (graph.kind == WAIT_END) & (graph.depends[1] != NOTHING) & merged[np.maximum(graph.depends[1], 0)]
     way = np.where(merged, np.minimum(graph.lag_ns[1], 0), graph.lag_ns[1])
     return replace(
@@ -140,7 +139,7 @@ def with_fewer_meetings(graph: Graph, share: float) -> Graph:
         duration_ns=duration,
         extra_ns=np.where(merged, 0, graph.extra_ns),
         lag_ns=(graph.lag_ns[0], way, graph.lag_ns[2]),
-        meetings=graph.meetings[~gone],
+        collectives=graph.collectives[~gone],
         transfer_ns=graph.transfer_ns[~gone],
     )
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, most_ns, shares
 from perfdoctor.replay.graph.graph import Graph
+from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.runs import Runs, runs_of
-from perfdoctor.replay.graph.simulate import Played, play
+from perfdoctor.replay.graph.simulate import Simulation, simulate
 from perfdoctor.replay.what_if.spread import range_of_later
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -27,8 +28,8 @@ class SimulatedFix:
     """A fix as the replay applies it: its action, and how far that goes at least, likely and at most.
 
     `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
-    own: a host that is faster sends gradients sooner, and hides them better. That is not predicted: it is seldom as
-    simple. `cause` is the rule whose fix also fixes this finding: such findings count the same time.
+    own: a host that is faster sends gradients sooner, and hides them better. That is not predicted. `cause` is the rule
+    whose fix also fixes this finding: such findings count the same time.
     """
 
     rule: str
@@ -44,19 +45,16 @@ class SimulatedFix:
 
 @dataclass(frozen=True)
 class Stage:
-    """A recorded run that can be played: its graphs, and the step that they give unchanged.
+    """A recorded run that can be replayed: its graphs, and the step that they give unchanged.
 
-    `runs`: the order in which to play them, where it is known. What was played once is not played again.
+    `orders`: in which to simulate them, where they are known. Results are kept: nothing is simulated twice.
     """
 
     run: Run
     graphs: tuple[Graph, ...]
     base_ns: float
-    runs: tuple[Runs, ...] = ()
-    #: Findings by their identity, kept so that it is not given to another one.
-    _fixes: dict[tuple[str, str, int], tuple[Finding, SimulatedFix]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    orders: tuple[SimulationOrder, ...] = ()
+    _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict, repr=False, compare=False)
     _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -65,8 +63,8 @@ class Stage:
         recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
         return self.base_ns / recorded - 1
 
-    def can_play(self, action: str, finding: Finding) -> bool:
-        """Of collectives whose other ranks were not recorded nobody knows what their end waited for.
+    def can_replay(self, action: str, finding: Finding) -> bool:
+        """Where the other ranks of collectives were not recorded, it is unknown what their end waited for.
 
         A rank that is late can come in time where it is one, and where its lateness reaches the others. Of a training
         thread without a GPU, its own time can be shortened.
@@ -75,14 +73,14 @@ class Stage:
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
             return bool(action and finding.thread_time)
         if action == "lateness":
-            return bool(finding.work) and all(graph.meetings.size for graph in self.graphs)
+            return bool(finding.work) and all(graph.collectives.size for graph in self.graphs)
         return bool(action) and (action != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
-        key = (rule, action, id(finding))
+        key = (rule, action, finding)
         if key not in self._fixes:
-            self._fixes[key] = finding, self._fix(rule, action, finding)
-        return self._fixes[key][1]
+            self._fixes[key] = self._fix(*key)
+        return self._fixes[key]
 
     def _fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         saving = finding.saving_ns_per_step
@@ -90,21 +88,21 @@ class Stage:
         most = most_ns(action, finding, self.run, self.graphs)
         return SimulatedFix(rule, rule, edit_of(action, finding, self.run), (low, likely, high), most)
 
-    def played_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> float:
+    def simulated_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> float:
         """The step with these fixes together. `case`: 0 at least, 1 likely, 2 at most."""
         changes = tuple((fix.edit, fix.shares[case]) for fix in fixes)
         if changes not in self._steps_ns:
-            self._steps_ns[changes] = play(self._with(changes), self.runs).step_ns
+            self._steps_ns[changes] = simulate(self._with(changes), self.orders).step_ns
         return self._steps_ns[changes]
 
-    def unchanged(self) -> Played:
-        """The recorded steps, played as they were."""
-        return play(self.graphs, self.runs)
+    def unchanged(self) -> Simulation:
+        """The recorded steps, simulated without a change."""
+        return simulate(self.graphs, self.orders)
 
     def spread(self, fixes: Sequence[SimulatedFix]) -> tuple[float, float]:
         """How far single steps are from their mean with these fixes, as factors (see `spread`)."""
         graphs = self._with([(fix.edit, fix.shares[1]) for fix in fixes])
-        return range_of_later(graphs, play(graphs, self.runs))
+        return range_of_later(graphs, simulate(graphs, self.orders))
 
     def _with(self, changes: Sequence[tuple[Edit, float]]) -> tuple[Graph, ...]:
         graphs = self.graphs
@@ -114,7 +112,7 @@ class Stage:
 
     def step_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> int:
         """The recorded step with these fixes together: never longer than it was, nor shorter than they may make it."""
-        won = round(self.base_ns - self.played_ns(fixes, case))
+        won = round(self.base_ns - self.simulated_ns(fixes, case))
         most_ns: dict[str, int] = {}
         for fix in fixes:
             most_ns[fix.cause] = max(most_ns.get(fix.cause, 0), fix.most_ns[case])
@@ -122,36 +120,29 @@ class Stage:
 
     def saving(self, fix: SimulatedFix) -> Saving:
         """What one fix wins, in ns a step: not less than nothing, and not more than it may."""
-        won = [max(round(self.base_ns - self.played_ns([fix], case)), 0) for case in range(3)]
+        won = [max(round(self.base_ns - self.simulated_ns([fix], case)), 0) for case in range(3)]
         low, likely, high = (min(ns, most) for ns, most in zip(won, fix.most_ns, strict=True))
         return Saving(min(low, likely), likely, max(high, likely))
 
 
-#: A replay that misses the unchanged step by more has not understood it.
+#: A replay that misses the unchanged step by more does not model it.
 _LARGEST_ERROR = 0.05
 
 
 def stage(run: Run) -> Stage | None:
-    """None where the run cannot be played again; `unplayable` says why."""
+    """None where the run cannot be replayed; `why_not_replayable` says why."""
     ready = _ready(run)
     return ready if isinstance(ready, Stage) else None
 
 
-def unplayable(run: Run) -> str:
-    """Why the run cannot be played again, as half a sentence; "" where it can."""
+def why_not_replayable(run: Run) -> str:
+    """Why the run cannot be replayed, as half a sentence; "" where it can."""
     ready = _ready(run)
     return "" if isinstance(ready, Stage) else ready
 
 
+@once_per_run
 def _ready(run: Run) -> Stage | str:
-    """Set up once for a run, with whichever answer."""
-    ready = run.kept.get("replay")
-    if not isinstance(ready, Stage | str):
-        ready = run.kept["replay"] = _set_up(run)
-    return ready
-
-
-def _set_up(run: Run) -> Stage | str:
     """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
@@ -160,8 +151,8 @@ def _set_up(run: Run) -> Stage | str:
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"
-    runs = tuple(runs_of(graph) for graph in graphs)
-    ready = Stage(run, graphs, play(graphs, runs).step_ns, runs)
+    orders = tuple(order_of(graph) for graph in graphs)
+    ready = Stage(run, graphs, simulate(graphs, orders).step_ns, orders)
     if abs(ready.error) > _LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

@@ -9,12 +9,12 @@ tree    the same with hops = 2·log2 n and log2 n
 volume  2(n − 1)/n of an all-reduce, (n − 1)/n of gather, scatter and all-to-all, 1 of a broadcast
 ```
 
-α and B are those that fit the recorded sizes best, each relative to its time. Of one size alone latency cannot be
-told from bandwidth: then all is bandwidth, and at worst all is latency.
+α and B are those that fit the recorded sizes best, each relative to its time. From one size alone latency cannot
+be separated from bandwidth: then all is bandwidth, and at worst all is latency.
 
 A step goes on when its last rank has come. Of n independent draws from recorded times x(1) ≤ … ≤ x(m) the largest is
 expected to be Σ x(i) · ((i/m)^n − ((i − 1)/m)^n) (H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., chapter 3).
-That never exceeds what was recorded: at worst times are taken to follow a normal law.
+That never exceeds what was recorded: at worst times are taken to be normally distributed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perfdoctor.model.columns import Floats
 #: Kinds whose time the model has. A barrier is an all-reduce of nothing.
 MODELLED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier")
 _TWICE = ("all_reduce", "barrier")
-#: A normal law beyond so many deviations has nothing to say.
+#: Beyond so many deviations a normal distribution adds nothing.
 _DEVIATIONS = 9.0
 
 
@@ -116,7 +116,7 @@ def grown(
     return min(factors), likely, max(factors)
 
 
-# --- the last to come ------------------------------------------------------------------------------------------------
+# --- the last rank ---------------------------------------------------------------------------------------------------
 
 
 def expected_last_ns(times_ns: npt.ArrayLike, draws: int) -> float:
@@ -127,7 +127,7 @@ def expected_last_ns(times_ns: npt.ArrayLike, draws: int) -> float:
 
 
 def expected_deviations(draws: int) -> float:
-    """By how many standard deviations the largest of so many draws from a normal law exceeds its mean, on the mean.
+    """Expected maximum of so many draws from a normal distribution, in standard deviations above its mean.
 
     ∫ (1 − Φⁿ) over the positive numbers less ∫ Φⁿ over the negative ones.
     """

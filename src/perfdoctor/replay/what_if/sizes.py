@@ -1,7 +1,7 @@
 """How long is a step when the run has another size, and some findings may be fixed as well?
 
-All steps of the window are played, not only the last ones: what is asked for here may change every one of them. Fixes
-never win more than their findings count, and that grows with the batch where it grew before them; sizes have no limit.
+All steps of the window are simulated, not only the last ones: a size may change every one of them. Fixes never save
+more than their findings count, times the batch factors asked for before them; sizes have no limit.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ra
 from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import play
+from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.what_if.savings import SimulatedFix, Stage
 from perfdoctor.replay.what_if.spread import range_of_later
 
-#: Of all ranks together; a play of as much takes some seconds.
+#: Of all ranks together; simulating as much takes some seconds.
 _MOST_WORK = 200_000
-#: As in `promises`: a replay that misses the unchanged steps by more has not understood them.
+#: As in `savings`: a replay that misses the unchanged steps by more does not model them.
 _LARGEST_ERROR = 0.05
 
-#: Graphs of all ranks, in a case (0 the worst, 2 the best), become others; and what the step takes beside them, in ns.
+#: From the graphs of all ranks and a case (0 the worst, 2 the best) to changed graphs, and ns to add to the step.
 Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """One thing that changes: a size, or a fix, which has `most_ns`. `samples`: how many times as many a step has."""
+    """One change: a size or a fix. `samples`: by which factor a step has more samples; `batch`: a rank's batch."""
 
     name: str
     choice: str
@@ -46,7 +46,7 @@ class Stop:
 
 
 def size_stop(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> Stop:
-    """A question of the run's size, which it can answer (see `why_not`)."""
+    """A size of the run that it can be asked for (see `why_not`)."""
     if name == "synthetic-data":
         return Stop(name, "", _each(without_loading))
     if name == "batch":
@@ -63,9 +63,9 @@ def size_stop(name: str, choice: str, amount: float, run: Run, network_bytes_per
 def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> str:
     """Why this run cannot answer such a question, as half a sentence; "" where it can."""
     known = askable(run)
-    if name != "ranks" or known.holds(int(amount), told=network_bytes_per_second > 0):
+    if name != "ranks" or known.holds(int(amount), network_known=network_bytes_per_second > 0):
         return ""
-    return known.why_not if amount > 1 else "it holds no communication that could go"
+    return known.why_not if amount > 1 else "it holds no communication that could be removed"
 
 
 def fix_stop(fix: SimulatedFix, choice: str) -> Stop:
@@ -77,18 +77,18 @@ def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
     return lambda graphs, case: (tuple(edit(graph, case) for graph in graphs), 0.0)
 
 
-# --- played ----------------------------------------------------------------------------------------------------------
+# --- simulated -------------------------------------------------------------------------------------------------------
 
 
 def whole_stage(run: Run) -> Stage:
-    """All steps of the window, ready to be played. Raises PerfdoctorError where there is none that is true to them."""
+    """All steps of the window, ready to be simulated. Raises PerfdoctorError where no replay reproduces them."""
     if host_places(run):
         raise PerfdoctorError(
-            "--what-if: of another size a recording without a GPU tells nothing",
+            "--what-if: a recording without a GPU shows nothing about another size",
             do="Name rules only, or record the training on a GPU.",
         )
     graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
-    ready = Stage(run, graphs, play(graphs).step_ns)
+    ready = Stage(run, graphs, simulate(graphs).step_ns)
     if abs(ready.error) > _LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
@@ -97,11 +97,11 @@ def whole_stage(run: Run) -> Stage:
     return ready
 
 
-def played(stops: Sequence[Stop], run: Run) -> Prediction:
+def simulated(stops: Sequence[Stop], run: Run) -> Prediction:
     """The step with all of it, and on the way there stop by stop."""
     stage = whole_stage(run)
     way_ns = [_ways_ns(stage, stops, case) for case in range(3)]
-    shorter, longer = range_of_later(graphs := _all(stage, stops), play(graphs))
+    shorter, longer = range_of_later(graphs := _all(stage, stops), simulate(graphs))
     likely = way_ns[1]
     # A case is the best or the worst only all in all: one that begins better may end where the likely one does.
     best, worst = (round(pick(ns[-1] for ns in way_ns) * by) for pick, by in ((min, shorter), (max, longer)))
@@ -135,19 +135,19 @@ def _all(stage: Stage, stops: Sequence[Stop]) -> tuple[Graph, ...]:
 
 def _ways_ns(stage: Stage, stops: Sequence[Stop], case: int) -> list[int]:
     """The step as recorded, and behind each stop."""
-    graphs, played_ns, later_ns, sized_ns, batch = stage.graphs, stage.base_ns, 0.0, 0.0, 1.0
+    graphs, simulated_ns, later_ns, sized_ns, batch = stage.graphs, stage.base_ns, 0.0, 0.0, 1.0
     most_ns: dict[str, float] = {}
     way = [stage.run.step_ns]
     for stop in stops:
         graphs, later = stop.apply(graphs, case)
-        before_ns, later_ns = played_ns, later_ns + later
-        played_ns = play(graphs).step_ns + later_ns
+        before_ns, later_ns = simulated_ns, later_ns + later
+        simulated_ns = simulate(graphs).step_ns + later_ns
         if stop.fix is None:
-            sized_ns, batch = sized_ns + played_ns - before_ns, batch * stop.batch
+            sized_ns, batch = sized_ns + simulated_ns - before_ns, batch * stop.batch
         else:
             own_ns = batch * stop.fix.most_ns[case]
             most_ns[stop.fix.cause] = max(most_ns.get(stop.fix.cause, 0.0), own_ns)
-        won_ns = stage.base_ns + sized_ns - played_ns
+        won_ns = stage.base_ns + sized_ns - simulated_ns
         way.append(max(stage.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
     return way
 

@@ -1,4 +1,4 @@
-"""How far may a step that is measured later be from the one that is promised, though all comes true?
+"""How far may a step that is measured later be from the predicted one, though the prediction is right?
 
 As far as single steps of the replay are from their mean, and as far as two runs of one training are from each other.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from perfdoctor.model.timeline import Floats, Ints
 from perfdoctor.replay.graph.graph import WORK, Graph
-from perfdoctor.replay.graph.simulate import Played
+from perfdoctor.replay.graph.simulate import Simulation
 
 #: Of fewer steps quantiles are single steps.
 _FEWEST_STEPS = 5
@@ -21,18 +21,18 @@ _FEWEST_STEPS = 5
 OTHER_RUN = 0.05
 
 
-def range_of_later(graphs: Sequence[Graph], played: Played) -> tuple[float, float]:
-    """The shortest and the longest step that a later run is expected to have, as factors of the one played."""
-    shorter, longer = spread(graphs, played)
+def range_of_later(graphs: Sequence[Graph], simulation: Simulation) -> tuple[float, float]:
+    """The shortest and the longest step that a later run is expected to have, as factors of the simulated one."""
+    shorter, longer = spread(graphs, simulation)
     return shorter * (1 - OTHER_RUN), longer * (1 + OTHER_RUN)
 
 
-def spread(graphs: Sequence[Graph], played: Played) -> tuple[float, float]:
+def spread(graphs: Sequence[Graph], simulation: Simulation) -> tuple[float, float]:
     """The 10th and 90th percentile of steps over their mean, as factors: at most 1, and at least 1.
 
     Over all ranks together, each step from the end of the one before to its own. (1, 1) where there are too few.
     """
-    steps = np.concatenate([steps_ns(graph, ends) for graph, ends in zip(graphs, played.end_ns, strict=True)])
+    steps = np.concatenate([steps_ns(graph, ends) for graph, ends in zip(graphs, simulation.end_ns, strict=True)])
     if steps.size < _FEWEST_STEPS or not steps.mean() > 0:
         return 1.0, 1.0
     low, high = np.quantile(steps, (0.1, 0.9)) / steps.mean()

@@ -1,4 +1,4 @@
-// A table as CSV: RFC 4180, raw numbers, the unit behind each column's name.
+// A table as CSV: RFC 4180, unrounded numbers, the unit after each column's name.
 
 const CSV_UNITS = { text: "", count: "", number: "", position: "" };
 
@@ -12,7 +12,7 @@ function csvHeading({ name, unit }) {
   return csvCell((CSV_UNITS[unit] ?? unit) ? `${name} [${unit}]` : name);
 }
 
-/** A text that a spreadsheet would take for a formula gets an apostrophe, and is text again. */
+/** A text that a spreadsheet would take for a formula gets an apostrophe, and stays text. */
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   return typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);

@@ -1,4 +1,4 @@
-// How is a number said? As in report/words/wording.py, which a test holds it against.
+// How is a number written? As in report/words/wording.py; a test compares both.
 
 const NO_NUMBER = "–";
 const LETTERS = ["", "k", "M", "G", "T", "P", "E", "Z"];
@@ -12,7 +12,7 @@ function thousands(unit, steps) {
   return LETTERS.slice(0, steps).map((letter, power) => [1000 ** power, `${letter}${unit}`]);
 }
 
-/** As toFixed (at most two digits), but what lies just in the middle goes to the even neighbour, as Python has it. */
+/** As toFixed (at most two digits), but ties are rounded to even, as in Python. */
 function fixed(number, digits) {
   const size = Math.abs(number);
   const isTie = Number.isInteger(size * 2 ** (digits + 1)) && (size * 10 ** digits * 2) % 2 === 1;
@@ -22,7 +22,7 @@ function fixed(number, digits) {
   return (number < 0 ? "-" : "") + even.toFixed(digits);
 }
 
-/** Three digits that count: 1.23, 12.3, 1,234. */
+/** At least three significant digits: 1.23, 12.3, 1,234. */
 function threeDigits(number) {
   const size = Math.abs(number);
   if (size >= 99.95) return grouped(Number(fixed(number, 0)));
@@ -33,7 +33,7 @@ function grouped(whole) {
   return (Number.isSafeInteger(whole) ? whole : BigInt(whole)).toLocaleString("en-US");
 }
 
-/** `units` ascend; one counts from 0.9995 of its size on, so that none ever shows 1000 of the one below. */
+/** The number in the largest unit that fits. `units` ascend; 0.9995 of a unit is enough, so 1000 is never shown. */
 function scaled(number, units) {
   if (!Number.isFinite(number)) return NO_NUMBER;
   if (number === 0) return "0";
@@ -43,7 +43,7 @@ function scaled(number, units) {
 
 function count(number) {
   if (!Number.isFinite(number)) return NO_NUMBER;
-  return Number.isInteger(number) ? grouped(number + 0) : threeDigits(number); // + 0: of minus zero
+  return Number.isInteger(number) ? grouped(number + 0) : threeDigits(number); // + 0: for minus zero
 }
 
 function duration(ns) {
@@ -84,7 +84,7 @@ const IN_WORDS = {
   hertz: (clock) => scaled(clock, HERTZ),
 };
 
-/** A value in words; null is not known. */
+/** A value in words; null is unknown. */
 function inWords(value, unit) {
   return value === null || value === undefined ? NO_NUMBER : IN_WORDS[unit](value);
 }

@@ -1,6 +1,6 @@
-// Which page is shown, and what do its buttons do? Without this script all pages stand one below the other.
+// Which page is shown, and what do its buttons do? Without this script all pages are shown one below the other.
 
-/** Settled with the function that goes to a moment, once there is a timeline; never where there is none. */
+/** Resolves to the function that goes to a moment when the timeline is ready; never if there is none. */
 let timelineIsThere;
 const timelineThere = new Promise((settle) => { timelineIsThere = settle; });
 
@@ -33,7 +33,7 @@ function showAddress() {
   if (moment) timelineThere.then((show) => show(...moment.split(",").map(Number)));
 }
 
-/** On a narrow screen not all names of pages are in view: that of this one is. */
+/** Marks the link of the current page, and scrolls it into view where not all links fit. */
 function showCurrent(link) {
   link.setAttribute("aria-current", "page");
   const nav = link.closest("nav");
@@ -52,10 +52,10 @@ function onShellClick(event) {
   const button = event.target.closest("button[data-copy]");
   if (button) copyText(button.parentElement.querySelector("code").textContent, button);
   const link = event.target.closest("a[href^='#']");
-  if (link && link.hash === location.hash) showAddress(); // the same moment once more
+  if (link && link.hash === location.hash) showAddress(); // the same address does not change the hash
 }
 
-/** Copies it, and says so on the button for a while. */
+/** Copies the text, and says so on the button for two seconds. */
 async function copyText(text, button) {
   const done = (await toClipboard(text)) ? "Copied" : "Press Ctrl+C";
   button.dataset.label ??= button.textContent;
@@ -69,7 +69,7 @@ async function toClipboard(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copiedBySelection(text); // pages from a file may not have the clipboard
+    return copiedBySelection(text); // pages from a file may have no access to the clipboard
   }
 }
 

@@ -1,6 +1,6 @@
-// What is unpacked and begun when the page is there. Everything else in this script only defines.
+// What runs when the page is loaded: everything else in this script is definitions.
 
-/** What a script element holds: base64 of raw-deflated JSON. */
+/** The contents of a script element: base64 of raw-deflated JSON. */
 async function unpacked(id) {
   const element = document.getElementById(id);
   if (!element) return null;

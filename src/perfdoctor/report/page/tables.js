@@ -1,14 +1,14 @@
-// Tables of numbers: sort, filter, unfold, save. All text of a recording goes in as textContent.
+// Tables: sort, filter, unfold, save. All text from a recording is set as textContent.
 
-/** Rows drawn at first, and at each "more": what a browser lays out without a pause that anyone feels. */
+/** Rows drawn first, and with each "more": few enough for a browser to lay out without a noticeable pause. */
 const TABLE_CHUNK = 100;
-/** A text column with so many different values at most is chosen from a list. */
+/** A text column with at most this many different values is filtered with a list. */
 const TABLE_CHOICES = 16;
-/** Longer texts are shown in short until they are unfolded: without C++ namespaces, and without their middle. */
+/** Longer texts are shortened until they are unfolded: without C++ namespaces, and without their middle. */
 const TABLE_TEXT = 56;
 const TABLE_SIDE_TEXT = 36;
 const TABLE_TEXT_END = 14;
-/** So many columns are printed, as tables.css has it. */
+/** The number of columns on paper, as in tables.css. */
 const TABLE_PAPER = 11;
 
 const tablesById = new Map();
@@ -21,7 +21,7 @@ function startTables(tables) {
   }
 }
 
-/** Goes to the row of a table whose first column is `text`; false where there is none. */
+/** Goes to the row whose first column is `text`; false if there is none. */
 function scrollToRow(id, text) {
   const state = tablesById.get(id);
   const row = state ? state.table.columns[0].values.indexOf(text) : -1;
@@ -37,14 +37,14 @@ function scrollToRow(id, text) {
   return true;
 }
 
-// --- what a table is made of -----------------------------------------------------------------------------------------
+// --- elements of a table ---------------------------------------------------------------------------------------------
 
 function drawnTable(element, table) {
   const state = { table, rows: [], shown: TABLE_CHUNK, sortedBy: null, descending: true, words: [], choices: new Map() };
   const title = tableElement("h2", { id: `table-${table.id}`, textContent: table.title });
   element.classList.add("data-table");
   element.replaceChildren(title);
-  if (table.explained) element.append(tableElement("p", { className: "table-told", textContent: table.explained }));
+  if (table.explained) element.append(tableElement("p", { className: "table-explained", textContent: table.explained }));
   element.append(tableTools(state), tableScroll(state, title.id), tableMore(state));
   const explained = tableExplanations(table);
   if (explained) element.append(explained);
@@ -75,13 +75,13 @@ function tableTools(state) {
     tableButton("Copy as CSV", (button) => copyText(csvOf(table.columns, state.rows), button)),
     tableButton("Save CSV", () => saveFile(`perfdoctor-${table.id}.csv`, csvOf(table.columns, state.rows), "text/csv;charset=utf-8")),
   );
-  state.told = tableElement("p", { className: "table-count" });
-  state.told.setAttribute("role", "status");
-  return tableElement("div", {}, tools, state.told);
+  state.count = tableElement("p", { className: "table-count" });
+  state.count.setAttribute("role", "status");
+  return tableElement("div", {}, tools, state.count);
 }
 
 function tableFilter(state) {
-  state.filter = tableElement("input", { type: "search", placeholder: "words in any text", spellcheck: false, autocomplete: "off" });
+  state.filter = tableElement("input", { type: "search", placeholder: "text in any column", spellcheck: false, autocomplete: "off" });
   state.filter.addEventListener("input", () => {
     state.words = state.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     chooseTableRows(state);
@@ -98,7 +98,7 @@ function isTableChoice(column) {
 function tableChoice(state, column) {
   const select = tableElement("select", {}, tableElement("option", { value: "", textContent: "all" }));
   const values = [...new Set(column.values)].sort((one, other) => one.localeCompare(other, "en"));
-  values.forEach((value, number) => select.append(tableElement("option", { value: String(number + 1), textContent: shortTableText(value) || "not told" })));
+  values.forEach((value, number) => select.append(tableElement("option", { value: String(number + 1), textContent: shortTableText(value) || "unknown" })));
   select.addEventListener("change", () => {
     if (select.value) state.choices.set(column, values[Number(select.value) - 1]);
     else state.choices.delete(column);
@@ -136,7 +136,7 @@ function tableMore(state) {
   return state.more;
 }
 
-/** The keyboard goes on at the first row that is new. */
+/** Keyboard focus goes to the first new row. */
 function showMoreOf(state, shown) {
   const first = state.shown;
   state.shown = shown;
@@ -150,10 +150,10 @@ function tableExplanations(table) {
   const explained = table.columns.filter((column) => column.explained);
   if (!explained.length) return null;
   const list = document.createElement("dl");
-  for (const { name, explained: told } of explained) {
-    list.append(tableElement("dt", { textContent: name }), tableElement("dd", { textContent: told }));
+  for (const { name, explained: text } of explained) {
+    list.append(tableElement("dt", { textContent: name }), tableElement("dd", { textContent: text }));
   }
-  return tableElement("details", { className: "table-columns" }, tableElement("summary", { textContent: "What the columns say" }), list);
+  return tableElement("details", { className: "table-columns" }, tableElement("summary", { textContent: "Columns" }), list);
 }
 
 // --- which rows, in which order --------------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ function chooseTableRows(state) {
   state.rows = [];
   for (let row = 0; row < table.columns[0].values.length; row++) {
     if ([...choices].some(([column, value]) => column.values[row] !== value)) continue;
-    const told = words.length ? texts.map((column) => column.values[row]).join("\n").toLowerCase() : "";
-    if (words.every((word) => told.includes(word))) state.rows.push(row);
+    const text = words.length ? texts.map((column) => column.values[row]).join("\n").toLowerCase() : "";
+    if (words.every((word) => text.includes(word))) state.rows.push(row);
   }
   state.shown = TABLE_CHUNK;
   orderTableRows(state);
   drawTableRows(state);
 }
 
-/** Numbers begin with the largest, words with the first; once more turns it round. */
+/** Numbers are sorted largest first, texts alphabetically; a second click reverses the order. */
 function sortTable(state, column) {
   state.descending = state.sortedBy === column ? !state.descending : column.unit !== "text";
   state.sortedBy = column;
@@ -182,7 +182,7 @@ function sortTable(state, column) {
   drawTableRows(state);
 }
 
-/** What is not known is last either way; equals keep the order in which they came. */
+/** Unknown values are last in both orders; equal values keep their original order. */
 function orderTableRows(state) {
   if (!state.sortedBy) return;
   const { values, unit } = state.sortedBy;
@@ -213,16 +213,16 @@ function drawTableRows(state) {
   state.body.replaceChildren(...drawn.map((row) => tableElement("tr", {}, ...table.columns.map((column, place) => tableCell(column, row, place === 0)))));
   state.foot.replaceChildren(...tableSum(table.columns, rows));
   state.more.hidden = drawn.length === rows.length;
-  state.told.textContent = tableCount(state, drawn.length);
+  state.count.textContent = tableCount(state, drawn.length);
 }
 
 function tableCount({ table, rows }, drawn) {
   const known = table.columns[0].values.length;
   const left = table.rows_in_all - known;
-  if (known === 1 && left === 0 && rows.length === 1) return ""; // one looks, and there it is
+  if (known === 1 && left === 0 && rows.length === 1) return ""; // a single row needs no count
   const matching = rows.length < known ? `${count(rows.length)} of ${count(known)} rows match` : known === 1 ? "1 row" : `${count(known)} rows`;
   const shown = drawn < rows.length ? `, ${count(drawn)} shown` : "";
-  return `${matching}${shown}${left > 0 ? `; ${count(left)} more, which cost least, are left out of this report` : ""}`;
+  return `${matching}${shown}${left > 0 ? `; ${count(left)} more with the lowest cost are not in this report` : ""}`;
 }
 
 function tableCell(column, row, isFirst) {
@@ -260,13 +260,13 @@ function tableText(text, most) {
   return button;
 }
 
-/** Shares come rounded: all of them together are not to look like less than the whole. */
+/** Shares are rounded: without rounding again, a sum could look like less than the whole. */
 function tableTotal(values, unit) {
   const total = values.reduce((sum, value) => sum + value, 0);
   return unit === "share" ? Number(total.toFixed(4)) : total;
 }
 
-/** Sums of the rows that match, of those columns in which a sum means anything. */
+/** Sums of the matching rows, in columns in which a sum is meaningful. */
 function tableSum(columns, rows) {
   if (rows.length < 2 || !columns.some((column) => column.adds_up)) return [];
   const cells = columns.map((column, place) => {

@@ -1,13 +1,13 @@
 // The timeline on a canvas. startTimeline(view) fills #timeline-view; showOnTimeline(rank, start, end) goes to a moment.
 
-/** No closer than this: nothing recorded is shorter than a few ns. */
+/** The closest zoom: no recorded event is shorter than a few ns. */
 const LEAST_WINDOW_NS = 50;
-/** A stretch that is shown takes the middle; the rest of the width says what is around it. */
+/** A span that is shown is centred, with this part of its length around it on each side. */
 const MARGIN_PART = 0.35;
-/** A piece gone to is this part of the window, where it would otherwise be too small to be seen. */
+/** A piece that would be too small to be seen takes this part of the window when one goes to it. */
 const FOUND_PART = 0.04;
 const SEEN_PX = 3;
-/** As wide as a sheet: the picture is drawn for it anew, with all tracks that a page holds. */
+/** For printing, the picture is redrawn as wide as a sheet, with all tracks that fit on a page. */
 const PAPER = { width: 680, height: 900 };
 
 let timelineShown = null;
@@ -22,13 +22,13 @@ function startTimeline(view) {
   if (timelineMoment) showOnTimeline(...timelineMoment);
 }
 
-/** Goes to a stretch of a rank (ns of the window), marks it and says so; later, if the timeline is not there yet. */
+/** Goes to a time span of a rank (ns of the window), marks and announces it; later, if the timeline is not ready. */
 function showOnTimeline(rank, start, end) {
   timelineMoment = [rank, start, end];
   if (timelineShown) timelineShown.showMoment(rank, start, end);
 }
 
-/** The picture with everything around it: which stretch is seen, and what is selected in it. */
+/** The picture with everything around it: the visible time span, and the selection. */
 class Timeline {
   constructor(view, element) {
     this.data = new TimelineData(view);
@@ -56,9 +56,9 @@ class Timeline {
     this.#measure();
   }
 
-  // --- what is seen ---
+  // --- the visible window ---
 
-  /** Times the window smaller (more than 1: closer), around a moment, or its middle. */
+  /** Zooms by a factor (more than 1: closer) around a moment, or the middle. */
   zoom(times, around = (this.view.start + this.view.end) / 2) {
     const { start, end } = this.view;
     const span = Math.min(Math.max((end - start) / times, LEAST_WINDOW_NS), this.data.length);
@@ -66,7 +66,7 @@ class Timeline {
     this.see(around - part * span, around - part * span + span);
   }
 
-  /** Moves by pixels: more than 0 to later. */
+  /** Moves by pixels; more than 0: to later times. */
   pan(pixels) {
     const { start, end } = this.view;
     const span = end - start;
@@ -75,7 +75,7 @@ class Timeline {
     this.see(from, from + span);
   }
 
-  /** The window, as near to what is asked for as there is recording. */
+  /** Shows this window, limited to the recording. */
   see(start, end) {
     const span = Math.min(Math.max(end - start, LEAST_WINDOW_NS), this.data.length);
     const from = Math.min(Math.max(start, 0), this.data.length - span);
@@ -107,7 +107,7 @@ class Timeline {
     this.say(`Shown: ${inWords(end - start, "ns")} on rank ${rank}, from ${inWords(start, "ns")} of the window.`);
   }
 
-  /** One rank only, or all with null. */
+  /** Shows one rank, or all with null. */
   showRank = (rank) => {
     this.layout.rank = rank;
     if (rank !== null) {
@@ -120,7 +120,7 @@ class Timeline {
     if (this.search.isOn) this.lookFor(this.search.text);
   };
 
-  // --- what is selected ---
+  // --- the selection ---
 
   select(track, piece) {
     this.selected = { track, piece };
@@ -136,7 +136,7 @@ class Timeline {
     this.redraw();
   }
 
-  /** Selects a piece and brings it into sight: unfolds, scrolls, moves, and zooms if it were too small to see. */
+  /** Selects a piece and makes it visible: unfolds, scrolls, moves, and zooms if it is too small to be seen. */
   goTo = (track, piece) => {
     this.layout.open(track);
     this.place();
@@ -162,17 +162,17 @@ class Timeline {
     if (this.selected) this.zoomTo(this.selected.track, this.selected.piece);
   }
 
-  /** The piece before or behind the selected one in its row; without one that in the middle. */
+  /** The piece before or after the selected one in its row; without a selection, the one in the middle. */
   step(direction) {
     if (!this.selected) return this.enter();
     const { track, piece } = this.selected;
     const lane = track.laneOf(piece);
     const index = lane.indexOf(piece) + direction;
     if (index >= 0 && index < lane.size) this.goTo(track, lane.piece(index));
-    else this.say(direction > 0 ? "The last piece of this row" : "The first piece of this row");
+    else this.say(direction > 0 ? "The last event of this row" : "The first event of this row");
   }
 
-  /** From the selected piece to the one at the same time in the next row that has any; without one scrolls. */
+  /** From the selected piece to the one at the same time in the next row with any; without a selection it scrolls. */
   stepTrack(direction) {
     if (!this.selected) return void (this.stage.scroller.scrollTop += direction * USUAL_ROW_PX * 2);
     const { track, piece } = this.selected;
@@ -192,7 +192,7 @@ class Timeline {
     return this.goTo(item.track, lane.piece(lane.nearest(middle)));
   }
 
-  /** From a kernel to its launch, from a call to what it launched first. */
+  /** From a kernel to its launch, from a call to the first work that it launched. */
   follow() {
     if (!this.selected) return;
     const { track, piece } = this.selected;
@@ -219,14 +219,14 @@ class Timeline {
     const { track, piece, inColumn } = found;
     const value = () => `${inWords(track.values[piece], track.unit)}, ${this.words.where(track)}`;
     const line = track.isCounter ? value() : this.words.line(track, piece);
-    const said = inColumn > 1 ? `the longest of ${inWords(inColumn, "count")} pieces here; ${line}` : line;
+    const said = inColumn > 1 ? `the longest of ${inWords(inColumn, "count")} events here; ${line}` : line;
     return this.stage.showTip(point, track.isCounter ? "" : this.words.called(track, piece), said, this.view);
   }
 
-  // --- what is looked for ---
+  // --- search ---
 
   lookFor = (text) => {
-    clearTimeout(this.toolbar.timer); // what was typed is looked for now
+    clearTimeout(this.toolbar.timer); // search now instead
     if (this.toolbar.search.value !== text) this.toolbar.search.value = text;
     this.search.look(text, this.layout.rank);
     this.toolbar.found.textContent = this.search.isOn ? this.#counted(this.search.total) : "";
@@ -245,14 +245,14 @@ class Timeline {
     return number === 1 ? "1 match" : number ? `${inWords(number, "count")} matches` : "no match";
   }
 
-  // --- a stretch drawn with the mouse ---
+  // --- a time span drawn with the mouse ---
 
-  selectStretch(one, other) {
+  selectSpan(one, other) {
     this.selecting = { start: Math.min(one, other), end: Math.max(one, other) };
     this.redraw();
   }
 
-  zoomToStretch() {
+  zoomToSpan() {
     const { start, end } = this.selecting;
     this.selecting = null;
     this.see(start, end);
@@ -263,12 +263,12 @@ class Timeline {
     return start + ((Math.max(x, left) - left) * (end - start)) / (width - left || 1);
   }
 
-  /** To those who listen. */
+  /** Announces it to screen readers. */
   say(words) {
     this.stage.live.textContent = words;
   }
 
-  /** Where a piece is drawn in the canvas, for whoever wants to point at it: {x, y}, its middle; null if folded away. */
+  /** The middle of a piece in the canvas, {x, y}, for tests and pointers; null if it is not drawn. */
   placeOf(track, piece) {
     const box = this.overlay.boxOf({ track, piece }, this.view, this.layout);
     return box && { x: box.x + box.width / 2, y: box.y + box.height / 2 };
@@ -276,7 +276,7 @@ class Timeline {
 
   // --- drawing ---
 
-  /** At the next frame, however often it is asked for. */
+  /** Draws once at the next frame, however often this is called. */
   redraw() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -285,7 +285,7 @@ class Timeline {
     });
   }
 
-  /** One frame, now. */
+  /** Draws one frame immediately. */
   draw() {
     const { view, stage } = this;
     const { context, axisContext } = stage;
@@ -317,14 +317,14 @@ class Timeline {
     this.redraw();
   }
 
-  /** Anew, after a fold or a filter. */
+  /** Computes the layout after folding or filtering. */
   place() {
     this.layout.place();
     this.labels.place();
     this.#measure();
   }
 
-  /** Fits the picture to the page, or to a sheet of paper: there it is drawn even where it is not shown just now. */
+  /** Fits the picture to the page, or to a sheet of paper, for which it is drawn even while hidden. */
   #measure(paper = null) {
     const width = paper ? paper.width : this.stage.width();
     if (!width) return;

@@ -1,4 +1,4 @@
-// When is it? Above the tracks: which part of the whole is seen, time since the window's start, time since the step's.
+// The axis above the tracks: the visible part of the whole, time since the start of the window, and of the step.
 
 const AXIS_PX = 50;
 const TICK_EVERY_PX = 110;
@@ -7,14 +7,14 @@ const OVERVIEW_PX = 7;
 const WINDOW_ROW_PX = 21;
 const STEP_ROW_PX = 41;
 
-/** The smallest of 1, 2, 5, 10, … ns that leaves room for a label at each tick. */
+/** The smallest of 1, 2, 5, 10, … ns with room for a label at each tick. */
 function tickNs(nsPerPx) {
   const least = Math.max(nsPerPx * TICK_EVERY_PX, 1);
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((times) => times * power).find((ns) => ns >= least * 0.999);
 }
 
-/** A tick's time with as many digits as tell it from its neighbour. */
+/** A tick's time with enough digits to distinguish it from its neighbour. */
 function tickWords(ns, everyNs) {
   if (ns === 0) return "0";
   const [size, unit] = SECONDS.findLast(([each]) => Math.abs(ns) >= each * 0.9995) || SECONDS[0];
@@ -28,7 +28,7 @@ class TimelineAxis {
     this.colours = colours;
   }
 
-  /** `view` as for the pieces; `rank`: whose steps count; `state.marked`: what is meant. */
+  /** `view` as for the pieces; `rank`: whose steps are shown; `state.marked`: the highlighted span. */
   draw(context, view, rank, state) {
     context.clearRect(0, 0, view.width, AXIS_PX);
     context.font = AXIS_FONT;
@@ -44,7 +44,7 @@ class TimelineAxis {
     this.#steps(context, view, rank, everyNs);
   }
 
-  /** Deep inside, ticks count from a round moment that stands before them: their own digits stay few. */
+  /** Far from the start, ticks count from a round time that is shown to their left, so that they need few digits. */
   #base(view, everyNs) {
     const coarseNs = everyNs * 1000;
     return view.start >= coarseNs * 10 ? Math.floor(view.start / coarseNs) * coarseNs : 0;
@@ -80,7 +80,7 @@ class TimelineAxis {
     }
   }
 
-  /** The second row: each step in sight by name, with ticks from its own start where it is wide enough. */
+  /** The second row: each visible step by name, with ticks from its own start where it is wide enough. */
   #steps(context, view, rank, everyNs) {
     const steps = this.data.stepsOf(rank);
     if (!steps) return;
@@ -121,7 +121,7 @@ class TimelineAxis {
     }
   }
 
-  /** Left of the first tick, where the tracks have their labels; nowhere on a narrow page. */
+  /** Text left of the first tick, above the labels of tracks; none on a narrow page. */
   #said(context, words, left, y) {
     if (left < 100 || !words) return;
     context.fillStyle = this.colours.soft;

@@ -1,16 +1,16 @@
-// Which colour has a piece? Those of the page's style sheet, read anew whenever light turns to dark.
+// Which colour does a piece have? Those of the style sheet, read again when it changes between light and dark.
 
 const KIND_COLOURS = {
   step: "--tl-step", idle: "--grey", kernels: "--compute", collectives: "--exposed-communication", copies: "--exposed-copy", ranges: "--tl-ranges",
   ops: "--tl-ops", functions: "--tl-functions", calls: "--tl-calls", os_calls: "--tl-os-calls", counter: "--tl-counter",
 };
-/** Neighbours with different names differ in lightness; the hue says the kind. */
+/** Different names differ in lightness; the hue is that of the kind. */
 const SHADES = [-0.16, -0.08, 0, 0.1, 0.2];
 const USUAL_SHADE = 2;
-/** Parts of the background mixed in: behind a density, and where a search looks for something else. */
+/** Shares of the background mixed in: behind a density, and for what a search does not match. */
 const PALE_MIX = 0.58;
 const DIM_MIX = 0.78;
-/** Four fills a colour: as it is, behind a density, and both dimmed. */
+/** Four fills a colour: full, behind a density, and both dimmed. */
 const FILLS_A_COLOUR = 4;
 const PALE = 1;
 const DIM = 2;
@@ -34,12 +34,12 @@ function cssColour([red, green, blue], alpha = 1) {
   return `rgb(${red} ${green} ${blue} / ${alpha})`;
 }
 
-/** As four bytes of a picture's memory (of little-endian machines, which all that show pages are). */
+/** As four bytes of image memory on little-endian machines, as all that run browsers are. */
 function pixelColour([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** The fills of all pieces as numbers: `fills[number]` is a pixel of it, `inks[number]` what is written upon it. */
+/** The fills of all pieces as numbers: `fills[number]` is its pixel, `inks[number]` the text colour on it. */
 class TimelineColours {
   constructor(data, root) {
     this.data = data;
@@ -70,12 +70,12 @@ class TimelineColours {
     return track.kind === "idle" ? this.ofCause(name) : this.bases[track.kind] + this.shadeOf[name] * FILLS_A_COLOUR;
   }
 
-  /** The fill of a track's density, in which names are not told apart. */
+  /** The fill of a track's density, which is the same for all names. */
   ofTrack(track) {
     return this.bases[track.kind] + USUAL_SHADE * FILLS_A_COLOUR;
   }
 
-  /** The fill of an idle cause, by its place in the names: that of the same part of the step's bar. */
+  /** The fill of an idle cause, by its index in the names: as in the step's bar. */
   ofCause(name) {
     if (!this.causes.has(name)) this.causes.set(name, this.#add(this.#partColour(this.data.names[name])));
     return this.causes.get(name);
@@ -120,7 +120,7 @@ class TimelineColours {
   }
 }
 
-/** A name's shade: always the same in every report. */
+/** A name's shade, the same in every report. */
 function shadeOfName(name) {
   let hash = 0;
   for (let place = 0; place < name.length; place++) hash = (hash * 31 + name.charCodeAt(place)) | 0;

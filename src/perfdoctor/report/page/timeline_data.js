@@ -1,9 +1,11 @@
-// What lies where in time? The view's columns as typed arrays, cut into lanes that can be drawn at any zoom.
+// Where is each piece in time? The view's columns as typed arrays, divided into lanes that can be drawn at any zoom.
+//
+// A piece is one event, or several short ones merged: its `count` is then more than 1, and `busy` their summed duration.
 
-/** Columns that a track leaves out because every piece has the same there. */
+/** Columns that a track omits because every piece has this default. */
 const TRACK_DEFAULTS = { row: 0, count: 1, launch_track: -1, launch: 0, detail: -1 };
 
-/** First place in ascending `numbers` that is greater than `limit`, looked for from `from` on. */
+/** First index in ascending `numbers` that is greater than `limit`, searched from `from` on. */
 function placeAfter(numbers, limit, from = 0, to = numbers.length) {
   let low = from;
   let high = to;
@@ -15,7 +17,7 @@ function placeAfter(numbers, limit, from = 0, to = numbers.length) {
   return low;
 }
 
-/** The same, for a place that is near `from`: steps double until they are too far. */
+/** The same, faster for an index near `from`: steps double until they are too far. */
 function placeAfterNear(numbers, limit, from, to) {
   let reach = 1;
   while (from + reach < to && numbers[from + reach] <= limit) reach *= 2;
@@ -23,8 +25,8 @@ function placeAfterNear(numbers, limit, from, to) {
 }
 
 /**
- * One row of a track: its pieces by start, and sums up to each piece. From two sums follows how busy any stretch was,
- * so that a pixel's load is exact at every zoom and costs one search, however many pieces it holds.
+ * One row of a track: its pieces by start, and sums up to each piece. Two sums give the busy time of any time span, so
+ * that a pixel's load is exact at every zoom and costs one search, however many pieces it contains.
  */
 class TimelineLane {
   constructor(track, row, places) {
@@ -41,12 +43,12 @@ class TimelineLane {
     this.#sum();
   }
 
-  /** The piece's place in its track. */
+  /** The piece's index in its track. */
   piece(index) {
     return this.places ? this.places[index] : index;
   }
 
-  /** Where in the lane a piece of the track lies. */
+  /** The index in the lane of a piece of the track. */
   indexOf(piece) {
     return this.places ? placeAfter(this.places, piece) - 1 : piece;
   }
@@ -65,7 +67,7 @@ class TimelineLane {
     return -1;
   }
 
-  /** The piece that covers `time`, or else the one that is nearest to it. */
+  /** The piece that covers `time`, or the nearest one. */
   nearest(time) {
     const covers = this.at(time);
     if (covers >= 0) return covers;
@@ -129,7 +131,7 @@ class TimelineTrack {
     for (const [column, usual] of Object.entries(TRACK_DEFAULTS)) {
       this[column] = given[column] ? new Float64Array(given[column]) : new Float64Array(this.size).fill(usual);
     }
-    // As a list, null would become 0 in an array of numbers: what is not known is not nothing.
+    // Null would become 0 in an array of numbers: unknown is NaN.
     this.values = given.values ? Float64Array.from(given.values, (value) => value ?? NaN) : null;
   }
 
@@ -150,7 +152,7 @@ class TimelineTrack {
     return this.start[piece] + this.duration[piece];
   }
 
-  /** When the host asked for the piece; NaN where that is not told. */
+  /** When the host launched the piece; NaN where unknown. */
   launchedAt(piece) {
     return this.launch_track[piece] < 0 ? NaN : this.start[piece] - this.launch[piece];
   }
@@ -178,7 +180,7 @@ class TimelineTrack {
   }
 }
 
-/** The whole view: names, groups, tracks, and what one of them knows of another. */
+/** The whole view: names, groups, tracks, and the relations between them. */
 class TimelineData {
   constructor(view) {
     this.length = Math.max(view.length, 1);
@@ -203,7 +205,7 @@ class TimelineData {
     return track.detail[piece] < 0 ? "" : this.names[track.detail[piece]];
   }
 
-  /** The steps of a rank, as a track; none where there are none. */
+  /** The steps of a rank, as a track; undefined if there are none. */
   stepsOf(rank) {
     return this.tracks.find((track) => track.kind === "step" && this.rankOf(track) === rank && track.size > 0);
   }
@@ -222,7 +224,7 @@ class TimelineData {
     return launcher ? { track: launcher, piece: launcher.innermostAt(track.launchedAt(piece)) } : null;
   }
 
-  /** What was launched while this piece ran: up to `most` of {track, piece}, and how many there are in all. */
+  /** What was launched while this piece ran: up to `most` of {track, piece}, and the total number. */
   launchedBy(track, piece, most) {
     const asked = this.#askedFrom(track.place);
     const first = placeAfter(asked.time, track.start[piece] - 1);
@@ -232,7 +234,7 @@ class TimelineData {
     return { found, inAll: last - first };
   }
 
-  /** How many pieces (and values of counters) stand for themselves, and how many were drawn together. */
+  /** How many events (and values of counters) are drawn one by one, and how many are merged. */
   thinned() {
     let alone = 0;
     let together = 0;

@@ -1,5 +1,5 @@
-// How does a picture of 200,000 pieces come about in one frame? Pieces of a pixel or more one by one, all others as how
-// busy each pixel column was, straight into the picture's memory.
+// How are 200,000 pieces drawn in one frame? Pieces of a pixel or more one by one, all others as the busy share of each
+// pixel column, directly into image memory.
 
 const PIECE_FONT_PX = 11;
 /** Narrower pieces have no room for a name. */
@@ -20,7 +20,7 @@ class TimelinePainter {
     this.shortNames = new Map();
   }
 
-  /** One frame of pieces. `search` tells what is looked for. */
+  /** One frame of pieces; those that `search` does not match are dimmed. */
   draw(context, view, layout, search) {
     this.view = view;
     this.search = search;
@@ -46,7 +46,7 @@ class TimelinePainter {
     return y + height > this.view.top && y < this.view.top + this.view.height;
   }
 
-  /** Under everything: lines between groups, and where steps begin. */
+  /** Below everything: lines between groups, and at the starts of steps. */
   #grid(layout) {
     const { view, colours } = this;
     for (const group of layout.groups) this.raster.rect(colours.linePixel, view.left, group.y - view.top, view.width, 1);
@@ -111,14 +111,14 @@ class TimelinePainter {
     }
   }
 
-  /** Many pieces as one: as high as they were busy, on a ground of the same colour. */
+  /** Merged events: as high as their busy share, on a pale background of the same colour. */
   #density(fill, x, width, y, height, share) {
     const level = Math.max(Math.min(share, 1) * height, 1);
     this.#rect(fill + PALE, x, y, width, height);
     this.raster.rect(this.colours.fills[fill], x, y + height - level, width, level, width >= STRIPED_FROM_PX);
   }
 
-  /** Everything that starts within one pixel column; returns the first piece behind it. */
+  /** Everything that starts within one pixel column; returns the first piece after it. */
   #column(lane, index, y, height, matches) {
     const { view, scale } = this;
     const column = Math.floor((lane.start[index] - view.start) * scale);
@@ -140,7 +140,7 @@ class TimelinePainter {
     return next;
   }
 
-  /** A column ends before the first piece that is wide enough to be drawn by itself. */
+  /** A column ends before the first piece that is wide enough to be drawn itself. */
   #columnEnd(lane, index, until) {
     const next = Math.max(placeAfterNear(lane.start, until, index, lane.size), index + 1);
     let wide = lane.overlaps ? index + 1 : next - 1;
@@ -148,14 +148,14 @@ class TimelinePainter {
     return wide > index ? wide : next;
   }
 
-  /** As high as the column was busy; a pixel at least: what is there is seen. */
+  /** As high as the column's busy share, and at least a pixel, so that everything is visible. */
   #level(track, x, y, height, share, isMatch) {
     const fill = this.colours.ofTrack(track) + (isMatch ? 0 : DIM);
     const { fills } = this.colours;
     this.raster.column(x, Math.max(Math.min(share, 1) * height, 1), fills[fill], fills[fill + PALE], y, height);
   }
 
-  /** Names that are colours, one upon the other. */
+  /** The same with a colour for each name, stacked. */
   #levels(lane, index, next, x, y, height, isMatch) {
     const dim = isMatch ? 0 : DIM;
     let bottom = y + height;
@@ -180,23 +180,23 @@ class TimelinePainter {
     for (const { track, piece, from, to, y, ink } of this.texts) {
       const room = Math.floor((to - from - 8) / this.letterPx);
       if (room < 3) continue;
-      const text = track.count[piece] > 1 ? `${count(track.count[piece])} pieces` : this.shortName(track, piece);
+      const text = track.count[piece] > 1 ? `${count(track.count[piece])} events` : this.shortName(track, piece);
       context.fillStyle = this.colours.inks[ink];
-      // Letters of other scripts are wider than ours: the last argument keeps them inside.
+      // Characters of other scripts may be wider: the last argument limits the width.
       context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, from + 4, y + 0.5, to - from - 6);
     }
   }
 
-  /** A kernel without return type, namespaces and template arguments; other names as they are. */
+  /** A kernel without return type, namespaces and template arguments; other names unchanged. */
   shortName(track, piece) {
     const name = track.name[piece];
-    if (track.kind === "idle") return idleWords(this.data.names[name]).replace(/^idle: /, ""); // its track says so already
+    if (track.kind === "idle") return idleWords(this.data.names[name]).replace(/^idle: /, ""); // as its track is called "idle by cause"
     if (track.kind !== "kernels") return this.data.names[name];
     if (!this.shortNames.has(name)) this.shortNames.set(name, shortKernelName(this.data.names[name]));
     return this.shortNames.get(name);
   }
 
-  /** Numbers over time as steps; in a column of many the range from the smallest to the largest. */
+  /** Numbers over time as steps; in a column with many, the range from the smallest to the largest. */
   #counter(item) {
     const { track } = item;
     const { low, high } = counterRange(track);
@@ -219,7 +219,7 @@ class TimelinePainter {
   }
 }
 
-/** Least and most of some of the values; least > most where none is known. */
+/** The lowest and highest of some of the values; least > most where none is known. */
 function rangeOf(values, from, to) {
   let least = Infinity;
   let most = -Infinity;
@@ -230,7 +230,7 @@ function rangeOf(values, from, to) {
   return { least, most };
 }
 
-/** What a counter's height means: from nothing, or from its least value if that is below nothing. */
+/** The range of a counter's height: it includes 0. */
 function counterRange(track) {
   if (!track.range) {
     const { least, most } = rangeOf(track.values, 0, track.size);

@@ -2,13 +2,13 @@
 
 const ZOOM_STEP = 1.5;
 const PAN_PART = 0.2;
-/** A pointer that moved less has clicked. */
+/** A pointer that moved less than this has clicked. */
 const CLICK_PX = 4;
 const WHEEL_ZOOM_A_PX = 0.0022;
-/** Wheels that count in lines or pages. */
+/** Pixels of a wheel's unit: pixel, line, page. */
 const WHEEL_UNITS_PX = [1, 16, 400];
 
-/** Wheel, drag, pinch and keys on the picture and its axis. `timeline` is what they act on. */
+/** Wheel, drag, pinch and keys on the picture and its axis, acting on `timeline`. */
 class TimelineInput {
   constructor(timeline) {
     this.timeline = timeline;
@@ -27,7 +27,7 @@ class TimelineInput {
     canvas.addEventListener("pointercancel", (event) => this.#onUp(event, false));
   }
 
-  /** Ctrl zooms, Shift or a sideways wheel moves; a plain wheel scrolls the tracks, and then the page. */
+  /** With Ctrl it zooms, with Shift or sideways it moves; otherwise it scrolls the tracks, and then the page. */
   #onWheel(event) {
     const { timeline } = this;
     const unit = WHEEL_UNITS_PX[event.deltaMode];
@@ -64,7 +64,7 @@ class TimelineInput {
     drag.moved ||= Math.abs(event.offsetX - drag.x) + Math.abs(event.offsetY - drag.y) >= CLICK_PX;
     if (!drag.moved) return;
     timeline.hover(null);
-    if (drag.selects) timeline.selectStretch(timeline.timeAt(drag.x), timeline.timeAt(event.offsetX));
+    if (drag.selects) timeline.selectSpan(timeline.timeAt(drag.x), timeline.timeAt(event.offsetX));
     else {
       timeline.pan(drag.atX - event.offsetX);
       if (event.pointerType === "mouse") timeline.stage.scroller.scrollTop = drag.top + drag.y - event.offsetY;
@@ -96,7 +96,7 @@ class TimelineInput {
       return;
     }
     if (!drag) return;
-    if (drag.selects && drag.moved) timeline.zoomToStretch();
+    if (drag.selects && drag.moved) timeline.zoomToSpan();
     else if (isClick && !drag.moved && event.target === timeline.stage.canvas) timeline.clickAt({ x: event.offsetX, y: event.offsetY });
     this.drag = null;
   }

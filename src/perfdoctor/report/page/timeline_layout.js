@@ -1,4 +1,4 @@
-// Which track is how high on the picture? Groups fold to a strip, deep tracks to thin rows; nothing disappears.
+// How high is each track, and where? Groups fold to a strip, deep tracks to thin rows; nothing disappears.
 
 const ROW_PX = { step: 20, idle: 16, counter: 44 };
 const USUAL_ROW_PX = 18;
@@ -7,15 +7,15 @@ const GROUP_PX = 26;
 const LABEL_PX = 17;
 const TRACK_GAP_PX = 6;
 const STRIP_PX = 6;
-/** A host thread may nest fifty rows deep: such a track begins with thin rows, and unfolds on a click. */
+/** A host thread may nest fifty rows deep: such a track starts with thin rows, and unfolds on a click. */
 const ROWS_AT_ONCE = 8;
-/** Of several ranks only the first is unfolded at once, or nobody finds anything. */
+/** With more groups than this, only the first rank starts unfolded. */
 const GROUPS_AT_ONCE = 4;
-/** What a folded group shows, most telling first. */
+/** What a folded group shows, most important first. */
 const STRIP_KINDS = ["kernels", "idle", "collectives", "copies", "ops", "calls", "functions", "ranges"];
 const STRIPS = 3;
 
-/** Where groups and tracks lie, in pixels from the top of the picture. */
+/** The places of groups and tracks, in pixels from the top of the picture. */
 class TimelineLayout {
   constructor(data) {
     this.data = data;
@@ -28,7 +28,7 @@ class TimelineLayout {
     this.place();
   }
 
-  /** Anew, after something was folded, filtered, or the page got narrow. */
+  /** Computes all places, after folding, filtering, or a change to a narrow page. */
   place() {
     this.groups = [];
     this.tracks = [];
@@ -42,7 +42,7 @@ class TimelineLayout {
     this.height = y;
   }
 
-  /** The lane under a height: {track, lane, y, height}, or null. */
+  /** The lane at a height: {track, lane, y, height}, or null. */
   laneAt(y) {
     const item = this.tracks.find((each) => y >= each.y && y < each.y + each.height);
     if (!item) return null;
@@ -51,7 +51,7 @@ class TimelineLayout {
     return { track: item.track, lane: item.track.lanes()[row], y: item.y + row * item.rowPx, height: item.rowPx };
   }
 
-  /** Where a row of a track is drawn: {y, height}; of a folded group its header. */
+  /** Where a row of a track is drawn: {y, height}; the header if its group is folded. */
   rowAt(track, row) {
     const item = this.tracks.find((each) => each.track === track);
     if (item) return { y: item.y + row * item.rowPx, height: item.rowPx };
@@ -59,7 +59,7 @@ class TimelineLayout {
     return group ? { y: group.y, height: GROUP_PX } : null;
   }
 
-  /** Makes a track visible: its rank is not filtered away and its group not folded. */
+  /** Makes a track visible: removes a filter of ranks, and unfolds its group. */
   open(track) {
     if (this.rank !== null && this.data.rankOf(track) !== this.rank) this.rank = null;
     this.folded[track.group] = false;
@@ -83,7 +83,7 @@ class TimelineLayout {
     const thin = this.thin[track.place] && track.rows > 1;
     const rowPx = thin ? THIN_ROW_PX : ROW_PX[track.kind] || USUAL_ROW_PX;
     const y = top + (this.narrow ? LABEL_PX : 0);
-    // A thin track is as high as its label, or two labels would lie on each other.
+    // A thin track is as high as its label, so that labels do not overlap.
     const height = Math.max(rowPx * track.rows, USUAL_ROW_PX);
     this.tracks.push({ track, labelY: top, y, height, rowPx, thin });
     return y + height + TRACK_GAP_PX;

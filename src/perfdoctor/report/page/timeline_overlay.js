@@ -1,9 +1,9 @@
-// What is drawn upon the pieces: a stretch that is meant, what is selected, and who launched whom.
+// What is drawn over the pieces: the highlighted time span, the selection, and arrows from launches.
 
-/** Arrows of a piece's neighbours, where many kernels were launched in its step. */
+/** Arrows of a piece's neighbours, if many kernels were launched in its step. */
 const NEIGHBOUR_ARROWS = 40;
 const ARROW_PX = 5;
-/** Arrows closer to each other are one dark stroke. */
+/** Closer arrows would merge into one dark stroke. */
 const APART_PX = 9;
 
 class TimelineOverlay {
@@ -14,14 +14,14 @@ class TimelineOverlay {
 
   /** `state`: {marked, selecting, selected, hovered}. */
   drawUpon(context, view, layout, state) {
-    for (const stretch of [state.marked, state.selecting]) if (stretch) this.#stretch(context, view, stretch);
+    for (const span of [state.marked, state.selecting]) if (span) this.#span(context, view, span);
     if (state.hovered) this.#outline(context, view, layout, state.hovered, 1);
     if (!state.selected) return;
     this.#arrows(context, view, layout, state.selected);
     this.#outline(context, view, layout, state.selected, 2);
   }
 
-  /** Where a piece is drawn: {x, y, width, height} on the picture's visible part; null if filtered away. */
+  /** Where a piece is drawn: {x, y, width, height} in the visible part of the picture; null if its rank is hidden. */
   boxOf({ track, piece }, view, layout) {
     const row = layout.rowAt(track, track.isCounter ? 0 : track.row[piece]);
     if (!row) return null;
@@ -34,7 +34,7 @@ class TimelineOverlay {
     return view.left + ((time - view.start) * (view.width - view.left)) / (view.end - view.start);
   }
 
-  #stretch(context, view, { start, end }) {
+  #span(context, view, { start, end }) {
     const from = this.#x(start, view);
     const width = Math.max(this.#x(end, view) - from, 1);
     context.fillStyle = this.colours.markFill;
@@ -44,7 +44,7 @@ class TimelineOverlay {
     context.fillRect(from + width - 1, 0, 2, view.height);
   }
 
-  /** A line of ink with one of paper around it: seen on every colour. */
+  /** A dark line with a light one around it, visible on every colour. */
   #outline(context, view, layout, chosen, lineWidth) {
     const box = this.boxOf(chosen, view, layout);
     if (!box) return;
@@ -72,7 +72,7 @@ class TimelineOverlay {
     this.#arrow(context, view, layout, track, piece);
   }
 
-  /** Pieces of the same track and step that are in sight, those nearest to this one. */
+  /** Visible pieces of the same track and step, those nearest to this one. */
   #neighbours(track, piece, view) {
     const step = this.data.stepAt(this.data.rankOf(track), track.start[piece]);
     const from = Math.max(view.start, step ? step.start : view.start);

@@ -1,10 +1,10 @@
-// What is this piece? Its name in full, its numbers, who launched it and what it launched; also in one line, to be read out.
+// What is this piece? Its full name, its numbers, its launch and what it launched; and one line for screen readers.
 
 const KIND_WORDS = {
   step: "step", idle: "idle", kernels: "kernel", collectives: "collective", copies: "copy", ranges: "range", ops: "op",
   functions: "function", calls: "call", os_calls: "operating-system call", counter: "counter",
 };
-/** What one piece of a track is called. */
+/** The kind of a track's events. */
 function kindWord(track) {
   return KIND_WORDS[track.kind] || track.kind.replaceAll("_", " ");
 }
@@ -13,12 +13,12 @@ function kindWord(track) {
 const LISTED_LAUNCHES = 5;
 let timelineCauses = {};
 
-/** An idle cause in the words of the step's bar; another name as it is. */
+/** The label of an idle cause, as in the step's bar; other names unchanged. */
 function idleWords(cause) {
   return Object.hasOwn(timelineCauses, cause) ? timelineCauses[cause] : cause;
 }
 
-/** An element with properties and children; a text becomes text, never markup. */
+/** An element with properties and children; strings become text, never markup. */
 function timelineElement(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -29,7 +29,7 @@ function timelineElement(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A list of what and how much, from pairs of texts. */
+/** A list of terms and values, from pairs of texts. */
 function timelineTerms(pairs) {
   const rows = pairs.map(([what, value]) => {
     const [term, said] = [timelineElement("dt", { textContent: what }), timelineElement("dd", { textContent: value })];
@@ -38,25 +38,26 @@ function timelineTerms(pairs) {
   return timelineElement("dl", {}, ...rows);
 }
 
-/** What is known of a piece, in words. */
+/** The texts about a piece. */
 class TimelineWords {
   constructor(data) {
     this.data = data;
   }
 
-  /** The name for a tooltip, and to be read out. */
+  /** The name for a tooltip and for screen readers. */
   called(track, piece) {
     return `${track.count[piece] > 1 ? "the longest: " : ""}${this.name(track, piece)}`;
   }
 
-  /** What stands before a name in the panel: of pieces drawn together it is that of the longest. */
+  /** What stands before a name in the panel; merged events have the name of the longest. */
   lead(track, piece) {
-    return track.count[piece] > 1 ? `many short pieces, the longest: ${kindWord(track)} ` : `${kindWord(track)} `;
+    return track.count[piece] > 1 ? `many short events, the longest: ${kindWord(track)} ` : `${kindWord(track)} `;
   }
 
+  /** A cause of idle time without "idle: ", which is its kind. */
   name(track, piece) {
     const name = this.data.nameOf(track, piece);
-    const words = track.kind === "idle" ? idleWords(name) : name;
+    const words = track.kind === "idle" ? idleWords(name).replace(/^idle: /, "") : name;
     return words || `${kindWord(track)} without a name`;
   }
 
@@ -65,29 +66,29 @@ class TimelineWords {
     return `${group.title} · ${track.title}`;
   }
 
-  /** `1,234 pieces, 87 % busy`; "" of a piece that stands for itself. */
+  /** `1,234 events, 87 % busy`; "" of a single event. */
   density(track, piece) {
     if (track.count[piece] <= 1) return "";
-    return `${inWords(track.count[piece], "count")} pieces, ${inWords(track.busy[piece] / track.duration[piece], "share")} busy`;
+    return `${inWords(track.count[piece], "count")} events, ${inWords(track.busy[piece] / track.duration[piece], "share")} busy`;
   }
 
-  /** One line, for the tooltip and for those who listen. */
+  /** One line, for the tooltip and for screen readers. */
   line(track, piece) {
-    const what = track.count[piece] > 1 ? "drawn together" : kindWord(track);
+    const what = track.count[piece] > 1 ? "merged" : kindWord(track);
     const parts = [what, inWords(track.duration[piece], "ns"), this.density(track, piece), this.where(track)];
     return parts.filter(Boolean).join(", ");
   }
 
-  /** Pairs of what and how much, for the panel. */
+  /** Pairs of term and value, for the panel. */
   rows(track, piece) {
     return [
       ["where", this.where(track)],
       ["duration", exactTime(track.duration[piece])],
-      ["starts", `${exactTime(track.start[piece])} after the window's start`],
+      ["start", `${exactTime(track.start[piece])} after the start of the window`],
       ...this.#inStep(track, piece),
-      ["drawn together", this.density(track, piece)],
+      ["merged", this.density(track, piece)],
       ["busy", track.count[piece] > 1 ? exactTime(track.busy[piece]) : ""],
-      ["told", this.data.detailOf(track, piece)],
+      ["details", this.data.detailOf(track, piece)],
       ["launched", this.#launched(track, piece)],
     ].filter(([, words]) => words);
   }
@@ -110,7 +111,7 @@ class TimelineWords {
   }
 }
 
-/** In words and to the nanosecond: `12.3 µs (12,345 ns)`. */
+/** Rounded and to the nanosecond: `12.3 µs (12,345 ns)`. */
 function exactTime(ns) {
   return Math.abs(ns) < 1000 ? inWords(ns, "ns") : `${inWords(ns, "ns")} (${ns.toLocaleString("en-US")} ns)`;
 }
@@ -120,13 +121,13 @@ function shareWords(part) {
   return part >= 0.0005 && part < 0.0995 ? `${(part * 100).toFixed(1)} %` : inWords(part, "share");
 }
 
-/** The panel under the tracks. `act`: {zoomTo, goTo, lookFor} are what its buttons do. */
+/** The panel under the tracks. `act`: {zoomTo, goTo, lookFor}, the actions of its buttons. */
 class TimelinePanel {
   constructor(data, words, act) {
     this.data = data;
     this.words = words;
     this.act = act;
-    this.element = timelineElement("section", { className: "tl-panel", hidden: true, "aria-label": "Selected piece" });
+    this.element = timelineElement("section", { className: "tl-panel", hidden: true, "aria-label": "Selected event" });
   }
 
   show(track, piece) {
@@ -166,7 +167,7 @@ class TimelinePanel {
     );
     const rest = inAll - found.length;
     return timelineElement(
-      "div", { className: "tl-launches" }, timelineElement("p", { textContent: `Launched meanwhile: ${inWords(inAll, "count")}` }),
+      "div", { className: "tl-launches" }, timelineElement("p", { textContent: `Launched in this time: ${inWords(inAll, "count")}` }),
       timelineElement("ul", {}, ...items, rest ? timelineElement("li", { textContent: `and ${inWords(rest, "count")} more` }) : null),
     );
   }

@@ -1,13 +1,13 @@
-// How are ten thousand rectangles drawn in a millisecond? As pixels, line by line.
+// How are ten thousand rectangles drawn in a millisecond? As pixels in image memory, line by line.
 
 const STRIPE_PX = 6;
 
 /**
- * Rectangles straight into a picture's memory: a canvas takes many times as long for ten thousand of them.
- * Coordinates are pixels of the page; edges go to the nearest pixel of the screen, and nothing is thinner than one.
+ * Rectangles written directly into image memory: calls of a canvas would take many times as long.
+ * Coordinates are pixels of the page; edges are rounded to pixels of the screen, and nothing is thinner than one.
  */
 class TimelineRaster {
-  /** Starts a picture of one colour; nothing is drawn left of `left`. */
+  /** Starts an image of one colour; nothing is drawn left of `left`. */
   begin(context, left, pixel) {
     const { width, height } = context.canvas;
     this.ratio = context.getTransform().a;
@@ -25,7 +25,7 @@ class TimelineRaster {
     this.runFrom = this.runTo = 0;
   }
 
-  /** One pixel column, filled from its bottom; columns are kept until `endColumns`, and drawn line by line. */
+  /** One pixel column, filled from the bottom; columns are collected until `endColumns`, and drawn line by line. */
   column(x, level, below, above, y, height) {
     const from = Math.round(x * this.ratio);
     const to = Math.min(Math.round((x + 1) * this.ratio), this.levels.length);
@@ -51,7 +51,7 @@ class TimelineRaster {
     this.runFrom = this.runTo = 0;
   }
 
-  /** `striped`: every other slanting stripe only. */
+  /** `striped`: only every other diagonal stripe. */
   rect(pixel, x, y, width, height, striped = false) {
     const { ratio, pixels, image } = this;
     const from = Math.max(Math.round(x * ratio), this.left);

@@ -1,4 +1,4 @@
-// Where is what one looks for? Names and details that hold a text; matches counted at once, ordered when first visited.
+// Which pieces match a search? Names and details that contain a text; counted immediately, sorted when first visited.
 
 class TimelineSearch {
   constructor(data) {
@@ -9,7 +9,7 @@ class TimelineSearch {
     this.asked = 0;
   }
 
-  /** Looks for a text, in one rank or in all (null); "" looks for nothing. */
+  /** Searches for a text, in one rank or in all (null); "" ends the search. */
   look(text, rank) {
     this.text = text.trim().toLowerCase();
     this.rank = rank;
@@ -28,7 +28,7 @@ class TimelineSearch {
     return this.found[track.name[piece]] === 1 || this.found[track.detail[piece]] === 1;
   }
 
-  /** How many matches lie before each piece of a lane; null while nothing is looked for. */
+  /** The number of matches before each piece of a lane; null while there is no search. */
   matchesIn(lane) {
     if (!this.found) return null;
     if (lane.matchesOf !== this.asked) {
@@ -42,8 +42,8 @@ class TimelineSearch {
   }
 
   /**
-   * The next match in time (`direction` 1) or the one before (-1), around the end.
-   * `from`: {track, piece} to go on from, or {time}. Returns {track, piece, place}, place counted from 1, or null.
+   * The next match in time (`direction` 1) or the one before (-1), wrapping around.
+   * `from`: {track, piece} to continue from, or {time}. Returns {track, piece, place}, place counted from 1, or null.
    */
   next(from, direction) {
     if (!this.total) return null;

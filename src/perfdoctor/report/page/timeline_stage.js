@@ -1,19 +1,19 @@
-// Where does everything stand, and how large is the picture? Elements of the timeline, and which piece is under a point.
+// Which elements does the timeline have, how large is its picture, and which piece is at a point?
 
 const GUTTER_PX = 184;
-/** Below, labels stand above their tracks instead of beside them. */
+/** On narrower pages labels are above their tracks instead of beside them. */
 const NARROW_PX = 620;
-/** More than twice the pixels is not seen, and costs. */
+/** A higher resolution is not visible, and slower. */
 const MOST_PIXEL_RATIO = 2;
-/** The picture leaves room for what is said of a selected piece. */
+/** The picture's height as a share of the window's: it leaves room for the panel. */
 const HEIGHT_PART = 0.62;
 const LEAST_HEIGHT_PX = 240;
 const TIP_PX = 330;
 const TIMELINE_LABEL =
-  "Timeline: Enter selects a piece, brackets go to the next or the one before, W and S zoom, A and D move. "
+  "Timeline: Enter selects an event, brackets go to the next or the one before, W and S zoom, A and D move. "
   + "All keys are listed below.";
 
-/** The canvases with their scrolling frame, the tooltip, and the line that is read out. */
+/** The canvases with their scrolling frame, the tooltip, and the line for screen readers. */
 class TimelineStage {
   constructor(labels) {
     this.axisCanvas = timelineElement("canvas", { className: "tl-axis", "aria-hidden": "true" });
@@ -27,17 +27,17 @@ class TimelineStage {
     this.tip = timelineElement("div", { className: "tl-tip", hidden: true, "aria-hidden": "true" }, this.tipName, this.tipLine);
     this.scroller = timelineElement("div", { className: "tl-scroll" }, this.canvas, labels);
     this.element = timelineElement("div", { className: "tl-frame" }, this.axisCanvas, this.scroller, this.tip);
-    // Its pixels are written by us, frame by frame: kept in memory, not on the graphics card.
+    // Pixels are written by this script in each frame: they stay in memory, not on the graphics card.
     this.context = this.canvas.getContext("2d", { alpha: false, willReadFrequently: true });
     this.axisContext = this.axisCanvas.getContext("2d");
   }
 
-  /** The page's width for the picture; 0 while it is not shown. */
+  /** The width available for the picture; 0 while it is hidden. */
   width() {
     return this.element.clientWidth;
   }
 
-  /** Sizes both canvases for tracks of a height; `view` gets what is seen of them. */
+  /** Sizes both canvases for tracks of a height, and sets the visible part in `view`. */
   fit(view, width, contentPx, paper) {
     const room = paper ? paper.height : Math.max(Math.round(innerHeight * HEIGHT_PART), LEAST_HEIGHT_PX);
     view.height = Math.min(contentPx, room);
@@ -49,7 +49,7 @@ class TimelineStage {
     this.#size(this.axisCanvas, this.axisContext, view.width, AXIS_PX);
   }
 
-  /** Scrolls until a row is seen. */
+  /** Scrolls until a row is visible. */
   scrollTo(row, view) {
     if (row && (row.y < view.top || row.y + row.height > view.top + view.height)) this.scroller.scrollTop = row.y - view.height / 2;
     view.top = Math.round(this.scroller.scrollTop);
@@ -79,7 +79,7 @@ class TimelineStage {
   }
 }
 
-/** The piece under a point: {track, piece, inColumn}; of several within a pixel the longest. Null where there is none. */
+/** The piece at a point: {track, piece, inColumn}; of several within a pixel the longest. Null where there is none. */
 function timelinePieceAt(timeline, { x, y }) {
   const { view, layout } = timeline;
   const found = x < view.left ? null : layout.laneAt(y + view.top);

@@ -1,21 +1,21 @@
-// What stands around the picture? Search, zoom buttons, which rank, the legend, the keys, and labels that fold.
+// What is around the picture? Search, zoom buttons, the choice of a rank, the legend, the keys, and labels that fold.
 
 const TIMELINE_KEYS = [
   ["W or +, S or −", "zoom in, zoom out"],
   ["A and D, or ← and →", "to earlier, to later"],
   ["↑ and ↓", "to the track above, below; without a selection: scroll"],
-  ["[ and ], or Shift with ← and →", "select the piece before, the next"],
-  ["Enter", "select the piece in the middle; again: zoom to it"],
+  ["[ and ], or Shift with ← and →", "previous event, next event"],
+  ["Enter", "select the event in the middle; again: zoom to it"],
   ["L", "from a kernel to its launch, from a call to what it launched"],
-  ["/ then Enter", "search, next match; N and Shift+N go on from the picture"],
-  ["0, T, Home, End", "everything, a typical step, the beginning, the end"],
-  ["Escape", "select nothing"],
+  ["/ then Enter", "search, next match; N and Shift+N in the picture: next, previous"],
+  ["0, T, Home, End", "everything, typical step, beginning, end"],
+  ["Escape", "clear the selection"],
   ["Ctrl + wheel, pinch", "zoom at the pointer"],
   ["drag, Shift + wheel", "move"],
-  ["drag on the time axis, or Shift + drag", "zoom to that stretch"],
+  ["drag on the time axis, or Shift + drag", "zoom to that time span"],
 ];
 
-/** Search box, zoom buttons and the choice of a rank. `act` is what they do. */
+/** Search box, zoom buttons and the choice of a rank. `act`: their actions. */
 class TimelineToolbar {
   constructor(data, act) {
     this.search = timelineElement("input", {
@@ -60,13 +60,13 @@ class TimelineToolbar {
   }
 }
 
-/** Which colour is which idle cause, and what a hatched piece is. */
+/** The colours of idle causes, and the meaning of hatching. */
 function timelineLegend(data) {
   const causes = new Set(data.tracks.filter((track) => track.kind === "idle").flatMap((track) => [...new Set(track.name)]));
   const known = Object.keys(timelineCauses).filter((cause) => [...causes].some((name) => data.names[name] === cause));
   const item = (swatch, words) => timelineElement("li", {}, timelineElement("span", { className: `swatch ${swatch}` }), words);
   const items = known.map((cause) => item(`p-${cause}`, idleWords(cause)));
-  items.push(item("tl-hatched", "many short pieces as one, as high as they were busy"));
+  items.push(item("tl-hatched", "many short events merged; the height is their busy share"));
   return timelineElement("ul", { className: "tl-legend" }, ...items);
 }
 
@@ -75,21 +75,21 @@ function timelineKeys() {
   return timelineElement("details", { className: "tl-keys" }, summary, timelineTerms(TIMELINE_KEYS));
 }
 
-/** What is seen at first, and what is not drawn one by one. */
+/** What is shown first, and which events are merged. */
 function timelineFirstWords(data) {
   const steps = data.stepsOf(data.ranks[0]);
   const isAll = data.typical[0] <= 0 && data.typical[1] >= data.length;
   const some = steps?.size > 1 ? `a typical step of ${inWords(steps.size, "count")}` : steps ? "the step" : "a part of the recording";
-  const first = `Shown at first: ${isAll ? "everything" : some}.`;
+  const first = `Shown first: ${isAll ? "everything" : some}.`;
   const { alone, together } = data.thinned();
   const lost = data.piecesInAll - alone - together;
-  const kept = lost > 0 ? `${inWords(lost, "count")} are left out` : "none is left out";
-  if (!together && lost <= 0) return `${first} Each of ${inWords(alone, "count")} recorded pieces is drawn.`;
-  const drawn = `${inWords(alone, "count")} of ${inWords(data.piecesInAll, "count")} recorded pieces are drawn one by one`;
-  return `${first} ${drawn}; ${inWords(together, "count")} short ones are drawn together (hatched), ${kept}.`;
+  const kept = lost > 0 ? `${inWords(lost, "count")} are omitted` : "none is omitted";
+  if (!together && lost <= 0) return `${first} All ${inWords(alone, "count")} recorded events are drawn.`;
+  const drawn = `${inWords(alone, "count")} of ${inWords(data.piecesInAll, "count")} recorded events are drawn one by one`;
+  return `${first} ${drawn}; ${inWords(together, "count")} short ones are merged (hatched), ${kept}.`;
 }
 
-/** Labels of groups and tracks, as elements upon the picture: they are read out, and fold by mouse and by key. */
+/** Labels of groups and tracks, as elements over the picture: for screen readers, and to fold by mouse or key. */
 class TimelineLabels {
   constructor(data, layout, onFold) {
     this.layout = layout;
@@ -126,7 +126,7 @@ class TimelineLabels {
     return timelineElement("button", { type: "button", className, title, onclick }, ...this.#titleParts(title));
   }
 
-  /** What a long title is shortened in is its middle: the last part says what kind of track it is. */
+  /** A long title is shortened in its middle: its last part is the kind of track. */
   #titleParts(title) {
     const at = title.lastIndexOf(" · ");
     const parts = at < 0 ? [title] : [title.slice(0, at), title.slice(at)];

@@ -105,7 +105,7 @@ def _guides(
 
 
 def _whose(run: Run, roofline: Roofline) -> str:
-    names = dict(zip(((place.rank, place.device or 0) for place in run.places), place_names(run.places), strict=True))
+    names = dict(zip((place.rank_and_device for place in run.places), place_names(run.places), strict=True))
     return names.get((roofline.rank, roofline.device), f"rank {roofline.rank}")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.accounting.window import looked_at
+from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
 from perfdoctor.model.device_work import SIGNALS, launching_calls
 from perfdoctor.model.intervals import Intervals
@@ -37,7 +37,7 @@ _MOST_LETTERS = 1_000
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
     """One view; none for a recording without a timeline."""
-    found = looked_at(run)
+    found = analysed_span(run)
     if found is None:
         return
     window = Window(*found)

@@ -24,7 +24,7 @@ MODULE_LOADING_CALL = re.compile(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|GraphInstantiate)|^nvrtcCompile"
 )
-#: A stream is told to wait for an event; the host goes on.
+#: A stream waits for an event; the host goes on.
 STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 GRAPH_LAUNCH = re.compile(r"^(cu|cuda|hip)GraphLaunch")
 

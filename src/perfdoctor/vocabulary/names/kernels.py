@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from perfdoctor.vocabulary.names.nccl import COLLECTIVE
+from perfdoctor.vocabulary.names import nccl
 
 _FAMILIES = (
     # Tables that look-ups and their optimizers touch: before "optimizer", which their names also mention.
@@ -79,7 +79,7 @@ _DEPTHWISE = r"depthwise|dwconv|_grouped_direct_kernel"
 #: copy by another name, and a convolution that converts as it goes has `nhwc2nchw` in its own.
 _LAYOUT_CHANGE = r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\d+x\d+|transpose_(NCHW2CNHW|CNHW2NCHW)"
 
-# Types, the surest sign first. xmma tells (storage)(storage)_(math)(sum); nvjet the types of A, B where they differ, …
+# Types, the surest sign first. xmma names (storage)(storage)_(math)(sum); nvjet the types of A, B where they differ, …
 _XMMA = re.compile(r"xmma_\w*?_(?:[a-z]+\d+)(?:[a-z]+\d+)_([a-z]+?\d+?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
 _NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2,5}_")
 _TENSILE = re.compile(r"Cijk_[A-Z]\w+?_[A-Z]\w+?_((?:F8|B8|I8)+[A-Z]*|4xi8\w*|[HBSDCZI]+)_")
@@ -146,7 +146,7 @@ SORTS = re.compile(SUMS_SORTED.pattern + "|compute_grad_weight|RadixSort")
 # --- softmax: of attention, of a loss ---
 
 SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
-#: The logarithm of it. In PyTorch's own kernel (PersistentSoftmax.cuh) the fifth template argument tells.
+#: The logarithm of it. In PyTorch's own kernel (PersistentSoftmax.cuh) the fifth template argument says so.
 _LOG_SOFTMAX = r"log_?softmax|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)"
 LOGARITHM = re.compile(_LOG_SOFTMAX + "|log_kernel", re.IGNORECASE)
 CROSS_ENTROPY = re.compile(_LOG_SOFTMAX + "|nll_loss", re.IGNORECASE)
@@ -169,16 +169,20 @@ def _says(name: str, pattern: str) -> bool:
     return _compiled(pattern).search(name) is not None
 
 
+# Columns keep these answers (`Text`). They are remembered by name as well, where they take 0.2 ms for a name of average
+# length: files of one run have the same names, and these functions ask each other.
+
+
 @lru_cache(maxsize=65536)
 def family(name: str) -> str:
-    """One of findings.KERNEL_FAMILIES; "other" where the name does not tell."""
+    """One of findings.KERNEL_FAMILIES; "other" where the name does not say."""
     return next((known for known, pattern in _FAMILIES if _says(name, pattern)), "other")
 
 
 @lru_cache(maxsize=65536)
 def family_or_communication(name: str) -> str:
     """The family, `communication` for collectives."""
-    return "communication" if COLLECTIVE.search(name) else family(name)
+    return "communication" if nccl.COLLECTIVE.search(name) else family(name)
 
 
 @lru_cache(maxsize=65536)
@@ -197,9 +201,9 @@ def math_path(name: str) -> str:
 @lru_cache(maxsize=65536)
 def input_type(name: str) -> str:
     """Half (16 bit and below), tf32, fp32, fp64 or unknown: what a matmul, convolution or attention kernel reads."""
-    told = _told_type(name)
-    if told:
-        return told
+    found = _named_type(name)
+    if found:
+        return found
     if _says(name, _FP64):
         return "fp64"
     if _says(name, r"tf32"):
@@ -211,7 +215,7 @@ def input_type(name: str) -> str:
     return "fp32" if _says(name, _FP32) else "unknown"
 
 
-def _told_type(name: str) -> str:
+def _named_type(name: str) -> str:
     """The type by the library's own scheme of names; "" where the name follows none."""
     if found := _NVJET.search(name):
         return _BY_LETTER.get(found.group(1), "unknown")
@@ -227,18 +231,18 @@ def _told_type(name: str) -> str:
 
 @lru_cache(maxsize=65536)
 def data_type(name: str) -> str:
-    """One of `hardware.peaks.DATA_TYPES`, where 8 bits and below are fp16; "" where the name does not tell."""
-    told = input_type(name)
-    if told == "half":
+    """One of `hardware.peaks.DATA_TYPES`, where 8 bits and below are fp16; "" where the name does not say."""
+    found = input_type(name)
+    if found == "half":
         return "bf16" if _BRAIN_FLOAT.search(name) else "fp16"
-    return "" if told == "unknown" else told
+    return "" if found == "unknown" else found
 
 
 def narrow_data_type(name: str) -> str:
-    """The same with `fp8` and `fp4` where the name tells."""
-    told = data_type(name)
-    narrower = _NARROW.search(name) if told == "fp16" else None
-    return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else told
+    """The same with `fp8` and `fp4` where the name says so."""
+    found = data_type(name)
+    narrower = _NARROW.search(name) if found == "fp16" else None
+    return {"e4m3": "fp8", "e5m2": "fp8", "fp8": "fp8", "e2m1": "fp4"}[narrower[0].lower()] if narrower else found
 
 
 def is_product_of_bytes(name: str) -> bool:
@@ -258,23 +262,20 @@ def is_depthwise(name: str) -> bool:
     return _says(name, _DEPTHWISE)
 
 
-@lru_cache(maxsize=65536)
 def is_compiled(name: str) -> bool:
     """Did a compiler of the framework make it (Inductor, nvFuser, the older fuser of TorchScript)?"""
     return _says(name, r"triton_(poi|red|per|for|spl)|triton__|nvfuser|CudaCodeGen")
 
 
-@lru_cache(maxsize=65536)
 def is_layout_change(name: str) -> bool:
     """Does the kernel only move channels to the back or to the front, for a convolution?"""
     return _says(name, _LAYOUT_CHANGE)
 
 
-@lru_cache(maxsize=65536)
 def alignment(name: str) -> int:
-    """How many elements in a row a CUTLASS or xmma kernel was built to read at once; 0 where the name does not tell.
+    """How many elements in a row a CUTLASS or xmma kernel was built to read at once; 0 where the name does not say.
 
-    cuBLAS takes a kernel for the largest alignment that sizes and addresses allow, so a small one tells of sizes.
+    cuBLAS takes a kernel for the largest alignment that sizes and addresses allow, so a small one shows the sizes.
     """
     found = re.search(r"(?:_align|aligna)(\d+)", name)
     return int(found.group(1)) if found else 0

@@ -1,5 +1,5 @@
 """What runs inside the user's processes: the standard library, and the torch that the program itself has imported.
 
-Three rules hold for every line in here. Nothing is raised into the program. Nothing is written to its output. Nothing
-stays after the recorded steps but a few bytes of memory.
+Three rules hold for every line in here. Nothing is raised into the program. Nothing is written to its output. After
+the recorded steps nothing remains but a few bytes of memory.
 """

@@ -1,12 +1,12 @@
-"""When does this process train, when is it recorded, and what becomes of what was recorded?
+"""When does this process train, when is it recorded, and when is the trace written?
 
-    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks taken off
-                      (skipped)    └ one step    └ marks on           └ the program goes on, or ends if asked to
+    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks removed
+                      (skipped)    └ one step    └ ranges on          └ the program goes on, or ends (settings: stop)
 
-Steps come from the global hook behind every optimizer's update. A program that makes no optimizer infers: there, the
-outermost module's forward is the step.
+Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference:
+there the outermost module's forward is the step.
 
-The module is long because it is one state machine, and every way in which a program may end leads through it.
+The module is long because it is one state machine, with all ways in which a program may end.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 
 from perfdoctor_agent import nvtx
 from perfdoctor_agent.forward import ForwardWatch
-from perfdoctor_agent.marks import Marks
 from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
 from perfdoctor_agent.report import Report
-from perfdoctor_agent.rhythm import Rhythm
+from perfdoctor_agent.step_finder import StepFinder
 
 _FORWARD = "forward"
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What goes wrong in the agent ends the agent, and is told; the program never sees it."""
+    """An error in the agent ends the agent and is reported; the program never sees it."""
 
     @functools.wraps(method)
     def call(self: Agent, *args: Any, **kwargs: Any) -> Any:
@@ -55,25 +55,25 @@ class Agent:
         from multiprocessing import util  # torch has imported it
 
         os.register_at_fork(after_in_child=agent.forked)
-        util.register_after_fork(agent, Agent.at_exit)  # its children forget what was to be done at their end
+        util.register_after_fork(agent, Agent.at_exit)  # children lose what was registered for their exit
         agent.watch()
 
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
         self.is_fork = False
-        self.infers = True  # until an optimizer is made
+        self.infers = True  # until an optimizer is created
         self.optimizers = 0
         self._renew()
 
     def _renew(self) -> None:
         self.pid = os.getpid()
         self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
-        self.rhythm = self._new_rhythm()
+        self.step_finder = self._new_step_finder()
         self.foreign = Foreign(self.torch, self._make_room)
         self.recorder: Recorder | None = None
-        self.marks: Marks | None = None
-        self.window = -1  # recorded steps so far; -1: not begun, 0 in warm-up counts from the first recorded one
-        self.ends_ns: list[int] = []  # of recorded steps, and where the first of them began
+        self.ranges: RangeHooks | None = None
+        self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
+        self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
         self.is_done = False
         self._lock = threading.RLock()
@@ -81,11 +81,11 @@ class Agent:
         self._hooks: list[Callable[[], None]] = []
         self._old_terminate: Any = None
 
-    def _new_rhythm(self) -> Rhythm:
-        # torch.profiler warms up during one step, the last of those that are skipped.
-        rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
-        rhythm.expected = max(self.optimizers, 1)
-        return rhythm
+    def _new_step_finder(self) -> StepFinder:
+        # torch.profiler warms up during one step, the last skipped one.
+        finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]))
+        finder.expected = max(self.optimizers, 1)
+        return finder
 
     # --- before the window ---
 
@@ -93,20 +93,20 @@ class Agent:
     def watch(self) -> None:
         optimizer = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
         if not self.is_fork:
-            # A fork is a loader's worker until it is seen to train: it tells nothing before.
+            # A fork may be a loader's worker: it reports nothing before it trains.
             self._name_nccl_log()
             self.report.write()
         self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
-        self._hooks.append(self._when_optimizer_is_made(optimizer.Optimizer))
+        self._hooks.append(self._watch_new_optimizers(optimizer.Optimizer))
         if self.infers:
-            self.forward.put_on()
-        self._hooks.append(self.forward.take_off)
+            self.forward.install()
+        self._hooks.append(self.forward.remove)
         self.foreign.watch()
         self._hooks.append(self.foreign.leave)
         self.at_exit()
 
-    def _when_optimizer_is_made(self, optimizer: Any) -> Callable[[], None]:
-        """An optimizer means training: forwards are no steps then, and need not be watched."""
+    def _watch_new_optimizers(self, optimizer: Any) -> Callable[[], None]:
+        """A new optimizer means training: then forwards are no steps, and need not be watched."""
         original = optimizer.__init__
 
         @functools.wraps(original)
@@ -126,16 +126,16 @@ class Agent:
     def _trains(self) -> None:
         self.optimizers += 1
         if not self.infers:
-            self.rhythm.expected = self.optimizers
+            self.step_finder.expected = self.optimizers
             return
         self.infers = False
-        if self.rhythm.chosen == _FORWARD and not self.is_done:  # those were no steps of the training
+        if self.step_finder.chosen == _FORWARD and not self.is_done:  # those steps were no training steps
             self._discard()
             self._recorded()
-            self.recorder, self.marks, self.window = None, None, -1
-        if self.rhythm.chosen in (None, _FORWARD):
-            self.rhythm = self._new_rhythm()
-        self.forward.take_off()
+            self.recorder, self.ranges, self.window = None, None, -1
+        if self.step_finder.chosen in (None, _FORWARD):
+            self.step_finder = self._new_step_finder()
+        self.forward.remove()
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
@@ -144,8 +144,8 @@ class Agent:
         util.Finalize(None, self.finish, exitpriority=1000)
 
     def _name_nccl_log(self) -> None:
-        """NCCL tells its rings and transports if asked in the environment before it starts: into a file, per rank."""
-        rank, world_size = _told_rank()
+        """Let NCCL write its rings and transports into a file per rank; it reads these variables when it starts."""
+        rank, world_size = _launcher_rank()
         folder = self.settings.get("nccl")
         if folder and world_size > 1 and not any(name.startswith("NCCL_DEBUG") for name in os.environ):
             os.environ["NCCL_DEBUG"] = "INFO"
@@ -155,32 +155,32 @@ class Agent:
     # --- steps ---
 
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if self.torch.compiler.is_compiling():  # a compiler is looking on: be nothing to it
+        if self.torch.compiler.is_compiling():  # do not appear in what a compiler traces
             return
-        self._beat(id(optimizer), "optimizer")
+        self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if self.window > 0 and self.marks is not None:
-            result = self.marks.around("forward", call, *args, **kwargs)
+        if self.window > 0 and self.ranges is not None:
+            result = self.ranges.around("forward", call, *args, **kwargs)
         else:
             result = call(*args, **kwargs)
         if self.infers:
-            self._beat(_FORWARD, "forward")
+            self._event(_FORWARD, "forward")
         return result
 
     @_guarded
-    def _beat(self, kind: Any, found_by: str) -> None:
+    def _event(self, kind: Any, found_by: str) -> None:
         if self.is_done or self._is_loader_worker():
             return
         now_ns = time.monotonic_ns()
         with self._lock:
-            if self.rhythm.chosen is None and not self.rhythm.count:
+            if self.step_finder.chosen is None and not self.step_finder.count:
                 self.report.write(step_found_by=found_by)
-            if self.rhythm.beat(kind, now_ns):
+            if self.step_finder.add(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
                 self._step_ended(now_ns)
             else:
-                self.report.facts["steps_seen"] = self.rhythm.count
+                self.report.facts["steps_seen"] = self.step_finder.count
 
     def _is_loader_worker(self) -> bool:
         return self.torch.utils.data.get_worker_info() is not None
@@ -189,7 +189,7 @@ class Agent:
         if self.window > 0:
             self.ends_ns.append(now_ns)
             self.memory.sample(self.torch)
-        self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.rhythm.count)
+        self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.step_finder.count)
         if self.window < 0:
             self._open()
         elif self.window < self.settings["steps"]:
@@ -200,12 +200,12 @@ class Agent:
     # --- the window ---
 
     def _open(self) -> None:
-        """One step of warm-up under torch.profiler, where it is to record; else the window begins at once."""
+        """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
         if self.settings["activities"]:
             if self.foreign.is_active:
-                self.report.note("the program's own torch.profiler is recording: ours stepped aside")
+                self.report.note("the program uses its own torch.profiler: perfdoctor's was not started")
                 if self.settings["pass"] == "torch":
-                    return  # it may end
+                    return  # it may end, and the window begin then
             else:
                 self._make_recorder()
         self.window = 0
@@ -226,7 +226,7 @@ class Agent:
         self.recorder.warm_up()
 
     def _target(self, stem: str) -> str:
-        """A file of our own: two processes may take themselves for the same rank."""
+        """A new file for the trace: two processes may have the same rank."""
         folder = self.settings["traces"]
         for name in (stem, f"{stem}-{self.pid}"):
             path = os.path.join(folder, name + ".pt.trace.json")
@@ -238,15 +238,15 @@ class Agent:
         raise OSError("two traces of one process")
 
     def _next(self) -> None:
-        """A recorded step begins; with the first one, everything is switched on."""
+        """Begin a recorded step; before the first one, switch everything on."""
         if self.window == 0:
             self._switch_on()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
             self.recorder.step()
-        elif self.marks is not None:
-            self.marks.step_begins(self.window)
+        elif self.ranges is not None:
+            self.ranges.step_begins(self.window)
         self.report.facts["steps_recorded"] = self.window - 1
 
     def _switch_on(self) -> None:
@@ -254,32 +254,32 @@ class Agent:
         self._profile_kernels(on=True)
         tool = nvtx.attach() if self.settings["nvtx"] and not self.is_fork else None
         if self.settings["nvtx"] and tool is None:
-            self.report.note("Nsight Systems does not listen to ranges of this process")
-        self.marks = Marks(self.torch, tool, to_torch=self.recorder is not None)
-        self.marks.put_on()
-        self.forward.put_on()
-        self._keep_on_terminate()
+            self.report.note("Nsight Systems does not record NVTX ranges of this process")
+        self.ranges = RangeHooks(self.torch, tool, to_torch=self.recorder is not None)
+        self.ranges.install()
+        self.forward.install()
+        self._catch_terminate()
         self.report.write(state="recording")
 
     def _close(self) -> None:
-        """The last recorded step has ended: write what there is, take everything off."""
+        """End the last recorded step: write the trace, remove all hooks."""
         self.report.facts["steps_recorded"] = self.settings["steps"]
         if self.recorder is not None:
             self.recorder.step()  # its schedule ends here: it writes the trace
         self._recorded()
         self._off()
-        self._tell()
+        self._write_result()
         if self.settings["stop"]:
             self._end_program()
 
     def _recorded(self) -> None:
-        """Steps are over: what follows is not to be recorded by any tool."""
-        if self.marks is not None:
-            self.marks.steps_end()
-            self.marks.take_off()
+        """End the recorded steps: no tool records what follows."""
+        if self.ranges is not None:
+            self.ranges.steps_end()
+            self.ranges.remove()
         self._profile_kernels(on=False)
 
-    def _tell(self) -> None:
+    def _write_result(self) -> None:
         recorder = self.recorder
         if recorder is not None and recorder.error:
             self.report.write(state="failed", nvtx_ranges=self._ranges())
@@ -289,15 +289,15 @@ class Agent:
             trace=recorder.trace if recorder is not None else "",
             nvtx_ranges=self._ranges(),
             watched_step_ns=_median_gap(self.ends_ns),
-            unwatched_step_ns=_median_gap(self.rhythm.times_ns.get(self.rhythm.chosen, [])[1:]),
-            memory=self.memory.told(),
+            unwatched_step_ns=_median_gap(self.step_finder.times_ns.get(self.step_finder.chosen, [])[1:]),
+            memory=self.memory.as_json(),
         )
 
     def _ranges(self) -> int:
-        return self.marks.count if self.marks is not None else 0
+        return self.ranges.count if self.ranges is not None else 0
 
     def _profile_kernels(self, *, on: bool) -> None:
-        """Open or close the range in which nsys or ncu records, if they were told to wait for it."""
+        """Open or close the range in which nsys or ncu records, if they wait for it."""
         wanted = self.settings["capture_range"]
         if not wanted or (wanted == "first" and self._rank() != 0) or not self.torch.cuda.is_initialized():
             return
@@ -305,23 +305,23 @@ class Agent:
         (runtime.cudaProfilerStart if on else runtime.cudaProfilerStop)()
 
     def _end_program(self) -> None:
-        """Only if asked to: as if the training had ended here, so that files are flushed and children end."""
+        """End the program as if the training had ended here, so that files are flushed and children end."""
         self.report.write(stopped=True)
         raise SystemExit(0)
 
-    # --- all the ways it may end early ---
+    # --- early ends ---
 
     @_guarded
     def _make_room(self) -> None:
-        """The program starts a profiler of its own while ours records."""
+        """End our profiler: the program starts its own."""
         if self.recorder is None or self.is_done or os.getpid() != self.pid:
             return
-        self.report.note("the program started its own torch.profiler: ours stepped aside")
+        self.report.note("the program started its own torch.profiler: perfdoctor's was stopped")
         self._end_window()
 
     @_guarded
     def finish(self) -> None:
-        """The process ends: keep what was recorded of a window that is still open."""
+        """At the end of the process: keep what was recorded in a window that is still open."""
         if os.getpid() != self.pid:
             return
         with self._lock:
@@ -341,10 +341,10 @@ class Agent:
         self._recorded()
         self._off()
         if self.window > 0:
-            self._tell()
+            self._write_result()
 
     def _discard(self) -> None:
-        """Nothing whole was recorded: no trace is better than one without a step."""
+        """Drop a recording without a whole step: no trace is better than one without steps."""
         recorder = self.recorder
         if recorder is None:
             return
@@ -355,8 +355,8 @@ class Agent:
         except OSError:
             pass
 
-    def _keep_on_terminate(self) -> None:
-        """SIGTERM would end the process, and lose what torch.profiler holds. A program that handles it, may."""
+    def _catch_terminate(self) -> None:
+        """Write the trace on SIGTERM, which else would lose it. A program's own handler is left in place."""
         if threading.current_thread() is not threading.main_thread() or self.recorder is None:
             return
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -376,10 +376,10 @@ class Agent:
 
     def give_up(self, why: str) -> None:
         try:
-            self.report.note("perfdoctor's agent gave up: " + why)
+            self.report.note("perfdoctor's agent failed: " + why)
             self.report.write(state="failed")
-            if self.marks is not None:
-                self.marks.take_off()
+            if self.ranges is not None:
+                self.ranges.remove()
             self._off()
         except Exception:
             pass
@@ -392,13 +392,13 @@ class Agent:
         self._release_terminate()
 
     def forked(self) -> None:
-        """A child made by fork: nothing of the parent's window is its own. Should it train, it is watched anew."""
+        """In a child made by fork: drop the parent's window, and watch for training anew."""
         if self.is_done:
             return
         try:
-            if self.marks is not None:
-                self.marks.nvtx = None
-                self.marks.take_off()
+            if self.ranges is not None:
+                self.ranges.nvtx = None
+                self.ranges.remove()
             self._off()
             self.is_fork = True
             self._renew()
@@ -408,7 +408,7 @@ class Agent:
 
     def _rank(self) -> int:
         """This process's rank, from torch.distributed if it is in use, else from its launcher."""
-        rank, world_size = _told_rank()
+        rank, world_size = _launcher_rank()
         distributed = self.torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
@@ -417,20 +417,20 @@ class Agent:
 
 
 def _median_gap(times_ns: list[int]) -> int:
-    """0 where there are fewer than two gaps: one says nothing."""
+    """The median gap; 0 where there are fewer than two, as one proves nothing."""
     gaps = sorted(b - a for a, b in zip(times_ns, times_ns[1:]))
     return gaps[len(gaps) // 2] if len(gaps) > 1 else 0
 
 
-def _told_rank() -> tuple[int, int]:
-    """(rank, world size) as torchrun, Open MPI, MPICH or Slurm tell it; (0, 1) without any."""
+def _launcher_rank() -> tuple[int, int]:
+    """(rank, world size) from variables of torchrun, Open MPI, MPICH or Slurm; (0, 1) without any."""
     for rank, size in (
         ("RANK", "WORLD_SIZE"),
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
         ("PMI_RANK", "PMI_SIZE"),
         ("SLURM_PROCID", "SLURM_NTASKS"),
     ):
-        told = os.environ.get(rank, ""), os.environ.get(size, "")
-        if all(value.isdigit() for value in told):
-            return int(told[0]), int(told[1])
+        values = os.environ.get(rank, ""), os.environ.get(size, "")
+        if all(value.isdigit() for value in values):
+            return int(values[0]), int(values[1])
     return 0, 1

@@ -1,8 +1,8 @@
 """When does the outermost module's forward run?
 
-`torch.nn.Module.__call__` is wrapped for as long as that must be known, and no longer: global module hooks would make
-torch.compile warn and send every module through its slow path. A compiler must not take the wrapper for the module's
-own: while it traces, the wrapper steps aside, and what it keeps of a module is taken from below the wrapper.
+`torch.nn.Module.__call__` is wrapped only as long as necessary: global module hooks would make torch.compile warn and
+send every module through its slow path. A compiler must not see the wrapper: while it traces, the wrapper only calls
+the original, and compiled modules keep the original.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from perfdoctor_agent import imports
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
-#: torch._dynamo remembers the unpatched call, to take a short cut where it finds it.
+#: These modules of torch._dynamo remember the unpatched `__call__`, and take a short cut where they find it.
 _REMEMBERING = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
 
 
@@ -25,7 +25,7 @@ class _Depth(threading.local):
 
 
 class ForwardWatch:
-    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `put_on` and `take_off`."""
+    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `install` and `remove`."""
 
     def __init__(self, torch: Any, around: Callable[..., Any]) -> None:
         self.module = torch.nn.Module
@@ -49,13 +49,13 @@ class ForwardWatch:
 
         return call
 
-    def put_on(self) -> None:
+    def install(self) -> None:
         if not self.is_on:
             self.is_on = True
             self._swap(self.original, self.wrapper)
             self._stop_waiting = imports.when_imported(_EVAL_FRAME, self._spare_compiled)
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         if self.is_on:
             self.is_on = False
             self._stop_waiting()
@@ -70,7 +70,7 @@ class ForwardWatch:
                 module.unpatched_nn_module_call = new  # type: ignore[union-attr]
 
     def _spare_compiled(self, eval_frame: Any) -> None:
-        """A compiled module keeps the bound `__call__` of the one it compiles: let it find the original."""
+        """A compiled module stores the bound `__call__` of the module that it compiles: let it find the original."""
         compiled = getattr(eval_frame, "OptimizedModule", None)
         initialize = getattr(compiled, "_initialize", None)
         if compiled is None or initialize is None or hasattr(initialize, "perfdoctor"):

@@ -1,18 +1,18 @@
-"""When does the program import torch? An import hook that waits for one module, then is gone."""
+"""When does the program import torch? An import hook that waits for one module, and then removes itself."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing would cost each Python of the command milliseconds
+TYPE_CHECKING = False  # importing typing takes milliseconds in each Python of the command
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 
 class _Waiting:
-    """First of the finders, until the module it waits for comes by."""
+    """The first finder in `sys.meta_path`, until the awaited module is imported."""
 
     def __init__(self, name: str, before: Callable[[], None], after: Callable[[Any], None]) -> None:
         self.name, self.before, self.after = name, before, after
@@ -24,7 +24,7 @@ class _Waiting:
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname != self.name:
             return None
-        # Asking is not importing: `importlib.util.find_spec("torch")` comes by as well, often long before.
+        # Finding is not importing: `importlib.util.find_spec("torch")` gets here too, often long before.
         spec = self._found(fullname, path, target)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self.before()
@@ -40,7 +40,7 @@ class _Waiting:
         return None
 
     def _hook(self, loader: Any) -> None:
-        """Call `after(module)` once the module has run. On the loader itself, so that it keeps its type."""
+        """Call `after(module)` once the module was executed. Hooks the loader itself, so that it keeps its type."""
         original = loader.exec_module
 
         def exec_module(module: Any) -> None:
@@ -64,7 +64,7 @@ def when_imported(
 
 
 def _quiet() -> None:
-    """Kineto tells its stages on standard error unless told not to. Read when torch's library is loaded."""
+    """Switch off Kineto's messages on standard error. It reads this when torch's library is loaded."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 

@@ -1,7 +1,7 @@
-"""How much memory does this process hold at a step's end? On a GPU what torch allocated, else what malloc handed out.
+"""How much memory does this process hold at a step's end? On a GPU what torch allocated, else what malloc allocated.
 
-The resident set alone would not do on a CPU: what a profiler keeps lies between the tensors, so memory that was given
-back to malloc cannot go back to the system, and the set grows in a training that holds no more than before.
+On a CPU the resident set alone would mislead: a profiler's data lies between the tensors, so memory that is returned to
+malloc cannot be returned to the system, and the set grows although the training holds no more than before.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import time
 from typing import Any
 
-#: malloc counts by walking through its free pieces, half a microsecond each: beyond this (of the thread's own time, not
-#: of what others took from it) the program would notice.
+#: malloc counts by walking through its free chunks, half a microsecond each. Above this CPU time of the thread sampling
+#: is switched off, since it would slow the program.
 _LONGEST_NS = 2_000_000
-#: On a short step less is noticed: watching must not cost more than the profiler that runs anyway.
+#: The limit for short steps: sampling must not cost more than the profiler that runs anyway.
 _LONGEST_SHARE_OF_STEP = 0.02
 _FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
@@ -26,14 +26,14 @@ class _MallInfo(ctypes.Structure):
 
 
 class MemorySamples:
-    """[ns since 1970, allocated, reserved] in bytes; all of one kind, cuda or heap, none where it cannot be told."""
+    """[ns since 1970, allocated, reserved] in bytes; all of one kind, cuda or heap; empty where it is unknown."""
 
     def __init__(self) -> None:
         self.kind, self.device = "", -1
         self.samples: list[list[int]] = []
         self.is_off = False
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "device": self.device, "samples": self.samples}
 
     def sample(self, torch: Any) -> None:
@@ -52,7 +52,7 @@ class MemorySamples:
             self._off()
 
     def _longest_ns(self) -> float:
-        if self.kind == "cuda" or len(self.samples) < 2:  # torch counts as it goes; the first call loads what it needs
+        if self.kind == "cuda" or len(self.samples) < 2:  # torch's counters are cheap; the first call loads libraries
             return _LONGEST_NS
         return min(_LONGEST_NS, _LONGEST_SHARE_OF_STEP * (self.samples[-1][0] - self.samples[-2][0]))
 
@@ -66,7 +66,7 @@ def _held(torch: Any) -> tuple[str, int, tuple[int, int]]:
         return "cuda", cuda.current_device(), (cuda.memory_allocated(), cuda.memory_reserved())
     function = ctypes.CDLL(None).mallinfo2
     function.restype = _MallInfo
-    told = function()
+    info = function()
     with open("/proc/self/statm", "rb") as file:
         resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return "heap", -1, (told.uordblks + told.hblkhd, resident)
+    return "heap", -1, (info.uordblks + info.hblkhd, resident)

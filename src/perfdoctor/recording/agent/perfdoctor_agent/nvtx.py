@@ -1,9 +1,9 @@
-"""How do our ranges reach Nsight Systems from any Python, with nothing installed?
+"""How do our ranges reach Nsight Systems from any Python, without an installed package?
 
-NVTX is a protocol, not a library: a tool names its library in NVTX_INJECTION64_PATH; whoever wants to tell it something
-loads that library, calls `InitializeInjectionNvtx2` and hands over a function that lists its entry points, which the
-tool then fills in (nvtx3/nvtxDetail/nvtxInit.h and nvtxTypes.h). `torch.cuda.nvtx` exists in CUDA builds only, and some
-versions of the package `nvtx` lose every range under some versions of nsys: this speaks the protocol itself.
+NVTX is a protocol: a tool names its library in NVTX_INJECTION64_PATH; a client loads that library, calls
+`InitializeInjectionNvtx2` and passes a function that lists its entry points, which the tool then fills in
+(nvtx3/nvtxDetail/nvtxInit.h and nvtxTypes.h). `torch.cuda.nvtx` exists in CUDA builds only, and some versions of the
+package `nvtx` lose every range under some versions of nsys: so this implements the protocol itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ctypes
 import os
 from typing import Any
 
-#: Export tables that a tool may ask for, and the module whose functions we call (nvtxTypes.h).
+#: Export tables that a tool may request, and the module whose functions we call (nvtxTypes.h).
 _CALLBACKS, _VERSION_INFO = 1, 3
 _CORE, _CORE_WITH_DOMAINS = 1, 5  # nsys refuses a client that lacks either
 _SLOTS = 16  # both modules have functions 1 to 15
@@ -43,7 +43,7 @@ class _VersionInfo(ctypes.Structure):
 
 
 class Nvtx:
-    """The default domain of the tool that is attached. Everything handed to it stays referenced as long as it lives."""
+    """The default NVTX domain of the attached tool. Keeps references to everything that the tool was given."""
 
     def __init__(self, library: str) -> None:
         self._slots = {module: (ctypes.c_void_p * _SLOTS)() for module in (_CORE, _CORE_WITH_DOMAINS)}
@@ -78,7 +78,7 @@ class Nvtx:
     def _function(self, slot: int, result: Any, *arguments: Any) -> Any:
         address = self._slots[_CORE][slot]
         if not address:
-            raise OSError("the tool listens to no ranges")
+            raise OSError("the tool records no ranges")
         return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
@@ -91,7 +91,7 @@ def _entries(slots: ctypes.Array[ctypes.c_void_p]) -> ctypes.Array[ctypes.c_void
 
 
 def attach() -> Nvtx | None:
-    """The tool that listens in this process, or None where there is none or it does not answer."""
+    """The tool that records NVTX in this process; None where there is none or it refuses."""
     library = os.environ.get("NVTX_INJECTION64_PATH")
     if not library:
         return None

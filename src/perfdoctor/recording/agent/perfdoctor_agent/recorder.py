@@ -1,7 +1,7 @@
-"""How is torch.profiler run over some steps of a program that knows nothing of it?
+"""How does torch.profiler record some steps of an unchanged program?
 
-With its own schedule: one step of warm-up, then the recorded ones, then the trace is written. `foreign` notices that
-the program runs a profiler of its own: there can be only one, and the program's comes first.
+With its own schedule: one step of warm-up, then the recorded ones, then the trace is written. `Foreign` notices if the
+program runs a profiler itself: only one can run, and the program's has precedence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FEWEST_STEPS = 3
 
 
 class Foreign:
-    """Does the program itself use a profiler of torch? Seen at the three functions that each of them goes through."""
+    """Does the program itself use a profiler of torch? Detected at the three functions that all of them call."""
 
     def __init__(self, torch: Any, make_room: Callable[[], None]) -> None:
         self.profiler = torch.autograd.profiler
@@ -48,7 +48,7 @@ class Foreign:
 
 
 class Recorder:
-    """One window of torch.profiler. `target` gets the trace, plain JSON: compressing would hold up the program."""
+    """One window of torch.profiler. `target` gets the trace, plain JSON: compressing would delay the program."""
 
     def __init__(self, torch: Any, foreign: Foreign, *, cuda: bool, stacks: bool, steps: int, target: str) -> None:
         self.torch, self.foreign, self.steps, self.target = torch, foreign, steps, target
@@ -79,7 +79,7 @@ class Recorder:
         self._quietly(self.profile.stop)
 
     def _quietly(self, call: Callable[[], Any]) -> None:
-        """The profiler's own warnings are not the program's; and what it enables is ours.
+        """Call without the profiler's warnings, and so that `Foreign` does not take our profiler for the program's.
 
         Not `warnings.catch_warnings`: Python would forget which of the program's warnings it has shown.
         """
@@ -87,7 +87,7 @@ class Recorder:
         warn = [(module, module.__dict__["warn"]) for module in self._warning if "warn" in module.__dict__]
         try:
             for module, _ in warn:
-                module.warn = _say_nothing
+                module.warn = _ignore_warning
             call()
         finally:
             for module, original in warn:
@@ -98,7 +98,7 @@ class Recorder:
         self.before_export()
         draft = self.target + ".part"
         try:
-            open(draft, "w").close()  # Kineto would complain on standard error of a folder that is gone
+            open(draft, "w").close()  # fails if the folder is missing; Kineto would print to standard error
             profile.export_chrome_trace(draft)
             os.replace(draft, self.target)
             self.trace = os.path.basename(self.target)
@@ -106,12 +106,12 @@ class Recorder:
             self.error = f"{type(error).__name__}: {error}"
 
 
-def _say_nothing(*_args: Any, **_kwargs: Any) -> None:
+def _ignore_warning(*_args: Any, **_kwargs: Any) -> None:
     pass
 
 
 def _experimental(torch: Any, *, cuda: bool, stacks: bool) -> Any | None:
-    """What this version of torch knows of: rows for syncs, and no second copy of all events in Python."""
+    """Options that this version of torch has: rows for syncs, and no second copy of all events in Python."""
     try:
         config = torch._C._profiler._ExperimentalConfig
         known = config.__init__.__doc__ or ""

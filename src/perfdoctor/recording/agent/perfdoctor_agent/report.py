@@ -1,4 +1,4 @@
-"""What does the agent of one process tell perfdoctor? One small JSON file a process, whole or not there."""
+"""What does the agent of one process report to perfdoctor? One small JSON file per process, written atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Report:
-    """`state`: watching (torch was imported), recording, written, failed, stepped-aside."""
+    """The report of one process. `state`: watching (torch was imported), recording, written, failed."""
 
     def __init__(self, folder: str, pass_name: str, torch_version: str) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Report:
             self.facts["notes"].append(text)
 
     def write(self, **facts: Any) -> None:
-        """Update and store. A full disk or a folder that is gone must not trouble the program."""
+        """Update and store. A full disk or a missing folder must not disturb the program."""
         self.facts.update(facts, unix_ns=time.time_ns())
         path = os.path.join(self.folder, f"{self.facts['pass']}-{self.facts['pid']}.json")
         draft = path + ".tmp"

@@ -1,4 +1,4 @@
-"""What stands for a character that a terminal cannot show? `x` for ×, and so on, instead of a question mark each."""
+"""What replaces a character that a terminal cannot show? `x` for ×, and so on, instead of question marks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLAIN = {
 
 
 def replaced(error: UnicodeError) -> tuple[str, int]:
-    """An error handler for encoders, as `codecs.register_error` wants it."""
+    """An error handler for encoders, for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lost = error.object[error.start : error.end]
@@ -21,7 +21,7 @@ def replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def set_up() -> None:
-    """No text of ours ends in a traceback, whatever the encoding of the two streams."""
+    """Let no text of ours raise an error, whatever the encoding of standard output and error."""
     codecs.register_error(NAME, replaced)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

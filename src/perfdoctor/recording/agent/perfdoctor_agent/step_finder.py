@@ -1,21 +1,21 @@
 """Which of the program's events ends a training step, and how many steps have passed?
 
-Several optimizers may take turns (GAN, a second one for embeddings), and one of them may step more often than the
-training does. The step is what comes most evenly; of those that come equally evenly, what comes most often, and of
-those, what was seen last: it closes the round.
+Several optimizers may alternate (GAN, a second one for embeddings), and one of them may step more often than the
+training does. The step is the event with the most even intervals; of equally even ones the most frequent, and of
+those the last one, which closes the round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-#: Fewer events tell no rhythm.
+#: Fewer events of a kind have no measurable interval.
 FEWEST = 3
-#: A second event that came less than FEWEST times is waited for until the first came so many times.
+#: Rarer kinds of events are waited for until the first kind came this many times.
 PATIENCE = 20
 
 
-class Rhythm:
+class StepFinder:
     """Counts events of several kinds until one of them has come `skip` times and is known to be the step."""
 
     def __init__(self, skip: int) -> None:
@@ -24,7 +24,7 @@ class Rhythm:
         self.chosen: Hashable | None = None
         self.expected = 1  # kinds that are known to exist, whether or not they have come yet
 
-    def beat(self, kind: Hashable, now_ns: int) -> bool:
+    def add(self, kind: Hashable, now_ns: int) -> bool:
         """An event. True if it ends a step, and at least `skip` steps have ended."""
         if self.chosen is not None:
             return kind == self.chosen
@@ -53,13 +53,13 @@ class Rhythm:
         least = min(self._unevenness(kind) for kind in known)
         even = [kind for kind in known if self._unevenness(kind) == least]
         most = max(len(self.times_ns[kind]) for kind in even)
-        # One that takes turns with another is one event behind for half of the time.
+        # Of two that alternate, one is an event behind half of the time.
         return [kind for kind in even if len(self.times_ns[kind]) >= most - 1][-1]
 
     def _unevenness(self, kind: Hashable) -> float:
-        """Standard deviation of the distances over their mean, to a tenth: what is finer is noise."""
+        """Standard deviation of the intervals over their mean, to a tenth: finer differences are noise."""
         times = self.times_ns[kind]
-        # The first distance holds warm-up: allocation, autotuning, compilation.
+        # The first interval contains warm-up: allocation, autotuning, compilation.
         gaps = [b - a for a, b in zip(times, times[1:])][1:] or [1]
         mean = sum(gaps) / len(gaps)
         spread = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5

@@ -1,4 +1,4 @@
-"""Which part of the recording do `--range` and `--steps` ask for?"""
+"""Which part of the recording do `--range` and `--steps` select?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.errors import AskedWronglyError
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from perfdoctor.model.selection import Selection
@@ -16,8 +16,8 @@ Range = Annotated[
     str | None,
     typer.Option(
         "--range",
-        help="Look only at the executions of this user range, by its name or a part of it; "
-        "what is told of a step is then for one execution.",
+        help="Analyse only the executions of this user range, by its name or a part of it; "
+        "values per step are then per execution.",
         metavar="NAME",
     ),
 ]
@@ -25,7 +25,7 @@ Steps = Annotated[
     str | None,
     typer.Option(
         "--steps",
-        help="Look only at these of the steps in steady state, counted from 1: 3..5, or 3.",
+        help="Analyse only these steady steps, counted from 1: 3..5, or 3.",
         metavar="A..B",
     ),
 ]
@@ -34,13 +34,13 @@ _STEPS = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
 def selection(range_name: str | None, steps: str | None) -> Selection | None:
-    """None for everything. Raises AskedWronglyError, before anything is read."""
+    """The selection of these options; None for the whole recording. Raises UsageError, before anything is read."""
     if range_name is None and steps is None:
         return None
     from perfdoctor.model.selection import Selection
 
     if range_name is not None and not range_name.strip():
-        raise AskedWronglyError("--range names nothing", do="Name a range as it was recorded: --range forward.")
+        raise UsageError("--range names nothing", do="Give the name of a recorded range: --range forward.")
     return Selection(range_name or "", _steps(steps) if steps is not None else None)
 
 
@@ -48,8 +48,8 @@ def _steps(text: str) -> tuple[int, int]:
     found = _STEPS.fullmatch(text.strip())
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= first <= last:
-        raise AskedWronglyError(
+        raise UsageError(
             f"--steps {text}: that names no steps",
-            do="Count from 1 to the last one wanted: --steps 3..5, or --steps 3.",
+            do="Give the first and the last one, counted from 1: --steps 3..5, or --steps 3.",
         )
     return first, last

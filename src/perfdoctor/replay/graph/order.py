@@ -1,7 +1,8 @@
-"""Which nodes of a graph can be played at once? Runs along a thread or stream that wait for nothing in between.
+"""In which order are the nodes of a graph simulated, and which at once? Streaks that wait for nothing in between.
 
-A run is a stretch of nodes each of which comes behind the one before, and of whose other dependencies all are known
-when it begins. A host that launches a thousand kernels and then waits makes two runs: its calls, and the kernels.
+A streak is a row of nodes along a thread or stream, each of which comes behind the one before, and of whose other
+dependencies all are known when it begins. A host that launches a thousand kernels and then waits makes two: its calls,
+and the kernels.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy.typing as npt
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 
-#: Where a node is in the order in which a graph is played, or what it depends on: as many nodes as there may be.
-Places = npt.NDArray[np.int32]
+#: A node's position in the order of simulation, or that of what it depends on: as many as there may be nodes.
+Positions = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Run:
-    """Nodes `begin` to `end` in the order of playing. Does any of them depend on a second, on a third node?
+class Streak:
+    """Nodes `begin` to `end` in the order of simulation. Does any of them depend on a second, on a third node?
 
-    `number`: among all runs and meetings, in that order.
+    `number`: among all streaks and collectives, in that order.
     """
 
     number: int
@@ -35,37 +36,37 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Runs:
-    """The order in which to play a graph.
+class SimulationOrder:
+    """The order in which to simulate a graph.
 
-    `nodes` are all nodes, in that order; `at` is the place of each. `until[k]` are the runs in front of the k-th
-    meeting with other ranks, the last of them those behind all meetings; a meeting itself is in no run.
-    `begins`: the places at which runs begin, and those of meetings.
+    `nodes` are all nodes, in that order; `at` is the position of each. `until[k]` are the streaks in front of the k-th
+    collective with other ranks, the last of them those behind all collectives; a collective itself is in none.
+    `begins`: the positions at which streaks begin, and those of collectives.
     """
 
     depends: tuple[Ints, Ints, Ints]
     before: tuple[Mask, Mask, Mask]
-    meetings: Ints
-    nodes: Places
-    at: Places
+    collectives: Ints
+    nodes: Positions
+    at: Positions
     begins: Ints
-    until: tuple[tuple[Run, ...], ...]
+    until: tuple[tuple[Streak, ...], ...]
 
-    def fit(self, graph: Graph) -> bool:
-        """Do they hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
+    def fits(self, graph: Graph) -> bool:
+        """Does it hold for this graph, too? Dependencies may have been taken out, but none may have come in."""
         first, *others = zip(graph.depends, self.depends, strict=True)
         return (
             graph.before is self.before
-            and graph.meetings is self.meetings
+            and graph.collectives is self.collectives
             and (first[0] is first[1] or np.array_equal(*first))
             and all(now is then or bool(((now == then) | (now == NOTHING)).all()) for now, then in others)
         )
 
 
-def runs_of(graph: Graph) -> Runs:
+def order_of(graph: Graph) -> SimulationOrder:
     chain, level = _chains(graph)
-    part = (2 * np.searchsorted(graph.meetings, np.arange(len(graph)))).astype(np.int32)
-    part[graph.meetings] += 1
+    part = (2 * np.searchsorted(graph.collectives, np.arange(len(graph)))).astype(np.int32)
+    part[graph.collectives] += 1
     order = np.lexsort((chain, level, part)).astype(np.int32)
     starts = np.ones(order.size, dtype=bool)
     starts[1:] = False
@@ -75,11 +76,11 @@ def runs_of(graph: Graph) -> Runs:
     at = np.empty(order.size, np.int32)
     at[order] = np.arange(order.size, dtype=np.int32)
     until = _by_part(graph, order, begins, part)
-    return Runs(graph.depends, graph.before, graph.meetings, order, at, begins, until)
+    return SimulationOrder(graph.depends, graph.before, graph.collectives, order, at, begins, until)
 
 
-def _chains(graph: Graph) -> tuple[Places, Places]:
-    """For each node its chain, and how many other chains must have been played one behind the other before it."""
+def _chains(graph: Graph) -> tuple[Positions, Positions]:
+    """For each node its chain, and how many other chains must have been simulated one behind the other before it."""
     depends = [
         np.where(flags | (on == NOTHING), 0, on + 1).astype(np.int32)
         for on, flags in zip(graph.depends, graph.before, strict=True)
@@ -99,12 +100,12 @@ def _chains(graph: Graph) -> tuple[Places, Places]:
     return np.array(chains[1:], np.int32), np.array(levels[1:], np.int32)
 
 
-def _by_part(graph: Graph, order: Places, begins: Ints, part: Places) -> tuple[tuple[Run, ...], ...]:
+def _by_part(graph: Graph, order: Positions, begins: Ints, part: Positions) -> tuple[tuple[Streak, ...], ...]:
     ends = np.append(begins[1:], order.size)
     used = [np.logical_or.reduceat(on[order] != NOTHING, begins) for on in graph.depends[1:]]
     columns: Sequence[list[int]] = [begins.tolist(), ends.tolist(), *(each.tolist() for each in used)]
-    until: list[list[Run]] = [[] for _ in range(graph.meetings.size + 1)]
-    for number, (of_part, *run) in enumerate(zip(part[order[begins]].tolist(), *columns, strict=True)):
+    until: list[list[Streak]] = [[] for _ in range(graph.collectives.size + 1)]
+    for number, (of_part, *streak) in enumerate(zip(part[order[begins]].tolist(), *columns, strict=True)):
         if of_part % 2 == 0:
-            until[of_part // 2].append(Run(number, *run))
-    return tuple(tuple(runs) for runs in until)
+            until[of_part // 2].append(Streak(number, *streak))
+    return tuple(tuple(streaks) for streaks in until)

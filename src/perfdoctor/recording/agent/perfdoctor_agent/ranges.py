@@ -1,9 +1,9 @@
-"""Which stretches of the program are marked while steps are recorded, and how are the marks taken off again?
+"""Which parts of the program become ranges while steps are recorded, and how are the hooks removed again?
 
 PyTorch gives its own ranges (`enumerate(DataLoader)…`, `Optimizer.step#…`, `Optimizer.zero_grad#…`,
-`DistributedDataParallel.forward`) and the program's `record_function` ranges to torch.profiler only; where
-Nsight Systems listens, they are handed to it too. Added are: backward, checkpoint writes, and garbage collections; the
-agent adds forward with `around`. Everything is put on attributes of torch's modules and put back as it was.
+`DistributedDataParallel.forward`) and the program's `record_function` ranges to torch.profiler only; these hooks give
+them to Nsight Systems too. New ranges are backward, checkpoint writes and garbage collections; the agent adds forward
+with `around`. Hooks replace attributes of torch's modules, which are restored afterwards.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-#: Collections of the youngest generation come by the thousand and take microseconds.
+#: Collections of the youngest generation are frequent and take microseconds: they get no range.
 _YOUNGEST = 0
 _LONGEST_NAME = 200
 
 
-class Marks:
-    """Ranges in the recorded window. `range_of(name)` begins one and returns what ends it."""
+class RangeHooks:
+    """Ranges in the recorded window. `range_of(name)` begins one and returns the function that ends it."""
 
     def __init__(self, torch: Any, nvtx: Any | None, *, to_torch: bool) -> None:
         self.torch, self.nvtx, self.to_torch = torch, nvtx, to_torch
@@ -35,12 +35,12 @@ class Marks:
 
     # --- on and off ---
 
-    def put_on(self) -> None:
+    def install(self) -> None:
         if self.nvtx is not None:
             self._hand_ranges_to_nvtx()
         self._wrap(self.torch.autograd, "_engine_run_backward", "backward")
         self._wrap(self.torch, "save", "torch.save")
-        # What a careful checkpoint waits for longest, and no profiler shows: to be on the disk, and the old one's end.
+        # A safe checkpoint waits longest for these, which no profiler shows: writing to disk, replacing the old file.
         for name in ("fsync", "replace", "rename"):
             self._wrap(os, name, "os." + name)
         checkpoint = sys.modules.get("torch.distributed.checkpoint")
@@ -49,16 +49,16 @@ class Marks:
         gc.callbacks.append(self._collecting)
         self._undo.append(lambda: gc.callbacks.remove(self._collecting))
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         while self._undo:
             self._undo.pop()()
-        for begun in list(self._open):  # the optimizer's range ends after its hook, in which the window ends
+        for begun in list(self._open):  # the optimizer's range, which ends after the hook that closes the window
             self._end(begun)
 
     def _put(self, owner: Any, name: str, new: Any) -> None:
         old = owner.__dict__[name]
         setattr(owner, name, new)
-        # What the program has put there since stays.
+        # What the program has assigned since is kept.
         self._undo.append(lambda: setattr(owner, name, old) if owner.__dict__.get(name) is new else None)
 
     def _wrap(self, owner: Any, name: str, shown: str) -> None:
@@ -102,7 +102,7 @@ class Marks:
             self.nvtx.end_range(begun)
 
     def step_begins(self, number: int) -> None:
-        """Steps where torch.profiler, which marks them itself, does not record."""
+        """Mark a step for nsys; torch.profiler marks its steps itself."""
         self._step()
         self._step = self._nvtx_range(f"ProfilerStep#{number}")
 
@@ -111,11 +111,11 @@ class Marks:
         self._step = _nothing
 
     def _hand_ranges_to_nvtx(self) -> None:
-        enter, leave, marks = self._enter, self._exit, self
+        enter, leave, hooks = self._enter, self._exit, self
 
         @functools.wraps(enter)
         def both_enter(self: Any) -> Any:
-            self.perfdoctor_range = marks._nvtx_range(self.name)
+            self.perfdoctor_range = hooks._nvtx_range(self.name)
             return enter(self)
 
         @functools.wraps(leave)

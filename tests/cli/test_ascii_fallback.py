@@ -1,4 +1,4 @@
-"""Is the report still readable where the terminal's encoding lacks its characters?"""
+"""The report stays readable where the terminal's encoding lacks its characters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from report.samples import COMMUNICATION, INPUT_BOUND, POISONED
 from rich.console import Console
 
-from perfdoctor.cli import plain_text
+from perfdoctor.cli import ascii_fallback
 from perfdoctor.report import terminal
 
 
 def printed(diagnosis, encoding):
-    plain_text.set_up()
+    ascii_fallback.set_up()
     raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding=encoding, errors=plain_text.NAME, newline="\n")
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors=ascii_fallback.NAME, newline="\n")
     terminal.render(diagnosis, Console(file=stream, width=80))
     stream.flush()
     return raw.getvalue().decode(encoding)
@@ -28,16 +28,16 @@ def test_ascii_has_no_question_marks(diagnosis):
     assert "\n#####" in text
 
 
-def test_ascii_says_the_same():
+def test_ascii_has_the_same_text():
     text = printed(INPUT_BOUND, "ascii")
     assert "saves 431 ms of 701 ms a step, 2.6x (1.9-2.7) | high confidence" in text
     assert "input-wait   270 ms   -431 ms  #########---------------" in text
 
 
-def test_what_latin_1_has_stays():
+def test_characters_of_latin_1_are_kept():
     assert "2.6× (1.9-2.7) · high" in printed(INPUT_BOUND, "latin-1")
 
 
-def test_what_we_do_not_know_is_a_question_mark():
-    assert "文 µ →".encode("ascii", plain_text.NAME) == b"? u ->"
+def test_unknown_characters_are_question_marks():
+    assert "文 µ →".encode("ascii", ascii_fallback.NAME) == b"? u ->"
     assert printed(POISONED, "ascii").isascii()

@@ -1,4 +1,4 @@
-"""Can nodes that are played at once be played at once, and is the outcome that of playing one by one?"""
+"""Can nodes that are simulated at once be simulated at once, and is the outcome that of simulating one by one?"""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from graphs import FEW, HOST, NOTHING, WORK, Node, by_hand, random_graphs, simul
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.replay.graph import simulate as playing
+from perfdoctor.replay.graph import simulate as simulating
 from perfdoctor.replay.graph.graph import Graph
-from perfdoctor.replay.graph.runs import Runs, runs_of
-from perfdoctor.replay.graph.simulate import REPETITIONS, play
+from perfdoctor.replay.graph.order import SimulationOrder, order_of
+from perfdoctor.replay.graph.simulate import REPETITIONS, simulate
 
 
-def stretches(runs: Runs) -> list[list[int]]:
-    """The nodes of each run, in the order of playing; meetings are left out."""
-    return [runs.nodes[run.begin : run.end].tolist() for part in runs.until for run in part]
+def stretches(order: SimulationOrder) -> list[list[int]]:
+    """The nodes of each streak, in the order of simulation; collectives are left out."""
+    return [order.nodes[streak.begin : streak.end].tolist() for part in order.until for streak in part]
 
 
 def in_turns(steps: int) -> Graph:
@@ -32,41 +32,41 @@ def in_turns(steps: int) -> Graph:
     return by_hand(nodes, 10 * steps)
 
 
-def test_what_takes_turns_is_played_in_turns():
+def test_what_takes_turns_is_simulated_in_turns():
     graph = in_turns(4)
-    assert stretches(runs_of(graph)) == [[node] for node in range(8)]
-    assert play([graph]).step_ns == 40
+    assert stretches(order_of(graph)) == [[node] for node in range(8)]
+    assert simulate([graph]).step_ns == 40
 
 
-def test_all_calls_are_one_run_and_all_kernels_another():
+def test_all_calls_are_one_streak_and_all_kernels_another():
     nodes = []
     for number in range(5):
         call, kernel = (f"{kind}{(number or 5) - 1}" for kind in ("call", "kernel"))
         nodes.append(Node(f"call{number}", HOST, 10 * number, 10 * number + 4, ((call, 0, not number),)))
         on = ((kernel, 0, not number), (f"call{number}", 1, False))
         nodes.append(Node(f"kernel{number}", WORK, 10 * number + 5, 10 * number + 10, on, work=number))
-    assert stretches(runs_of(by_hand(nodes, 50))) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+    assert stretches(order_of(by_hand(nodes, 50))) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
 
 
-def test_a_meeting_is_in_no_run_and_parts_those_before_and_behind():
-    graph = replace(in_turns(3), meetings=np.array([3]), transfer_ns=np.array([5]))
-    runs = runs_of(graph)
-    before, behind = ([runs.nodes[run.begin : run.end].tolist() for run in part] for part in runs.until)
+def test_a_collective_is_in_no_streak_and_parts_those_before_and_behind():
+    graph = replace(in_turns(3), collectives=np.array([3]), transfer_ns=np.array([5]))
+    order = order_of(graph)
+    before, behind = ([order.nodes[streak.begin : streak.end].tolist() for streak in part] for part in order.until)
     assert (before, behind) == ([[0], [1], [2]], [[4], [5]])
 
 
 @given(random_graphs())
-def test_nothing_is_played_before_what_it_waits_for(graph):
-    runs = runs_of(graph)
-    assert sorted(runs.nodes.tolist()) == list(range(len(graph)))
-    assert (runs.nodes[runs.at] == np.arange(len(graph))).all()
+def test_nothing_is_simulated_before_what_it_waits_for(graph):
+    order = order_of(graph)
+    assert sorted(order.nodes.tolist()) == list(range(len(graph)))
+    assert (order.nodes[order.at] == np.arange(len(graph))).all()
     known: set[int] = set()
-    for nodes in stretches(runs):
+    for nodes in stretches(order):
         for before, node in zip([NOTHING, *nodes], nodes, strict=False):
             within = {int(on[node]) for on, flags in zip(graph.depends, graph.before, strict=True) if not flags[node]}
             others = within - {NOTHING} - ({int(graph.depends[0][node])} if before != NOTHING else set())
             assert others <= known
-            assert before in (NOTHING, graph.depends[0][node]), "along a run each is behind the one before"
+            assert before in (NOTHING, graph.depends[0][node]), "along a streak each is behind the one before"
         known.update(nodes)
     assert len(known) == len(graph)
 
@@ -74,41 +74,41 @@ def test_nothing_is_played_before_what_it_waits_for(graph):
 @FEW
 @given(random_graphs())
 def test_at_once_or_one_by_one_is_the_same(graph):
-    usual, found = playing._FEW, []
+    usual, found = simulating._FEW, []
     try:
         for few in (0, 2, 1 << 30):
-            playing._FEW = few
-            (ends,) = play([graph]).end_ns
+            simulating._FEW = few
+            (ends,) = simulate([graph]).end_ns
             found.append((ends - ends[0]).tolist())
     finally:
-        playing._FEW = usual
+        simulating._FEW = usual
     assert found[0] == found[1] == found[2]
     before, last = (np.array(each[0]) for each in simulated([graph], REPETITIONS)[-2:])
     works = graph.kind == WORK
-    if (last - before).max() <= last[works].max() - before[works].max():  # else it is not played to its end by then
+    if (last - before).max() <= last[works].max() - before[works].max():  # else it is not simulated to its end by then
         assert found[0] == (last - last[0]).tolist()
 
 
 @FEW
 @given(random_graphs(), st.data())
-def test_runs_hold_for_a_graph_that_waits_for_less(graph, data):
-    runs = runs_of(graph)
+def test_an_order_holds_for_a_graph_that_waits_for_less(graph, data):
+    order = order_of(graph)
     gone = np.array(data.draw(st.lists(st.booleans(), min_size=len(graph), max_size=len(graph))))
     depends = (graph.depends[0], *(np.where(gone, NOTHING, on) for on in graph.depends[1:]))
     fewer = replace(graph, depends=depends)
-    assert runs.fit(graph)
-    assert runs.fit(fewer)
-    assert play([fewer], [runs]).step_ns == play([fewer]).step_ns
+    assert order.fits(graph)
+    assert order.fits(fewer)
+    assert simulate([fewer], [order]).step_ns == simulate([fewer]).step_ns
 
 
-def test_runs_of_another_graph_are_not_used():
+def test_order_of_another_graph_are_not_used():
     graph = in_turns(4)
-    runs = runs_of(graph)
+    order = order_of(graph)
     more = replace(graph, depends=(graph.depends[0], graph.depends[1], np.maximum(np.arange(8) - 2, NOTHING)))
-    assert not runs.fit(more)
+    assert not order.fits(more)
     first = graph.depends[0].copy()
     first[3] = 0
     other = replace(graph, depends=(first, *graph.depends[1:]))
-    assert not runs.fit(other)
-    assert play([more], [runs]).step_ns == play([more]).step_ns
-    assert play([other], [runs]).step_ns == play([other]).step_ns
+    assert not order.fits(other)
+    assert simulate([more], [order]).step_ns == simulate([more]).step_ns
+    assert simulate([other], [order]).step_ns == simulate([other]).step_ns

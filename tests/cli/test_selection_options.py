@@ -1,4 +1,4 @@
-"""Do `--range` and `--steps` narrow what is looked at, and is that said wherever it is read?"""
+"""`--range` and `--steps` narrow what is analysed, and every report notes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(*arguments, command="analyze"):
     return CliRunner().invoke(app, [command, *map(str, arguments)])
 
 
-def told(*arguments):
+def diagnosed(*arguments):
     result = run(ON_CPU, *arguments, "--no-html", "--json", "-")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
@@ -31,10 +31,10 @@ def trace():
     return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
 
 
-def test_only_the_executions_of_a_range_are_looked_at():
+def test_only_the_executions_of_a_range_are_analysed():
     """The range's own durations, from the raw file: a run without a GPU, so they are the window."""
-    diagnosis = told("--range", "Optimizer.step#")
-    whole = told()
+    diagnosis = diagnosed("--range", "Optimizer.step#")
+    whole = diagnosed()
     (split,) = diagnosis["time"]
     durations = [
         round(event["dur"] * 1000)
@@ -50,11 +50,11 @@ def test_only_the_executions_of_a_range_are_looked_at():
     assert sum(split["idle_causes_ns"].values()) == split["idle_ns"]
 
 
-def test_only_chosen_steps_are_looked_at():
-    whole, part = told(), told("--steps", "2..3")
+def test_only_chosen_steps_are_analysed():
+    whole, part = diagnosed(), diagnosed("--steps", "2..3")
     assert part["run"]["steps"]["used"] == 2
     assert 0 < part["time"][0]["window_ns"] < whole["time"][0]["window_ns"]
-    assert told("--steps", "2")["run"]["steps"]["used"] == 1
+    assert diagnosed("--steps", "2")["run"]["steps"]["used"] == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_only_chosen_steps_are_looked_at():
         (("--steps", "2"), "Only step 2 of "),
     ],
 )
-def test_every_report_says_what_was_looked_at(tmp_path, arguments, note):
+def test_every_report_notes_what_was_analysed(tmp_path, arguments, note):
     page = tmp_path / "page.html"
     text = run(ON_CPU, *arguments, "--html", page)
     assert text.exit_code == 0, text.stderr
@@ -74,16 +74,16 @@ def test_every_report_says_what_was_looked_at(tmp_path, arguments, note):
     assert note in " ".join(
         run(ON_CPU, *arguments, "--no-html", "--format", "markdown").stdout.replace("\\", "").split()
     )
-    assert told(*arguments)["notes"][0].startswith(note)
+    assert diagnosed(*arguments)["notes"][0].startswith(note)
 
 
 def test_conditions_and_questions_hold_for_the_part():
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--steps", "2..3").exit_code == 3
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--range", "Optimizer.step#").exit_code == 0
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--range", "DataLoader").exit_code == 3
-    asked = told("--steps", "2..3", "--what-if", "input-wait")["prediction"]
-    assert asked["fixed"] == ["input-wait"]
-    of_range = told("--range", "DataLoader", "--what-if", "input-wait")
+    prediction = diagnosed("--steps", "2..3", "--what-if", "input-wait")["prediction"]
+    assert prediction["fixed"] == ["input-wait"]
+    of_range = diagnosed("--range", "DataLoader", "--what-if", "input-wait")
     (finding,) = [each for each in of_range["findings"] if each["rule"] == "input-wait"]
     step_ns = of_range["time"][0]["step_ns"]
     assert of_range["prediction"]["step_ns"]["likely"] == step_ns - finding["saving_ns_per_step"]["likely"]
@@ -101,7 +101,7 @@ def test_conditions_and_questions_hold_for_the_part():
         (("--range", "DataLoader", "--what-if", "batch=2x"), "--what-if batch=2x: a range is not replayed"),
     ],
 )
-def test_what_is_asked_wrongly_is_said_in_two_lines(arguments, what):
+def test_a_usage_error_has_two_lines(arguments, what):
     result = run(ON_CPU, *arguments, "--no-html")
     assert result.exit_code == 2
     first, second = result.stderr.splitlines()
@@ -123,7 +123,7 @@ def test_the_exported_file_shows_the_part(tmp_path):
     assert [each.name for each in file.on("steps") if each.name != "step left out"] == ["step 2", "step 3"]
     assert run(ON_CPU, "--perfetto", target, "--range", "Optimizer.step#", command="export").exit_code == 0
     file = perfetto_file.read(target.read_bytes())
-    (split,) = told("--range", "Optimizer.step#")["time"]
+    (split,) = diagnosed("--range", "Optimizer.step#")["time"]
     executions = file.on("steps")
     assert {each.name.split()[0] for each in executions} == {"execution"}
     assert sum(each.end - each.start for each in executions) == split["window_ns"]

@@ -1,0 +1,45 @@
+"""How much of the step is a finding about, and on which place does it take most? What most detectors begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Value
+
+#: What is more than half of a time is named as its cause, or its owner.
+MOST_OF_IT = 0.5
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Time of a step, on the mean of all places, and its share of the step. `worst`: where that share is largest."""
+
+    run: Run
+    ns: int
+    share: float
+    worst: Place
+
+    def lost_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about idle time."""
+        return {"lost_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "lost_percent": percent(self.share)}
+
+    def exposed_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about copies and collectives."""
+        return {"exposed_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "exposed_percent": percent(self.share)}
+
+
+def affected(run: Run, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
+    """The time that `of_place` gives for each place's window; None where it is less than this share of the step.
+
+    `of_place` is called once for each place.
+    """
+    time_ns = once_per_place(of_place)
+    share = run.share(time_ns) if run.places else 0.0
+    if not run.places or share < least_share:
+        return None
+    return Affected(run, run.mean(time_ns), share, run.worst(time_ns))

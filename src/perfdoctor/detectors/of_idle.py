@@ -1,0 +1,121 @@
+"""A share of this idle cause: the shape of findings about time in which the device waits for one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
+from perfdoctor.metrics.units import ms
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.intervals import Intervals, Nanoseconds
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Measure, Rows, Value
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Idle of one cause. `pieces`: when the place that loses most was idle for it."""
+
+    time: Affected
+    pieces: Intervals
+
+    @property
+    def ns(self) -> int:
+        return self.time.ns
+
+    @property
+    def share(self) -> float:
+        return self.time.share
+
+    @property
+    def worst(self) -> Place:
+        return self.time.worst
+
+    @property
+    def times_per_step(self) -> float:
+        return len(self.pieces) / self.worst.units
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest piece."""
+        return int(self.pieces.durations_ns.max(initial=0))
+
+    @cached_property
+    def each_step_ns(self) -> Nanoseconds:
+        """What each of the worst place's steps loses; all of the window where no steps are known."""
+        return each_step_ns(self.worst, self.pieces)
+
+    @property
+    def steps_hit(self) -> int:
+        """How many of its steps lose anything by it."""
+        return int(np.count_nonzero(self.each_step_ns))
+
+    @property
+    def steps_seen(self) -> int:
+        return int(self.each_step_ns.size)
+
+    @property
+    def longest_in_a_step_ns(self) -> int:
+        return int(self.each_step_ns.max(initial=0))
+
+    def steps_losing(self, least_share: float) -> int:
+        """How many of its steps lose at least this share of a step."""
+        least_ns = least_share * self.worst.per_step(self.worst.window_ns)
+        return int(np.count_nonzero(self.each_step_ns >= least_ns))
+
+    def recurrence(self, least_share: float) -> str:
+        """`window` where no steps are known, `once` where only one step loses that much: then it may be over; or ""."""
+        if not self.time.run.per_step:
+            return "window"
+        return "" if self.steps_losing(least_share) > 1 else "once"
+
+    def recurring_values(self, least_share: float, named: Sequence[Culprit], otherwise: str) -> dict[str, Value]:
+        """The numbers of rules about what may come once: in which steps it came. `name`: the first, or `otherwise`."""
+        return {
+            **self.time.lost_values(),
+            "steps_hit": self.steps_losing(least_share),
+            "steps_seen": self.steps_seen,
+            "longest_ms": ms(self.longest_in_a_step_ns),
+            "name": named[0].name if named else otherwise,
+        }
+
+    def recurring_evidence(self, label: str, least_share: float) -> tuple[Measure, ...]:
+        """How much idle time it is, and in how many of the steps it came."""
+        return (
+            Measure(label, self.ns, "ns"),
+            Measure("steps with it", self.steps_losing(least_share), "count"),
+            Measure("steps analysed", self.steps_seen, "count"),
+        )
+
+    def innermost(self, *signals: str) -> list[Culprit]:
+        """What ran on the host meanwhile, by name, the largest share of this idle time first."""
+        return culprits(self.pieces, host_rows(self.worst, signals))
+
+    def table(self, label: str, named: Sequence[Culprit]) -> tuple[Rows, ...]:
+        """Those names as evidence; none where nothing is known of them."""
+        return (table(label, self.worst, named),) if named else ()
+
+
+def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
+    """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
+    return of_idle(run, least_share, lambda place: place.idle_causes[cause])
+
+
+def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
+    """A part of this cause's idle time, in ns of each place's window. Not counted where all of it is too little."""
+    if run.share(lambda place: place.idle_ns(cause)) < least_share:
+        return None
+    return affected(run, of_place, least_share)
+
+
+def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals]) -> Idle | None:
+    """Those pieces of each place's idle time; None where they take less than this share of the step."""
+    chosen = once_per_place(pieces)
+    time = affected(run, lambda place: chosen(place).total_ns, least_share)
+    return Idle(time, chosen(time.worst)) if time else None

@@ -1,0 +1,127 @@
+"""A share of these kernels, copies or collectives: the shape of findings about one kind of work on the device.
+
+The detector chooses rows of each place and says which share of their time a fix takes away. What counts is the time in
+which they alone keep the device: of kernels that in which no other kernel runs, of copies and collectives that in which
+no kernel does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns
+from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
+from perfdoctor.metrics.finding_rows import work_of
+from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Mask
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import Confidence
+from perfdoctor.records.findings import Evidence, Finding, Measure, Value
+from perfdoctor.records.savings import Saving
+
+Rows = Callable[[Place], Mask]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Chosen work and its time in a step. `rows`: one bool a row of the place's kernels, copies or collectives."""
+
+    time: Affected
+    rows: Rows
+
+    @property
+    def ns(self) -> int:
+        return self.time.ns
+
+    @property
+    def worst(self) -> Place:
+        return self.time.worst
+
+    @property
+    def worst_rows(self) -> Mask:
+        return self.rows(self.worst)
+
+    @property
+    def per_step(self) -> float:
+        """How many of them a step has, on the worst place."""
+        return float(np.count_nonzero(self.worst_rows)) / self.worst.units
+
+    def kernel_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about kernels."""
+        return {
+            "kernels_per_step": self.per_step,
+            "kernels_ms": ms(self.ns),
+            "step_ms": ms(self.time.run.step_ns),
+            "kernels_percent": percent(self.time.share),
+        }
+
+    def megabytes(self) -> float:
+        """What these copies move a step, on the worst place."""
+        return bytes_of(self.worst, self.worst_rows) / self.worst.units / 1e6
+
+    def copy_values(self) -> dict[str, Value]:
+        """The numbers in the sentence of most rules about copies."""
+        return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time.exposed_values()}
+
+    def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:
+        """How many kernels, how long they take, and the largest of them."""
+        return (
+            Measure(counted, self.per_step, "count"),
+            Measure("their time", self.ns, "ns"),
+            largest(self.worst, self.worst_rows, "Largest of them, a step"),
+        )
+
+    def finding(
+        self,
+        *,
+        rule: str,
+        saving: Saving,
+        confidence: Confidence,
+        values: Mapping[str, Value],
+        evidence: tuple[Evidence, ...],
+        situation: str = "",
+        symptom_of: tuple[str, ...] = (),
+        acts_on: Rows | None = None,
+        bound_ns: int | None = None,
+    ) -> Finding:
+        """A finding about this work. `acts_on`: the rows on which the rule's action acts, where it counts them so."""
+        return Finding(
+            rule=rule,
+            saving_ns_per_step=saving,
+            confidence=confidence,
+            values=values,
+            evidence=evidence,
+            situation=situation,
+            symptom_of=symptom_of,
+            work=work_of(self.time.run, acts_on or self.rows),
+            affected_ns=self.ns,
+            bound_ns=bound_ns,
+        )
+
+
+def of_kernels(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
+    """These rows of `place.kernels`; None where they take less than this share of the step."""
+    return _of_work(run, rows, lambda place, chosen: place.alone_ns(chosen), least_share)
+
+
+def of_copies(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
+    """These rows of `place.copies`; None where they are exposed for less than this share of the step."""
+    return _of_work(run, rows, exposed_ns, least_share)
+
+
+def of_collectives(run: Run, rows: Rows, transfer_share: float, least_share: float = 0.0) -> Work | None:
+    """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting."""
+    return _of_work(run, rows, lambda place, chosen: exposed_rows_ns(place, chosen) * transfer_share, least_share)
+
+
+def _of_work(run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float) -> Work | None:
+    chosen = once_per_place(rows)
+    time = affected(run, lambda place: time_of(place, chosen(place)), least_share)
+    return Work(time, chosen) if time else None

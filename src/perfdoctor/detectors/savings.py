@@ -1,0 +1,43 @@
+"""How much of the affected time does a fix take away? Ranges whose ends have their reasons in the rule's document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdoctor.records.savings import Saving
+
+#: Of a likely saving, what is certain where nothing is known of it but that it is less: half, by convention.
+CERTAIN_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the affected time that a fix takes away: 0 ≤ low ≤ likely ≤ high ≤ 1."""
+
+    low: float
+    likely: float
+    high: float = 1.0
+
+    def of(self, affected_ns: float) -> Saving:
+        """The saving, in ns."""
+        return Saving(int(affected_ns * self.low), int(affected_ns * self.likely), int(affected_ns * self.high))
+
+
+def shares(at: Mapping[str, float], name: str) -> Shares:
+    """What the rule's document assumes: `<name>_low`, `_likely` and, where not all of it may be won, `_high`."""
+    return Shares(at[f"{name}_low"], at[f"{name}_likely"], at.get(f"{name}_high", 1.0))
+
+
+def half_certain(likely_ns: int, high_ns: int) -> Saving:
+    """A likely saving of which half is certain; `high_ns` where that is more."""
+    return Saving(int(likely_ns * CERTAIN_SHARE), likely_ns, max(likely_ns, high_ns))
+
+
+def at_most(high_ns: int) -> Saving:
+    """What is only bounded: how much of it a fix takes away, the recording does not show."""
+    return Saving(0, 0, high_ns)
+
+
+#: Of findings that inform, or that cost the run and no time of a step.
+NO_SAVING = Saving(0, 0, 0)
