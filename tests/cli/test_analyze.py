@@ -25,7 +25,7 @@ RULES = ("input-wait", "host-syncs", "pageable-copies", "rank-skew", "launch-bou
 
 
 def rule(name):
-    threshold = rulebook.Threshold(0.05, "fraction of step time", "Below it nobody minds.")
+    threshold = rulebook.Threshold(0.05, "fraction of step time", "Below it is negligible.")
     fix = rulebook.RuleFix("Do it", "do(it)", "minutes", changes_numerics=False)
     return rulebook.Rule(
         id=name,
@@ -291,8 +291,8 @@ def test_a_device_is_written_to_directly(doctor):
 
 
 def test_progress_is_silent_without_a_terminal(capsys):
-    with analyze.progress(quiet=False, verbose=False) as say:
-        say("reading")
+    with analyze.progress(quiet=False, verbose=False) as update:
+        update("reading")
     assert capsys.readouterr().err == ""
 
 

@@ -144,7 +144,7 @@ print('loaded:', *sorted(heavy & {{name.split('.')[0] for name in sys.modules}})
 
 def test_completion_takes_little_longer_than_typer_itself():
     def seconds(typed, program):
-        """Of the processor: another program's load is none of ours."""
+        """CPU time: the load of other programs does not count."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         answer("zsh", typed, program)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

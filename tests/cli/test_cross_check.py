@@ -72,8 +72,8 @@ def test_without_nsys_it_is_refused_with_what_to_do(monkeypatch, tmp_path):
 def test_a_difference_is_listed_with_both_numbers_and_costs_no_exit_code(checked):
     out = checked(cuda_gpu_mem_time_sum=MEM_TIME + "100.0,12,3,4.0,[CUDA memcpy Host-to-Device]\n")
     assert "with nsys 2099.1.2" in out
-    assert re.search(r"h2d: ours 64 rows, [\d,]+ ns · nsys 3 rows, 12 ns", out)
-    assert re.search(r"memset: ours 32 rows, [\d,]+ ns · nsys none", out)
+    assert re.search(r"h2d: perfdoctor 64 rows, [\d,]+ ns · nsys 3 rows, 12 ns", out)
+    assert re.search(r"memset: perfdoctor 32 rows, [\d,]+ ns · nsys none", out)
 
 
 def test_what_nsys_refuses_is_printed_and_is_no_difference(checked):
@@ -91,13 +91,13 @@ def test_names_of_a_recording_and_of_nsys_are_printed_without_control_characters
 
 def test_versions_in_the_names_of_calls_are_no_difference(checked):
     out = checked(cuda_api_sum="Time (%),Total Time (ns),Num Calls,Name\n9.9,1,1,cudaLaunchKernel_v7000\n")
-    assert "cudaLaunchKernel: ours" in out
+    assert "cudaLaunchKernel: perfdoctor" in out
     assert "cudaLaunchKernel_v7000" not in out
 
 
 def test_expert_rules_are_shown_beside_our_findings(checked):
     out = checked(gpu_gaps="\nRow#,Duration (ns),Start (ns)\n1,600000000,5\n")
-    assert re.search(r"gpu_gaps: 1 row, 600.000 ms\n +ours: 0 gaps of 500 ms or more, 0.000 ms; ", out)
+    assert re.search(r"gpu_gaps: 1 row, 600.000 ms\n +perfdoctor: 0 gaps of 500 ms or more, 0.000 ms; ", out)
 
 
 def test_json_stays_parsable_and_the_check_goes_to_standard_error(monkeypatch, tmp_path):
@@ -168,8 +168,8 @@ def test_a_recipe_s_sums_are_compared_with_ours(report, tmp_path, monkeypatch):
         (tmp_path / f"{name}.csv").write_text(table, "utf-8")
     monkeypatch.setenv("PERFDOCTOR_NSYS", str(stand_in(tmp_path, {})))
     out = run(report, "--cross-check", "--all").stdout
-    assert 'left<int, "a">: ours none · nsys 2 rows, 7 ns' in out
-    assert "ncclAllReduce: ours none · nsys 3 rows, 9 ns" in out
+    assert 'left<int, "a">: perfdoctor none · nsys 2 rows, 7 ns' in out
+    assert "ncclAllReduce: perfdoctor none · nsys 3 rows, 9 ns" in out
     assert sorted(path.name for path in Path(report).parent.iterdir()) == ["profile.nsys-rep", "profile.sqlite"]
 
 

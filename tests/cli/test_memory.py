@@ -85,6 +85,6 @@ def test_a_pickle_with_code_runs_nothing(tmp_path):
     path.write_bytes(pickle.dumps({"segments": [Bad()], "device_traces": []}))
     done = perform(path, "--no-html")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "wants to build" in done.stderr
+    assert "would build" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "proof").exists()

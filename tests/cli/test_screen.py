@@ -38,7 +38,7 @@ def on_terminal(*arguments, cwd, columns=80, **environment):
         while True:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:  # what Linux says when the other end is closed
+            except OSError:  # on Linux, when the other end is closed
                 break
             if not piece:
                 break

@@ -14,8 +14,8 @@ import typer
 from perfdoctor.cli import (
     completion,
     hardware_options,
-    part_options,
     report_files,
+    selection_options,
     shared_options,
     what_if,
 )
@@ -95,8 +95,8 @@ def analyze(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: part_options.Range = None,
-    steps: part_options.Steps = None,
+    range_: selection_options.Range = None,
+    steps: selection_options.Steps = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Compare our numbers with those of nsys on the same report.")
     ] = False,
@@ -112,7 +112,7 @@ def analyze(
     conditions = conditions_of(fail_on or [], rules)
     questions = questions_of(what_if_text)
     values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = part_options.selection(range_, steps)
+    part = selection_options.selection(range_, steps)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)

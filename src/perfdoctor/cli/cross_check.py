@@ -73,10 +73,10 @@ def _lines(checked: CrossCheck, diagnosis: Diagnosis, *, show_all: bool) -> Iter
     yield from _verdict(checked)
     for each in checked.compared:
         yield from _compared(each, show_all=show_all)
-    yield "  NVIDIA's expert rules (nsys analyze), and ours:"
+    yield "  NVIDIA's expert rules (nsys analyze), and perfdoctor's:"
     for rule in checked.rules:
         yield f"    {_expert(rule)}"
-        yield f"      ours: {_ours(rule, diagnosis)}"
+        yield f"      perfdoctor: {_ours(rule, diagnosis)}"
     yield from (f"  {note}" for note in checked.notes)
     yield ""
 
@@ -98,7 +98,7 @@ def _compared(each: Compared, *, show_all: bool) -> Iterator[str]:
     shown = each.differences if show_all else each.differences[:_SHOWN]
     for difference in shown:
         ours, theirs = _sum(difference.ours, each.unit), _sum(difference.theirs, each.unit)
-        yield f"    {clean_name(difference.name)[:_LONGEST_NAME]}: ours {ours} · nsys {theirs}"
+        yield f"    {clean_name(difference.name)[:_LONGEST_NAME]}: perfdoctor {ours} · nsys {theirs}"
     if len(shown) < len(each.differences):
         yield f"    and {len(each.differences) - len(shown)} more: --all shows them"
 

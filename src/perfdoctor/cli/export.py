@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import part_options, report_files
+from perfdoctor.cli import report_files, selection_options
 from perfdoctor.cli.analyze import diagnosed, progress, rules_of
 from perfdoctor.errors import PerfdoctorError, UsageError
 
@@ -39,15 +39,15 @@ def export(
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
     ] = None,
-    range_: part_options.Range = None,
-    steps: part_options.Steps = None,
+    range_: selection_options.Range = None,
+    steps: selection_options.Steps = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
     """Write the merged timeline, with the findings as tracks."""
     if perfetto is None:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
-    part = part_options.selection(range_, steps)
+    part = selection_options.selection(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
     examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)

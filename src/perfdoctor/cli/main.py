@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, completion, env, export, plain_text, rules, run
+from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, rules, run
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 FAILED = 1
@@ -77,7 +77,7 @@ def _perfdoctor(
 
 def main() -> None:
     """The `perfdoctor` program."""
-    plain_text.set_up()
+    ascii_fallback.set_up()
     if completion.VARIABLE in os.environ:
         completion.skip_rich()
     app(prog_name="perfdoctor")

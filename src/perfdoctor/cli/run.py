@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, completion, hardware_options, part_options, shared_options
+from perfdoctor.cli import analyze, completion, hardware_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
@@ -94,7 +94,7 @@ def run(
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
-    range_: part_options.Range = None,
+    range_: selection_options.Range = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
@@ -107,7 +107,7 @@ def run(
     rules = analyze.rules_of(rule or [], ignore or [])
     conditions = analyze.conditions_of(fail_on or [], rules)
     values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = part_options.selection(range_, None)
+    part = selection_options.selection(range_, None)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)

@@ -1,1 +1,1 @@
-"""How does a foreign file become a Timeline? One file a format; nobody else knows foreign names."""
+"""How does a tool's file become a Timeline? One file per format; no other room knows the tools' names."""

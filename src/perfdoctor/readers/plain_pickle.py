@@ -48,7 +48,7 @@ def load(path: Path) -> object:
             return _loaded(stream)
     except _ForbiddenError as error:
         raise PerfdoctorError(
-            f"`{path.name}` is a pickle that wants to build `{str(error)[:80]}`: it was not opened",
+            f"`{path.name}` is a pickle that would build `{str(error)[:80]}`: it was not opened",
             do="A memory snapshot holds plain data only: write it with torch.cuda.memory._dump_snapshot()",
         ) from error
     except MemoryError as error:

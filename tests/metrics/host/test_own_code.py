@@ -51,7 +51,7 @@ def test_what_was_launched_before_the_recording_belongs_to_nothing():
 
 def test_only_functions_of_the_users_own_are_lines():
     own, library = "train.py(10): train", "torch/nn/modules/linear.py(90): forward"
-    agent = "/opt/lib/perfdoctor_agent/marks.py(77): around"
+    agent = "/opt/lib/perfdoctor_agent/ranges.py(77): around"
     every = (library, own, agent, "logging/__init__.py(1720): getEffectiveLevel", "<built-in method add>")
     drawn = timeline(
         functions=[{"start_ns": 10 * n, "end_ns": 10 * n + 5, "name": name} for n, name in enumerate(every)]

@@ -213,7 +213,7 @@ def test_python_functions_and_overheads_belong_to_the_traces_process():
             launch(),
             event("train.py(3): step", "python_function", 0, 9),
             event("threading.py(1032): _bootstrap", "python_function", 0, 10, 0, 0),
-            event("/opt/perfdoctor_agent/marks.py(77): around", "python_function", 1, 8),
+            event("/opt/perfdoctor_agent/ranges.py(77): around", "python_function", 1, 8),
             event("Activity Buffer Request", "overhead", 2, 3, -1, 0),
         )
     )

@@ -144,7 +144,7 @@ def theirs():
 @pytest.mark.recordings
 @real
 def test_a_real_report_is_read_as_nvidias_package_reads_it(file, theirs):
-    """Every launch with every metric that is asked for, and every message of its rules."""
+    """Every launch with every metric that is read, and every message of its rules."""
     for ours, other in zip(ncu_file.read_launches(file), ncu_package.read_launches(theirs, file), strict=True):
         assert {name: values[0][0] for name, values in ours.metrics.items()} == {
             name: values[0][0] for name, values in other.metrics.items()

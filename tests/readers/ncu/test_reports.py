@@ -60,7 +60,7 @@ def tool(tmp_path, monkeypatch, neither):
         program = tmp_path / "ncu"
         program.write_text(
             f"#!{sys.executable}\nimport json, os, pathlib, sys\nhere = pathlib.Path({str(tmp_path)!r})\n"
-            "open(here / 'asked', 'a').write(json.dumps([sys.argv[1:], sorted(os.environ)]) + chr(10))\n"
+            "open(here / 'calls', 'a').write(json.dumps([sys.argv[1:], sorted(os.environ)]) + chr(10))\n"
             "page = sys.argv[sys.argv.index('--page') + 1]\n"
             f"print((here / (page + '.csv')).read_text())\nsys.exit({code})\n"
         )
@@ -77,9 +77,9 @@ def test_ncu_prints_the_metrics_and_the_results_of_rules(tool, report, tmp_path,
     timeline = ncu.read(report)
     agrees({name: column[0] for name, column in timeline["kernel_profiles"].columns.items()})
     assert list(timeline["kernel_advice"].name) == ["UncoalescedGlobalAccess"]
-    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
-    assert asked[0][0] == ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
-    assert all("A_SECRET" not in environment for _, environment in asked)
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert calls[0][0] == ["--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+    assert all("A_SECRET" not in environment for _, environment in calls)
 
 
 def test_an_ncu_that_prints_no_rules_still_gives_the_metrics(tool, report):

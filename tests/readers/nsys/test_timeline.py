@@ -588,7 +588,7 @@ def many_rows() -> dict[str, list[dict]]:
 
 
 def read_or_refuse(path: Path) -> Timeline | None:
-    """None where the file is refused; any other error than ours fails the test."""
+    """None where the file is refused; any error but PerfdoctorError fails the test."""
     try:
         return nsys.read(path)
     except PerfdoctorError:

@@ -378,7 +378,7 @@ def test_a_tool_that_hangs_after_the_program_has_ended_is_ended(tmp_path: Path) 
             code, _, _ = run.finish(timeout=PROMPT_S)
             assert run.alive() == []
             assert "the profiler did nothing for 1 s after the program's end: it was ended" in run.notes
-            # In a session of its own the program is our child, and its code ours to know.
+            # In a session of its own the program is our child, so its exit code is known.
             assert code == 7 if way == "session" else "the program's exit code was lost" in run.notes
 
 

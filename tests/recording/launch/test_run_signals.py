@@ -229,7 +229,7 @@ def test_a_group_that_is_stopped_and_continued_goes_on_as_if_nothing_was(tmp_pat
 
     with Run(tmp_path / "run", counting("SIGUSR1", 0.1), way, popen={"start_new_session": True}) as run:
         pids = [ready(run), run.process.pid]
-        os.killpg(run.process.pid, signal.SIGSTOP)  # in a session without a terminal SIGTSTP stops nobody
+        os.killpg(run.process.pid, signal.SIGSTOP)  # in a session without a terminal SIGTSTP stops no process
         wait_for(lambda: states(pids) == {"T"})
         os.killpg(run.process.pid, signal.SIGCONT)
         wait_for(lambda: "T" not in states(pids))
@@ -263,7 +263,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             data = os.read(self.master, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end was closed
             return False
         self.seen += data
         return bool(data)

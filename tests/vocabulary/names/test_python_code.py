@@ -1,4 +1,4 @@
-"""Is a line of the user's own told from one of a library?"""
+"""Is a line of the user's own distinguished from those of libraries?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_line_in_a_file_of_no_library_is_the_users(name):
     "name",
     [
         "torch/nn/modules/module.py(1501): _call_impl", "/usr/lib/python3.11/site-packages/tqdm/std.py(3): __iter__",
-        "threading.py(982): run", "<frozen runpy>(88): _run_code", "perfdoctor_agent/marks.py(3): step",
+        "threading.py(982): run", "<frozen runpy>(88): _run_code", "perfdoctor_agent/ranges.py(3): step",
     ],
 )  # fmt: skip
 def test_lines_of_libraries_are_not(name):
@@ -33,7 +33,7 @@ def test_what_is_no_line_is_nobodys():
 @pytest.mark.parametrize(
     ("pattern", "names", "others"),
     [
-        (python_code.OWN_AGENT, ["/x/perfdoctor_agent/marks.py(3): step"], ["my_perfdoctor_agent/marks.py(3): step"]),
+        (python_code.OWN_AGENT, ["/x/perfdoctor_agent/ranges.py(3): step"], ["my_perfdoctor_agent/ranges.py(3): step"]),
         (python_code.PYTHON_FILE, ["train.py", "<stdin>", "/tmp/ipykernel_12/1.py"], ["??", "libtorch.so"]),
         (python_code.TORCH_FILE, ["/x/site-packages/torch/nn/functional.py"], ["/home/me/torchtitan/train.py"]),
         (python_code.LIBRARY_FILE, ["/x/site-packages/tqdm/std.py", "/usr/lib/python3.11/json/x.py"], ["/home/me/a.py"]),
@@ -42,6 +42,6 @@ def test_what_is_no_line_is_nobodys():
         (python_code.WORKSPACE_FUNCTION, ["at::cuda::getCurrentCUDABlasLtWorkspace()"], ["at::empty"]),
     ],
 )  # fmt: skip
-def test_whole_paths_are_told_apart(pattern, names, others):
+def test_whole_paths_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

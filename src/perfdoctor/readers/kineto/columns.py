@@ -144,7 +144,7 @@ class Rows:
         self._numbers.setdefault(column, []).append(values)
 
     def text(self, column: str, values: Iterable[str | bytes], count: int) -> None:
-        """One text a row, str or (as it stands in the file) bytes."""
+        """One text a row, str or (as read from the file) bytes."""
         numbered = self._texts.setdefault(column, _Numbered())
         self._codes.setdefault(column, []).append(np.fromiter(map(numbered.__getitem__, values), np.int32, count))
 

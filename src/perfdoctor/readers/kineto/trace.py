@@ -1,7 +1,7 @@
 """What did torch.profiler record? Reads Kineto's Chrome traces, plain or gzip, old and new, also damaged ones.
 
 Format: libkineto/src/output_json.cpp. `ts` and `dur` are microseconds; where the file holds `baseTimeNanoseconds`, `ts`
-counts from there, else from 1970. Each activity of one process is one complete event whose `cat` says what it is.
+counts from there, else from 1970. Each activity of one process is one complete event; `cat` is its kind.
 Ranges are written twice, the second time as `gpu_user_annotation` around the device work that they launched: these are
 left out. Older writers give ranges the category of operators: they are recognised by their names.
 """

@@ -20,7 +20,7 @@ from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
 
 _MIB = 1 << 20
-#: `# gpu pid type sm mem … command`, with date and time in front if asked for.
+#: `# gpu pid type sm mem … command`, with date and time in front if requested.
 _PMON = re.compile(r"#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+pid\s+type\b", re.IGNORECASE)
 #: Columns that identify the GPU in a query, the best first.
 _GPU_COLUMNS = ("gpu_uuid", "gpu_bus_id", "gpu_serial", "gpu_name")

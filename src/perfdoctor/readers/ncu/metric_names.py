@@ -1,7 +1,7 @@
 """Which names do Nsight Compute's metrics have in its versions, and which of our columns do they fill?
 
 A metric has a name (`gpu__time_duration.sum`) in reports and on the page `raw`, and a label ("Duration") on the page
-`details`; both changed over the years, and a label is used twice where the unit tells the two apart. Which metrics
+`details`; both changed over the years, and a label may be used twice, with different units. Which metrics
 there are depends on the sections that were collected: what is missing is unknown, NaN, and never 0.
 
 Sources: NVIDIA's section files and the metrics reference of the Kernel Profiling Guide

@@ -1,7 +1,7 @@
 """When does this process train, when is it recorded, and when is the trace written?
 
     torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks removed
-                      (skipped)    └ one step    └ marks on           └ the program goes on, or ends (settings: stop)
+                      (skipped)    └ one step    └ ranges on          └ the program goes on, or ends (settings: stop)
 
 Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference:
 there the outermost module's forward is the step.
@@ -23,11 +23,11 @@ from typing import Any
 
 from perfdoctor_agent import nvtx
 from perfdoctor_agent.forward import ForwardWatch
-from perfdoctor_agent.marks import Marks
 from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
 from perfdoctor_agent.report import Report
-from perfdoctor_agent.rhythm import Rhythm
+from perfdoctor_agent.step_finder import StepFinder
 
 _FORWARD = "forward"
 
@@ -68,10 +68,10 @@ class Agent:
     def _renew(self) -> None:
         self.pid = os.getpid()
         self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
-        self.rhythm = self._new_rhythm()
+        self.step_finder = self._new_step_finder()
         self.foreign = Foreign(self.torch, self._make_room)
         self.recorder: Recorder | None = None
-        self.marks: Marks | None = None
+        self.ranges: RangeHooks | None = None
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
@@ -81,11 +81,11 @@ class Agent:
         self._hooks: list[Callable[[], None]] = []
         self._old_terminate: Any = None
 
-    def _new_rhythm(self) -> Rhythm:
+    def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
-        rhythm = Rhythm(self.settings["skip"] - bool(self.settings["activities"]))
-        rhythm.expected = max(self.optimizers, 1)
-        return rhythm
+        finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]))
+        finder.expected = max(self.optimizers, 1)
+        return finder
 
     # --- before the window ---
 
@@ -99,8 +99,8 @@ class Agent:
         self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
         self._hooks.append(self._watch_new_optimizers(optimizer.Optimizer))
         if self.infers:
-            self.forward.put_on()
-        self._hooks.append(self.forward.take_off)
+            self.forward.install()
+        self._hooks.append(self.forward.remove)
         self.foreign.watch()
         self._hooks.append(self.foreign.leave)
         self.at_exit()
@@ -126,16 +126,16 @@ class Agent:
     def _trains(self) -> None:
         self.optimizers += 1
         if not self.infers:
-            self.rhythm.expected = self.optimizers
+            self.step_finder.expected = self.optimizers
             return
         self.infers = False
-        if self.rhythm.chosen == _FORWARD and not self.is_done:  # those steps were no training steps
+        if self.step_finder.chosen == _FORWARD and not self.is_done:  # those steps were no training steps
             self._discard()
             self._recorded()
-            self.recorder, self.marks, self.window = None, None, -1
-        if self.rhythm.chosen in (None, _FORWARD):
-            self.rhythm = self._new_rhythm()
-        self.forward.take_off()
+            self.recorder, self.ranges, self.window = None, None, -1
+        if self.step_finder.chosen in (None, _FORWARD):
+            self.step_finder = self._new_step_finder()
+        self.forward.remove()
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
@@ -157,30 +157,30 @@ class Agent:
     def _optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if self.torch.compiler.is_compiling():  # do not appear in what a compiler traces
             return
-        self._beat(id(optimizer), "optimizer")
+        self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if self.window > 0 and self.marks is not None:
-            result = self.marks.around("forward", call, *args, **kwargs)
+        if self.window > 0 and self.ranges is not None:
+            result = self.ranges.around("forward", call, *args, **kwargs)
         else:
             result = call(*args, **kwargs)
         if self.infers:
-            self._beat(_FORWARD, "forward")
+            self._event(_FORWARD, "forward")
         return result
 
     @_guarded
-    def _beat(self, kind: Any, found_by: str) -> None:
+    def _event(self, kind: Any, found_by: str) -> None:
         if self.is_done or self._is_loader_worker():
             return
         now_ns = time.monotonic_ns()
         with self._lock:
-            if self.rhythm.chosen is None and not self.rhythm.count:
+            if self.step_finder.chosen is None and not self.step_finder.count:
                 self.report.write(step_found_by=found_by)
-            if self.rhythm.beat(kind, now_ns):
+            if self.step_finder.add(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
                 self._step_ended(now_ns)
             else:
-                self.report.facts["steps_seen"] = self.rhythm.count
+                self.report.facts["steps_seen"] = self.step_finder.count
 
     def _is_loader_worker(self) -> bool:
         return self.torch.utils.data.get_worker_info() is not None
@@ -189,7 +189,7 @@ class Agent:
         if self.window > 0:
             self.ends_ns.append(now_ns)
             self.memory.sample(self.torch)
-        self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.rhythm.count)
+        self.report.facts["steps_seen"] = max(self.report.facts["steps_seen"] + 1, self.step_finder.count)
         if self.window < 0:
             self._open()
         elif self.window < self.settings["steps"]:
@@ -203,7 +203,7 @@ class Agent:
         """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
         if self.settings["activities"]:
             if self.foreign.is_active:
-                self.report.note("the program uses its own torch.profiler: ours was not started")
+                self.report.note("the program uses its own torch.profiler: perfdoctor's was not started")
                 if self.settings["pass"] == "torch":
                     return  # it may end, and the window begin then
             else:
@@ -245,8 +245,8 @@ class Agent:
         self.window += 1
         if self.recorder is not None:
             self.recorder.step()
-        elif self.marks is not None:
-            self.marks.step_begins(self.window)
+        elif self.ranges is not None:
+            self.ranges.step_begins(self.window)
         self.report.facts["steps_recorded"] = self.window - 1
 
     def _switch_on(self) -> None:
@@ -255,9 +255,9 @@ class Agent:
         tool = nvtx.attach() if self.settings["nvtx"] and not self.is_fork else None
         if self.settings["nvtx"] and tool is None:
             self.report.note("Nsight Systems does not record NVTX ranges of this process")
-        self.marks = Marks(self.torch, tool, to_torch=self.recorder is not None)
-        self.marks.put_on()
-        self.forward.put_on()
+        self.ranges = RangeHooks(self.torch, tool, to_torch=self.recorder is not None)
+        self.ranges.install()
+        self.forward.install()
         self._catch_terminate()
         self.report.write(state="recording")
 
@@ -274,9 +274,9 @@ class Agent:
 
     def _recorded(self) -> None:
         """End the recorded steps: no tool records what follows."""
-        if self.marks is not None:
-            self.marks.steps_end()
-            self.marks.take_off()
+        if self.ranges is not None:
+            self.ranges.steps_end()
+            self.ranges.remove()
         self._profile_kernels(on=False)
 
     def _write_result(self) -> None:
@@ -289,12 +289,12 @@ class Agent:
             trace=recorder.trace if recorder is not None else "",
             nvtx_ranges=self._ranges(),
             watched_step_ns=_median_gap(self.ends_ns),
-            unwatched_step_ns=_median_gap(self.rhythm.times_ns.get(self.rhythm.chosen, [])[1:]),
+            unwatched_step_ns=_median_gap(self.step_finder.times_ns.get(self.step_finder.chosen, [])[1:]),
             memory=self.memory.as_json(),
         )
 
     def _ranges(self) -> int:
-        return self.marks.count if self.marks is not None else 0
+        return self.ranges.count if self.ranges is not None else 0
 
     def _profile_kernels(self, *, on: bool) -> None:
         """Open or close the range in which nsys or ncu records, if they wait for it."""
@@ -316,7 +316,7 @@ class Agent:
         """End our profiler: the program starts its own."""
         if self.recorder is None or self.is_done or os.getpid() != self.pid:
             return
-        self.report.note("the program started its own torch.profiler: ours was stopped")
+        self.report.note("the program started its own torch.profiler: perfdoctor's was stopped")
         self._end_window()
 
     @_guarded
@@ -378,8 +378,8 @@ class Agent:
         try:
             self.report.note("perfdoctor's agent failed: " + why)
             self.report.write(state="failed")
-            if self.marks is not None:
-                self.marks.take_off()
+            if self.ranges is not None:
+                self.ranges.remove()
             self._off()
         except Exception:
             pass
@@ -396,9 +396,9 @@ class Agent:
         if self.is_done:
             return
         try:
-            if self.marks is not None:
-                self.marks.nvtx = None
-                self.marks.take_off()
+            if self.ranges is not None:
+                self.ranges.nvtx = None
+                self.ranges.remove()
             self._off()
             self.is_fork = True
             self._renew()

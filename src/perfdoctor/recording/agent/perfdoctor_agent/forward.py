@@ -25,7 +25,7 @@ class _Depth(threading.local):
 
 
 class ForwardWatch:
-    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `put_on` and `take_off`."""
+    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `install` and `remove`."""
 
     def __init__(self, torch: Any, around: Callable[..., Any]) -> None:
         self.module = torch.nn.Module
@@ -49,13 +49,13 @@ class ForwardWatch:
 
         return call
 
-    def put_on(self) -> None:
+    def install(self) -> None:
         if not self.is_on:
             self.is_on = True
             self._swap(self.original, self.wrapper)
             self._stop_waiting = imports.when_imported(_EVAL_FRAME, self._spare_compiled)
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         if self.is_on:
             self.is_on = False
             self._stop_waiting()

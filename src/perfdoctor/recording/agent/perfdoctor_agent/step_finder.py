@@ -15,7 +15,7 @@ FEWEST = 3
 PATIENCE = 20
 
 
-class Rhythm:
+class StepFinder:
     """Counts events of several kinds until one of them has come `skip` times and is known to be the step."""
 
     def __init__(self, skip: int) -> None:
@@ -24,7 +24,7 @@ class Rhythm:
         self.chosen: Hashable | None = None
         self.expected = 1  # kinds that are known to exist, whether or not they have come yet
 
-    def beat(self, kind: Hashable, now_ns: int) -> bool:
+    def add(self, kind: Hashable, now_ns: int) -> bool:
         """An event. True if it ends a step, and at least `skip` steps have ended."""
         if self.chosen is not None:
             return kind == self.chosen

@@ -11,14 +11,14 @@ import pytest
 from perfdoctor.recording.tools import torch_profiler
 
 sys.path.insert(0, str(torch_profiler.AGENT))
-from perfdoctor_agent.rhythm import PATIENCE, Rhythm
+from perfdoctor_agent.step_finder import PATIENCE, StepFinder
 
 sys.path.remove(str(Path(torch_profiler.AGENT)))
 
 
-def beats(rhythm: Rhythm, events: Iterator[tuple[str, int]]) -> list[int]:
+def step_ends(finder: StepFinder, events: Iterator[tuple[str, int]]) -> list[int]:
     """Positions of the events that end a step of the chosen kind."""
-    return [place for place, (kind, at) in enumerate(events) if rhythm.beat(kind, at)]
+    return [place for place, (kind, at) in enumerate(events) if finder.add(kind, at)]
 
 
 def even(kind: str, count: int, distance: int = 100, start: int = 0) -> Iterator[tuple[str, int]]:
@@ -26,11 +26,11 @@ def even(kind: str, count: int, distance: int = 100, start: int = 0) -> Iterator
 
 
 def test_one_kind_is_the_step_once_enough_have_passed() -> None:
-    assert beats(Rhythm(5), even("adam", 8)) == [4, 5, 6, 7]
+    assert step_ends(StepFinder(5), even("adam", 8)) == [4, 5, 6, 7]
 
 
 def test_a_single_skipped_step_is_enough_for_one_kind() -> None:
-    assert beats(Rhythm(1), even("adam", 3)) == [0, 1, 2]
+    assert step_ends(StepFinder(1), even("adam", 3)) == [0, 1, 2]
 
 
 def gan(rounds: int, critic_steps: int = 5) -> Iterator[tuple[str, int]]:
@@ -41,35 +41,35 @@ def gan(rounds: int, critic_steps: int = 5) -> Iterator[tuple[str, int]]:
 
 
 def test_of_uneven_and_even_the_even_one_is_chosen() -> None:
-    rhythm = Rhythm(4)
-    rhythm.expected = 2
-    found = beats(rhythm, gan(8))
-    assert rhythm.chosen == "generator"
+    finder = StepFinder(4)
+    finder.expected = 2
+    found = step_ends(finder, gan(8))
+    assert finder.chosen == "generator"
     assert all(place % 6 == 5 for place in found)
 
 
 def test_of_two_that_alternate_the_one_that_closes_the_round_is_chosen() -> None:
-    rhythm = Rhythm(4)
-    rhythm.expected = 2
-    beats(rhythm, ((("muon", "adam")[n % 2], n // 2 * 100 + n % 2) for n in range(20)))
-    assert rhythm.chosen == "adam"
+    finder = StepFinder(4)
+    finder.expected = 2
+    step_ends(finder, ((("muon", "adam")[n % 2], n // 2 * 100 + n % 2) for n in range(20)))
+    assert finder.chosen == "adam"
 
 
 def test_one_that_was_made_and_never_steps_is_not_waited_for_forever() -> None:
-    rhythm = Rhythm(4)
-    rhythm.expected = 2
-    assert beats(rhythm, even("adam", PATIENCE + 2))[0] == PATIENCE - 1
+    finder = StepFinder(4)
+    finder.expected = 2
+    assert step_ends(finder, even("adam", PATIENCE + 2))[0] == PATIENCE - 1
 
 
 def test_a_long_first_step_makes_nothing_uneven() -> None:
-    rhythm = Rhythm(4)
+    finder = StepFinder(4)
     events = [("adam", 0), *even("adam", 8, start=10_000)]
-    assert beats(rhythm, iter(events))
-    assert rhythm._unevenness("adam") == 0.0
+    assert step_ends(finder, iter(events))
+    assert finder._unevenness("adam") == 0.0
 
 
 @pytest.mark.parametrize("skip", [1, 2, 5, 12])
 def test_steps_are_counted_while_nothing_is_chosen(skip: int) -> None:
-    rhythm = Rhythm(skip)
-    beats(rhythm, even("adam", skip - 1))
-    assert rhythm.count == skip - 1
+    finder = StepFinder(skip)
+    step_ends(finder, even("adam", skip - 1))
+    assert finder.count == skip - 1

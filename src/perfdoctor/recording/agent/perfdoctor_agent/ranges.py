@@ -20,7 +20,7 @@ _YOUNGEST = 0
 _LONGEST_NAME = 200
 
 
-class Marks:
+class RangeHooks:
     """Ranges in the recorded window. `range_of(name)` begins one and returns the function that ends it."""
 
     def __init__(self, torch: Any, nvtx: Any | None, *, to_torch: bool) -> None:
@@ -35,7 +35,7 @@ class Marks:
 
     # --- on and off ---
 
-    def put_on(self) -> None:
+    def install(self) -> None:
         if self.nvtx is not None:
             self._hand_ranges_to_nvtx()
         self._wrap(self.torch.autograd, "_engine_run_backward", "backward")
@@ -49,7 +49,7 @@ class Marks:
         gc.callbacks.append(self._collecting)
         self._undo.append(lambda: gc.callbacks.remove(self._collecting))
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         while self._undo:
             self._undo.pop()()
         for begun in list(self._open):  # the optimizer's range, which ends after the hook that closes the window
@@ -111,11 +111,11 @@ class Marks:
         self._step = _nothing
 
     def _hand_ranges_to_nvtx(self) -> None:
-        enter, leave, marks = self._enter, self._exit, self
+        enter, leave, hooks = self._enter, self._exit, self
 
         @functools.wraps(enter)
         def both_enter(self: Any) -> Any:
-            self.perfdoctor_range = marks._nvtx_range(self.name)
+            self.perfdoctor_range = hooks._nvtx_range(self.name)
             return enter(self)
 
         @functools.wraps(leave)

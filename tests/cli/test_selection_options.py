@@ -81,8 +81,8 @@ def test_conditions_and_questions_hold_for_the_part():
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--steps", "2..3").exit_code == 3
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--range", "Optimizer.step#").exit_code == 0
     assert run(ON_CPU, "--no-html", "--quiet", "--fail-on", "input-wait", "--range", "DataLoader").exit_code == 3
-    asked = diagnosed("--steps", "2..3", "--what-if", "input-wait")["prediction"]
-    assert asked["fixed"] == ["input-wait"]
+    prediction = diagnosed("--steps", "2..3", "--what-if", "input-wait")["prediction"]
+    assert prediction["fixed"] == ["input-wait"]
     of_range = diagnosed("--range", "DataLoader", "--what-if", "input-wait")
     (finding,) = [each for each in of_range["findings"] if each["rule"] == "input-wait"]
     step_ns = of_range["time"][0]["step_ns"]
