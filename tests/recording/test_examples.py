@@ -6,15 +6,16 @@ They need torch, which perfdoctor does not (torch_python.py).
 from __future__ import annotations
 
 import ast
+import os
 import re
-import subprocess
+import socket
 
 import pytest
 from folders import EXAMPLES
 from tables import of_each
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, Program
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "training")
 SLOW = [name for name in SCRIPTS if not name.endswith("_fixed")]
 CURED_BY_OTHER_SIZES = {"misaligned_matmuls"}
@@ -24,11 +25,14 @@ MEDIAN = re.compile(r"^median step \d+\.\d\d ms$", re.MULTILINE)
 LOSS = re.compile(r"^step +0  loss ([\d.]+)$", re.MULTILINE)
 
 
-def run(name: str, *launcher: str, steps: int = 8) -> str:
-    command = [torch_python(), *launcher, str(EXAMPLES / f"{name}.py"), "--steps", str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def started(name: str, *words: str, steps: int, **environment: str) -> Program:
+    return Program([EXAMPLES / f"{name}.py", "--steps", str(steps), *words], EXAMPLES, {**os.environ, **environment})
+
+
+def run(name: str, *words: str, steps: int = 2) -> str:
+    code, output, errors = started(name, *words, steps=steps).finish()
+    assert code == 0, output + errors
+    return output
 
 
 def first_loss(output: str) -> float:
@@ -65,7 +69,15 @@ def test_the_twins_run_and_train_the_same(name):
 
 @pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_fixed"])
 def test_two_ranks_run_and_one_of_them_prints(name):
-    output = run(name, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    """Started as torchrun starts them; under torchrun itself they run in test_record.py."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    ranks = [started(name, steps=4, RANK=rank, LOCAL_RANK=rank, **told) for rank in ("0", "1")]
+    ended = [rank.finish() for rank in ranks]
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    output = "".join(output for _, output, _ in ended)
     assert len(MEDIAN.findall(output)) == 1
     assert "nothing to communicate" not in output
 
@@ -80,9 +92,5 @@ def test_a_run_shorter_than_the_warm_up_is_timed_all_the_same():
 
 def test_an_example_records_itself(tmp_path):
     trace = tmp_path / "trace.json.gz"
-    done = subprocess.run(
-        [torch_python(), str(EXAMPLES / "slow_input.py"), "--steps", "14", "--trace", str(trace)],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run("slow_input", "--trace", str(trace), steps=14)
     assert trace.stat().st_size > 0

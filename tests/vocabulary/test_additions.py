@@ -26,7 +26,7 @@ CAUSE = """
     ),
 """
 PROOF = """
-    Proof("swapping", {re.compile("^swap_in$"): _RANGES}),
+    Proof("swapping", {re.compile("^swap_in$"): _RANGES_AND_OPS}),
 """
 PAGE = """
     "swaps": "What was swapped",

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 
 MODEL = """
 import sys, torch
@@ -71,11 +72,12 @@ def run(tmp_path: Path) -> Runner:
         *,
         window: Window | None = None,
         environment: Mapping[str, str] | None = None,
-        options: tuple[str, ...] = (),
         activities: Any = "cpu",
         send: int = 0,
+        real: bool = False,
+        options: tuple[str, ...] = (),
     ) -> Recorded:
-        python = torch_python()
+        """In a warm Python, or in a `real` one that may have `options`."""
         for name in ("agents", "torch", "nccl"):
             (tmp_path / name).mkdir(exist_ok=True)
         program = tmp_path / "program.py"
@@ -85,21 +87,21 @@ def run(tmp_path: Path) -> Runner:
         full = torch_profiler.environment(
             base, recording, window or Window(steps=4, skip=3), reports=tmp_path / "agents", nccl=tmp_path / "nccl"
         )
-        process = subprocess.Popen(
-            [python, *options, program],
-            env=full,
-            cwd=tmp_path,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        if send:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(send)
-        output, errors = process.communicate(timeout=120)
+        if real or options:
+            assert not send
+            words = [torch_python(), *options, program]
+            done = subprocess.run(
+                words, env=full, cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False
+            )
+            code, output, errors = done.returncode, done.stdout, done.stderr
+        else:
+            process = Program([program], tmp_path, full)
+            if send:
+                process.wait_for_line()
+                process.send_signal(send)
+            code, output, errors = process.finish()
         reports = [json.loads(file.read_text()) for file in sorted((tmp_path / "agents").glob("*.json"))]
-        return Recorded(process.returncode, output, errors, reports, tmp_path)
+        return Recorded(code, output, errors, reports, tmp_path)
 
     return start
 
@@ -108,7 +110,7 @@ def run(tmp_path: Path) -> Runner:
 
 
 def test_the_requested_steps_are_recorded_after_those_that_are_skipped(run: Runner) -> None:
-    found = run(MODEL + "for number in range(12): step()\nprint('done')")
+    found = run(MODEL + "for number in range(12): step()\nprint('done')", real=True)
     assert (found.code, found.output, found.errors) == (0, "done\n", "")
     assert found.report["state"] == "written"
     assert (found.report["steps_recorded"], found.report["step_found_by"]) == (4, "optimizer")
@@ -246,7 +248,7 @@ def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None
     body = "model = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     body += "for number in range(12):\n    model(torch.ones(4)).sum().backward(); optimizer.step()\n"
     script = textwrap.dedent(script) + body + clean
-    found = run(script)
+    found = run(script, real=True)
     assert found.report["state"] == "written"
     alone = subprocess.run([torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True)
     assert found.output == alone.stdout
@@ -254,8 +256,8 @@ def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None
 
 def test_the_numbers_of_the_training_do_not_change(run: Runner) -> None:
     found = run(MODEL + "for number in range(12): print(step().item())")
-    alone = subprocess.run([torch_python(), found.folder / "program.py"], capture_output=True, text=True, check=True)
-    assert found.output == alone.stdout
+    code, output, _ = Program([found.folder / "program.py"], found.folder, os.environ).finish()
+    assert (code, found.output) == (0, output)
 
 
 def test_a_warning_that_python_shows_once_is_shown_once(run: Runner) -> None:
@@ -449,7 +451,7 @@ print(u.counters["stats"]["unique_graphs"], dict(u.counters["graph_break"]))
 print(u.unpatched_nn_module_call is torch.nn.Module.__call__)
 """
     )
-    found = run(script)
+    found = run(script, real=True)
     assert (found.code, found.errors) == (0, "")
     assert found.output == "1 {}\nTrue\n"
     assert found.steps() == 4

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from torch_python import torch_python
+from warm_torch import ALL_AT_ONE, Program
 
 from perfdoctor.recording.tools import torch_profiler
 
@@ -90,11 +90,17 @@ print(json.dumps(samples.as_json()))
 """
 
 
+@ALL_AT_ONE
 @pytest.mark.torch
 @pytest.mark.parametrize(("what", "bytes_a_step"), [("keeps", 4_000_000), ("keeps nothing", 0)])
-def test_without_a_gpu_tensors_that_are_kept_count_and_those_given_back_do_not(what: str, bytes_a_step: int) -> None:
-    command = [torch_python(), "-c", KEEPING, str(torch_profiler.AGENT), what]
-    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def test_without_a_gpu_tensors_that_are_kept_count_and_those_given_back_do_not(
+    tmp_path: Path, what: str, bytes_a_step: int
+) -> None:
+    program = tmp_path / "keeping.py"
+    program.write_text(KEEPING, "utf-8")
+    code, output, errors = Program([program, torch_profiler.AGENT, what], tmp_path, os.environ).finish()
+    assert code == 0, errors
+    report = json.loads(output)
     held = [allocated for _, allocated, _ in report["samples"]]
     assert report["kind"] == "heap"
     rises = [after - before for before, after in pairwise(held[2:])]

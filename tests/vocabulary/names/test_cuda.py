@@ -1,4 +1,4 @@
-"""Are calls of the runtimes and the driver told apart by their names?"""
+"""Are calls of the runtimes and the driver distinguished by their names?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfdoctor.vocabulary.names import cuda
         (cuda.GRAPH_LAUNCH, ["hipGraphLaunch"], ["cudaLaunchKernel"]),
     ],
 )  # fmt: skip
-def test_names_are_told_apart(pattern, names, others):
+def test_names_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)
 

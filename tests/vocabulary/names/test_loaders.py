@@ -19,6 +19,6 @@ from perfdoctor.vocabulary.names import loaders
         (loaders.LOADER_KERNEL, ["void dali::kernels::SliceFlipNormalize(int)", "nvjpegDecode"], ["void at::native::copy(int)"]),
     ],
 )  # fmt: skip
-def test_names_are_told_apart(pattern, names, others):
+def test_names_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

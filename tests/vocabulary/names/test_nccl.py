@@ -108,6 +108,6 @@ def test_a_kernel_may_name_its_data_type(kernel, data_type):
         (nccl.ADAPTER, ["NET/IB/0", "NET/IBext_v8/3"], ["NET/Socket/0"]),
     ],
 )  # fmt: skip
-def test_names_around_collectives_are_told_apart(pattern, names, others):
+def test_names_around_collectives_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

@@ -1,4 +1,4 @@
-"""Is a line of the user's own told from one of a library?"""
+"""Is a line of the user's own distinguished from those of libraries?"""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_what_is_no_line_is_nobodys():
         (python_code.WORKSPACE_FUNCTION, ["at::cuda::getCurrentCUDABlasLtWorkspace()"], ["at::empty"]),
     ],
 )  # fmt: skip
-def test_whole_paths_are_told_apart(pattern, names, others):
+def test_whole_paths_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

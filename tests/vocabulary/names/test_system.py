@@ -16,6 +16,6 @@ from perfdoctor.vocabulary.names import system
         (system.GARBAGE_COLLECTION_FUNCTION, ["<built-in function collect>"], ["train.py(3): collect"]),
     ],
 )  # fmt: skip
-def test_names_are_told_apart(pattern, names, others):
+def test_names_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

@@ -1,4 +1,4 @@
-"""Are ranges, ops and functions of PyTorch told apart by their names?"""
+"""Are ranges, ops and functions of PyTorch distinguished by their names?"""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ from perfdoctor.vocabulary.names import torch
          ["Torch-Compiled Region: 0/0", "CompiledFunction", "triton/compiler/compiler.py(9): run"]),
     ],
 )  # fmt: skip
-def test_names_are_told_apart(pattern, names, others):
+def test_names_are_distinguished(pattern, names, others):
     assert all(pattern.search(name) for name in names)
     assert not any(pattern.search(name) for name in others)

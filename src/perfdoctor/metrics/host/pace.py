@@ -21,6 +21,7 @@ from perfdoctor.metrics.communication.lateness import made_late_by
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
@@ -55,10 +56,10 @@ def run_spare_ns(run: Run) -> int | None:
 def _launching(place: Place) -> Intervals:
     """From when the window's first work was launched to when the first work behind it was, or its own last."""
     work = place.work
-    rows = np.flatnonzero((work.launch != UNKNOWN) & (work.start_ns >= place.window.starts[0]))
+    rows = np.flatnonzero(launches(place).known & (work.start_ns >= place.window.starts[0]))
     if not rows.size:
         return Intervals.empty()
-    launched = place.timeline.calls.start_ns[work.launch[rows]]
+    launched = launches(place).at_ns[rows]
     behind = launched[work.start_ns[rows] >= place.window.ends[-1]]
     return Intervals.single(int(launched[0]), int(behind[0] if behind.size else launched.max()))
 

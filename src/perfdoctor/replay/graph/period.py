@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Ints
+from perfdoctor.model.timeline import Ints
 
 #: As many of a step's first pieces of work may begin at the same moment.
 _TOGETHER = 8
@@ -66,9 +67,7 @@ def _chosen(place: Place, edges: Ints, launched: Ints, most_work: int, most_unit
 def _launched_at(place: Place, edges: Ints) -> Ints:
     """When the work that begins at each edge was launched; 0 where that was not recorded."""
     work = place.work
-    known = work.launch != UNKNOWN
-    launched_at = np.zeros(len(work), np.int64)
-    launched_at[known] = place.timeline.calls.start_ns[work.launch[known]]
+    launched_at = np.where(launches(place).known, launches(place).at_ns, 0)
     rows = np.searchsorted(work.start_ns, edges)[:, None] + np.arange(_TOGETHER)
     inside = np.minimum(rows, len(work) - 1)
     same = (rows < len(work)) & (work.start_ns[inside] == edges[:, None])
@@ -90,9 +89,7 @@ def launched_in(place: Place, period: Period) -> Ints:
 def _in_stream_order(place: Place) -> Ints:
     """When each row of work was launched: without a launch, no sooner than the work before it on its stream; else 0."""
     work = place.work
-    at = np.zeros(len(work), np.int64)
-    known = work.launch != UNKNOWN
-    at[known] = place.timeline.calls.start_ns[work.launch[known]]
+    at = np.where(launches(place).known, launches(place).at_ns, 0)
     for stream in np.unique(work.stream).tolist():
         own = work.stream == stream
         at[own] = np.maximum.accumulate(at[own])

@@ -1,0 +1,82 @@
+"""Programs with torch that begin at once: each is a fork of a Python that has imported it (warm_python.py).
+
+To import torch, and what an optimizer needs of it, takes four seconds of a processor, and a test's program a tenth of one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from torch_python import torch_python
+
+#: One worker runs all tests that ask for such a Python: it is started once.
+ALL_AT_ONE = pytest.mark.xdist_group("warm torch")
+_SERVER = Path(__file__).parent / "warm_python.py"
+
+
+class Program:
+    """One that runs; as much of `subprocess.Popen` as tests need."""
+
+    def __init__(self, words: Sequence[str | Path], folder: Path, environment: Mapping[str, str]) -> None:
+        self._server = _server()
+        reading, writing = os.pipe()
+        self.stdout = os.fdopen(reading, "rb", buffering=0)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed when it is read
+        told = {"words": [str(word) for word in words], "folder": str(folder), "environment": dict(environment)}
+        socket.send_fds(self._server, [json.dumps(told).encode()], [writing, self._errors.fileno()])
+        os.close(writing)
+        self.pid: int = json.loads(self._server.recv(100))
+        self._output = b""
+
+    def wait_for_line(self) -> None:
+        while b"\n" not in self._output:
+            self._output += self.stdout.read(1 << 16)
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def finish(self, timeout_s: float = 120) -> tuple[int, str, str]:
+        """(exit code, output, errors), the code negative for the signal that ended it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            ready, _, _ = select.select([self.stdout], [], [], max(deadline - time.monotonic(), 0))
+            if not ready:
+                self.send_signal(signal.SIGKILL)
+                pytest.fail(f"it still ran after {timeout_s} s")
+            piece = self.stdout.read(1 << 16)
+            if not piece:
+                break
+            self._output += piece
+        self._server.send(json.dumps({"wait": self.pid}).encode())
+        code = os.waitstatus_to_exitcode(json.loads(self._server.recv(100)))
+        self.stdout.close()
+        with self._errors as errors:
+            errors.seek(0)
+            return code, self._output.decode(), errors.read().decode()
+
+
+@cache
+def _server() -> socket.socket:
+    """The other end of what the process listens to; closed, it ends that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen([torch_python(), str(_SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()])
+
+    def end() -> None:
+        ours.close()
+        process.wait(10)
+
+    atexit.register(end)
+    return ours
