@@ -89,6 +89,7 @@ def detect(run, at):
         values={{"lost_ms": ms(found.ns), "step_ms": ms(run.step_ns)}},
     )
 '''
+PAGE_TEST = "def test_swaps():\n    assert True\n"
 DETECTOR_TEST = """
 RULE = "{id}"
 def test_it_fires_where_memory_is_swapped(): ...
@@ -158,7 +159,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _copied(root: Path) -> None:
     for folder in ("src", "rules"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    shutil.copytree(ROOT / "tests" / "detectors", root / "tests" / "detectors")
+    for folder in ("detectors", "views/pages"):
+        shutil.copytree(ROOT / "tests" / folder, root / "tests" / folder)
     for file in (ROOT / "tests").glob("*.py"):
         shutil.copy(file, root / "tests")
 
@@ -170,6 +172,7 @@ def _added(root: Path) -> None:
     _insert(package / "metrics" / "accounting" / "idle_causes.py", PROOF, behind="PROOFS: tuple[Proof, ...] = (\n")
     _insert(package / "vocabulary" / "pages.py", PAGE, behind="PAGES: Mapping[str, str] = {\n")
     (package / "views" / "pages" / "swaps.py").write_text(VIEW, "utf-8")
+    (root / "tests" / "views" / "pages" / "test_swaps.py").write_text(PAGE_TEST, "utf-8")
     for rule, needs in RULES.items():
         module = rule.replace("-", "_")
         (root / "rules" / "host" / f"{rule}.toml").write_text(RULE.format(id=rule, needs=needs), "utf-8")
