@@ -1,4 +1,4 @@
-"""exposed-communication without a GPU: threads of the host send, each message at its price, and ranks wait by turns."""
+"""exposed-communication without a GPU: host threads send, each message has a fixed cost, and ranks wait for each other in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.vocabulary.rulebook import load_rules
 
 
-def test_as_much_as_compute_could_hide_and_the_messages_price_is_promised():
+def test_the_predicted_saving_is_what_compute_could_hide_and_the_cost_of_messages():
     """31 short messages and a long one, 10 units of compute: it hides 10 of what is carried, and one message is left."""
     drawn, step = talking([[10] + [0] * 31] * 2, [2] * 31 + [40], parts=32, steps=4)
     saving = only_finding("exposed-communication", drawn).saving_ns_per_step
@@ -49,7 +49,7 @@ def test_waiting_for_a_rank_that_is_always_late_stays_rank_skews():
     assert finding.saving_ns_per_step.high == pytest.approx(2 * 7 * UNIT_NS, rel=0.01)
 
 
-def test_it_is_played_and_no_step_gets_shorter_than_its_compute():
+def test_it_is_simulated_and_no_step_gets_shorter_than_its_compute():
     drawn, step = talking([[5, 8], [8, 5]], 3, parts=2)
     diagnosis = diagnose(drawn, list(load_rules().values()))
     found = {each.rule: each for each in diagnosis.findings}["exposed-communication"]
