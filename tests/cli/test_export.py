@@ -58,7 +58,9 @@ def test_ours_is_replaced_and_an_empty_file_is_filled(tmp_path, name):
     assert target.read_bytes() == first
 
 
-@pytest.mark.parametrize("content", [b"my notes", b"\x0a\x03abc", gzip.compress(b"my notes", mtime=0), b"\x1f\x8bbroken"])
+@pytest.mark.parametrize(
+    "content", [b"my notes", b"\x0a\x03abc", gzip.compress(b"my notes", mtime=0), b"\x1f\x8bbroken"]
+)
 def test_what_is_not_ours_is_kept(tmp_path, content):
     target = tmp_path / "train.pftrace"
     target.write_bytes(content)
