@@ -82,7 +82,7 @@ def test_it_is_reported_and_is_no_bound_of_free_memory(tmp_path):
     (use,) = diagnose(found, list(load_rules().values())).memory
     assert (use.source, use.peak_bytes, use.reserved_bytes) == ("driver", 20 * MIB, 15 * MIB)
     assert memory.peak(use) == (
-        "rank 0: at most 20.0 MiB taken from the device since the recording began, by torch and libraries."
+        "rank 0: peak 20.0 MiB allocated from CUDA since the recording began, by torch and libraries."
     )
     assert memory.now(use) == "At the end 15.0 MiB taken; 2 changes recorded."
     assert list(reserved_peaks(found)) == []
