@@ -84,5 +84,5 @@ def test_it_is_reported_and_is_no_bound_of_free_memory(tmp_path):
     assert memory.peak(use) == (
         "rank 0: peak 20.0 MiB allocated from CUDA since the recording began, by torch and libraries."
     )
-    assert memory.now(use) == "At the end 15.0 MiB taken; 2 changes recorded."
+    assert memory.now(use) == "At the end: 15.0 MiB allocated; 2 allocator events recorded."
     assert list(reserved_peaks(found)) == []
