@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 from folders import ROOT
+from real_nsys import nsys
 
 SH = "/bin/sh"
 MARK = "PERFDOCTOR_TEST_MARK"
@@ -53,17 +53,6 @@ ended = launch.run(
 (folder / "ended.json").write_text(json.dumps(asdict(ended)))
 sys.exit(ended.code)
 """
-
-
-def nsys() -> str:
-    """Its path; skips the test without any, fails it where PERFDOCTOR_REQUIRE_NSYS is set."""
-    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
-    found = os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys") or (str(local) if local.exists() else None)
-    if found is None and os.environ.get("PERFDOCTOR_REQUIRE_NSYS") == "1":
-        pytest.fail("no nsys: run scripts/install-nsys")
-    if found is None:
-        pytest.skip("no nsys: run scripts/install-nsys")
-    return found
 
 
 def stand_in(folder: Path, script: str) -> list[str]:

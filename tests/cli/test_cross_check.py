@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 from folders import ROOT
+from real_nsys import nsys
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.readers.nsys import export as nsys_export
 
 STRAGGLER = ROOT / "fixtures" / "straggler" / "nsys"
 KINETO = ROOT / "fixtures" / "straggler" / "torch"
@@ -117,17 +116,6 @@ def test_quiet_prints_one_line(monkeypatch, tmp_path):
 # --- with the real one ---
 
 
-@pytest.fixture(scope="module")
-def real_nsys():
-    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
-    found = nsys_export.find_nsys() or (str(local) if local.exists() else None)
-    if found is None and os.environ.get("CI"):
-        pytest.fail("no nsys: neither PERFDOCTOR_NSYS, nor on PATH, nor in .cache/nsys; see scripts/install-nsys")
-    if found is None:
-        pytest.skip("no nsys here: run scripts/install-nsys, or set PERFDOCTOR_NSYS")
-    return found
-
-
 @pytest.mark.nsys
 @pytest.mark.parametrize(
     "case",
@@ -137,8 +125,8 @@ def real_nsys():
         *(pytest.param(case, marks=pytest.mark.thorough) for case in ("sync-drains-queue", "pageable")),
     ],
 )
-def test_all_sums_of_a_fixture_agree_with_the_real_nsys(case, real_nsys, monkeypatch):
-    monkeypatch.setenv("PERFDOCTOR_NSYS", real_nsys)
+def test_all_sums_of_a_fixture_agree_with_the_real_nsys(case, monkeypatch):
+    monkeypatch.setenv("PERFDOCTOR_NSYS", nsys())
     out = run(ROOT / "fixtures" / case / "nsys", "--cross-check").stdout
     verdict = re.search(r"(\d+) of (\d+) summaries agree", out)
     assert verdict, out

@@ -82,33 +82,21 @@ def test_a_profiler_in_the_command_is_refused(tmp_path: Path) -> None:
 @pytest.mark.torch
 def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(TRAINING)
-    plain = perfdoctor(tmp_path, "run", "--steps", "3", "--skip-steps", "2", "--", torch_python(), "t.py")
-    assert plain.stdout == "done\n"
-    (run,) = (tmp_path / "perfdoctor-runs").iterdir()
-    assert run.name.endswith("-t")
-    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents"} == {file.name for file in run.iterdir()}
-    done = perfdoctor(
-        tmp_path,
-        "run",
-        "-q",
-        "--no-html",
-        "--steps",
-        "3",
-        "--skip-steps",
-        "2",
-        "--json",
-        "-",
-        "--",
-        torch_python(),
-        "t.py",
-    )
+    options = ["--steps", "3", "--skip-steps", "2", "--json", "-"]
+    done = perfdoctor(tmp_path, "run", *options, "--", torch_python(), "t.py")
     own, _, diagnosis = done.stdout.partition("\n")
     assert own == "done"
     assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
+    (run,) = (tmp_path / "perfdoctor-runs").iterdir()
+    assert run.name.endswith("-t")
+    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents"} == {file.name for file in run.iterdir()}
 
 
 @pytest.mark.torch
-def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ending", "code"), [("raise SystemExit(4)", 4), pytest.param("", 3, marks=pytest.mark.thorough)]
+)
+def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Path, ending: str, code: int) -> None:
     slow = TRAINING.replace(
         "for number", "data = iter(torch.utils.data.DataLoader(S(), batch_size=1))\nfor number"
     ).replace("model(torch.ones(4))", "next(data); model(torch.ones(4))")
@@ -116,8 +104,7 @@ def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Pat
         "import time, torch\nclass S(torch.utils.data.Dataset):\n    def __len__(self): return 99\n    def __getitem__(self, i): time.sleep(.02); return 1\n"
         + slow
     )
-    (tmp_path / "ok.py").write_text(slow)
-    (tmp_path / "bad.py").write_text(slow + "\nraise SystemExit(4)")
+    (tmp_path / "t.py").write_text(f"{slow}\n{ending}\n")
     words = [
         "run",
         "-q",
@@ -131,8 +118,7 @@ def test_fail_on_counts_only_where_the_program_itself_did_not_fail(tmp_path: Pat
         "--",
         torch_python(),
     ]
-    assert perfdoctor(tmp_path, *words, "ok.py").returncode == 3
-    assert perfdoctor(tmp_path, *words, "bad.py").returncode == 4
+    assert perfdoctor(tmp_path, *words, "t.py").returncode == code
 
 
 def test_env_lists_what_is_missing_and_what_to_do(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import ROOT
 from labels import cases, recordings, wrong
+from real_nsys import nsys
 from recorded import in_ns, of_recordings, parameter, plain_json, recording
 
 from perfdoctor.errors import PerfdoctorError
@@ -33,20 +32,11 @@ each_case = pytest.mark.parametrize("case", [parameter(FOLDER / case["path"], ca
 Piece = tuple[int, int]
 
 
-def nsys_here() -> bool:
-    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
-    if local.exists() and not os.environ.get("PERFDOCTOR_NSYS"):
-        os.environ["PERFDOCTOR_NSYS"] = str(local)
-    return bool(os.environ.get("PERFDOCTOR_NSYS") or shutil.which("nsys"))
-
-
 def path_of(case: dict[str, Any]) -> Path:
     assert FOLDER is not None
     path = FOLDER / case["path"]
-    if path.suffix in REPORTS and not nsys_here():
-        if os.environ.get("PERFDOCTOR_REQUIRE_NSYS"):
-            pytest.fail("Nsight Systems is needed here")
-        pytest.skip("no Nsight Systems to export the report with: scripts/install-nsys")
+    if path.suffix in REPORTS:
+        os.environ["PERFDOCTOR_NSYS"] = nsys()
     return path
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from folders import ROOT
+from real_nsys import nsys as nsys_path
+from real_nsys import with_its_agent
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.nsys import export as nsys_export
@@ -25,19 +27,9 @@ OLD_HEAD = b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)"
 STREAM_HEAD = b"U3w[END]NVIDIA Nsight Systems Stream 2023.4.4.54-234433681190v0!\n"
 
 
-def find_nsys() -> str | None:
-    local = ROOT / ".cache" / "nsys" / "bin" / "nsys"
-    return nsys_export.find_nsys() or (str(local) if local.exists() else None)
-
-
 @pytest.fixture
 def real_nsys() -> str:
-    found = find_nsys()
-    if found is None and os.environ.get("CI") == "true" and os.environ.get("PERFDOCTOR_REQUIRE_NSYS") == "1":
-        pytest.fail("no nsys: neither PERFDOCTOR_NSYS, nor on PATH, nor in .cache/nsys; see scripts/install-nsys")
-    if found is None:
-        pytest.skip("no nsys here: run scripts/install-nsys, or set PERFDOCTOR_NSYS")
-    return found
+    return nsys_path()
 
 
 @pytest.fixture
@@ -265,11 +257,11 @@ def recorded(real_nsys: str, tmp_path: Path) -> Path:
         "/bin/sleep",
         "0.1",
     ]
-    for wait_s in (0, 1, 2, 4, 8):  # on a busy machine nsys sometimes loses its own agent, with various messages
-        time.sleep(wait_s)
-        done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
-        if report.exists():
-            break
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = with_its_agent(
+        lambda: subprocess.run(command, capture_output=True, check=False, env=environment),
+        lambda ended: (ended.stdout + ended.stderr).decode(),
+    )
     assert report.exists(), done.stdout.decode() + done.stderr.decode()
     return report
 
