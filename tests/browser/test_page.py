@@ -57,8 +57,9 @@ def hostile(tmp_path_factory):
     return reported(folder)
 
 
-def shown(page):
-    return page.eval_on_selector_all("main > .page", "all => all.filter(one => !one.hidden).map(one => one.id)")
+def shows(page, name):
+    """Waits until this page alone is shown: a browser follows an address some time after the click."""
+    return until(page, f"[...document.querySelectorAll('main > .page:not([hidden])')].map(one => one.id) == {name!r}")
 
 
 def addresses(page):
@@ -67,11 +68,11 @@ def addresses(page):
 
 def test_each_link_shows_its_page_and_no_other(planted, open_page):
     page = open_page(planted[1])
-    assert shown(page) == ["overview"]
+    assert shows(page, "overview")
     assert {"#timeline", "#kernels", "#ranks", "#recording"} <= set(addresses(page))
     for address in addresses(page):
         page.click(f"nav a[href='{address}']")
-        assert shown(page) == [address[1:]]
+        assert shows(page, address[1:])
         assert page.get_attribute("nav a[aria-current]", "href") == address
         assert page.evaluate("document.activeElement.id") == address[1:]
         assert page.inner_text(f"{address} h1")
@@ -79,10 +80,10 @@ def test_each_link_shows_its_page_and_no_other(planted, open_page):
 
 def test_back_goes_to_the_page_before(planted, open_page):
     page = open_page(planted[1], "#kernels")
-    assert shown(page) == ["kernels"]
+    assert shows(page, "kernels")
     page.click("nav a[href='#ranks']")
     page.go_back()
-    assert shown(page) == ["kernels"]
+    assert shows(page, "kernels")
 
 
 def test_the_first_screen_has_the_verdict_the_bar_and_the_stages(planted, open_page):
@@ -97,7 +98,7 @@ def test_a_name_of_a_stage_opens_its_finding(planted, open_page):
     page = open_page(planted[1])
     target = page.locator(".stages a").last.get_attribute("href")
     page.click(f".stages a[href='{target}']")
-    assert page.locator(target).get_attribute("open") is not None
+    page.locator(f"{target}[open]").wait_for()
     assert page.locator(f"{target} > summary").is_visible()
 
 
@@ -137,7 +138,7 @@ def test_a_finding_leads_to_its_moment_on_the_timeline(planted, open_page):
     link = page.locator(f"a[href='#timeline:{spans[0].rank},{spans[0].start_ns},{spans[0].end_ns}']").first
     link.evaluate("link => { for (let f = link; f; f = f.parentElement.closest('details')) f.open = true; }")
     link.click()
-    assert shown(page) == ["timeline"]
+    assert shows(page, "timeline")
     until(page, "document.querySelector('#timeline-view canvas') !== null")
 
 
@@ -152,10 +153,10 @@ def test_keys_alone_lead_from_the_start_into_a_finding_and_to_the_timeline(plant
         if page.evaluate("document.activeElement.parentElement.id") == "finding-2":
             break
     page.keyboard.press("Enter")
-    assert page.locator("#finding-2").get_attribute("open") is not None
+    page.locator("#finding-2[open]").wait_for()
     page.focus("nav a[href='#timeline']")
     page.keyboard.press("Enter")
-    assert shown(page) == ["timeline"]
+    assert shows(page, "timeline")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
