@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,11 @@ gc.set_threshold(100_000, 50, 100)
 settings.register_profile("perfdoctor", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=400, deadline=None, print_blob=True)
 settings.load_profile("perfdoctor")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: some tests wait for other programs most of the time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(tryfirst=True)

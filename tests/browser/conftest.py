@@ -17,12 +17,11 @@ HERE = Path(__file__).parent
 WIDE = {"width": 1280, "height": 900}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.chromium)
-            # One browser for all of them, not one a worker.
-            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.fixture(scope="session")
