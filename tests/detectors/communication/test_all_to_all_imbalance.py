@@ -7,6 +7,7 @@ from builders import draw, findings, only_finding
 from collective_builders import MIB, MS, told, under
 
 from perfdoctor.model.timeline import merge
+from perfdoctor.records.savings import Saving
 
 
 def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
@@ -36,8 +37,7 @@ def test_it_fires_where_one_rank_carries_twice_the_mean():
     assert finding.values["loaded_rank"] == 2
     assert finding.values["excess_percent"] == pytest.approx(100)  # 8 of a mean of 4
     # even loads would take half of the 10 ms
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 5 * MS)
+    assert finding.saving_ns_per_step == Saving(2.5 * MS, 5 * MS, 5 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from builders import draw, findings, only_finding
 from collective_builders import MS, told, under
 
+from perfdoctor.records.savings import Saving
+
 LEGEND = {"F": ("ranges", "DistributedDataParallel.forward"), "M": ("ranges", "Megatron.forward")}
 
 
@@ -26,8 +28,7 @@ def test_it_fires_where_the_forward_pass_waits_for_buffers():
     finding = only_finding("broadcast-buffers", told(step(), kind="broadcast"))
     assert finding.values["broadcasts_per_step"] == 1
     assert finding.values["exposed_ms"] == 4
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (1.2 * MS, 4 * MS, 4 * MS)
+    assert finding.saving_ns_per_step == Saving(1.2 * MS, 4 * MS, 4 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -8,6 +8,7 @@ from collective_builders import told
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
+from perfdoctor.records.savings import Saving
 
 MS = 1_000_000
 
@@ -32,8 +33,7 @@ def test_it_fires_where_collectives_run_while_no_kernel_does():
     # 20 ms of communication, 10 of them beside compute
     assert finding.values == {"exposed_ms": 10.0, "step_ms": 40.0, "exposed_percent": 25.0, "hidden_percent": 50.0}
     # 20 ms of compute are free to hide 10; half of the bytes would win 5
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
 
 
@@ -50,8 +50,7 @@ def test_with_several_ranks_it_is_sure():
 
 def test_what_compute_cannot_hide_is_won_by_sending_less():
     """Hardly any compute: 4 ms can hide, 36 ms are exposed, of which half the bytes are 18."""
-    saving = only_finding("exposed-communication", step(0, 36)).saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (4 * MS, 18 * MS, 36 * MS)
+    assert only_finding("exposed-communication", step(0, 36)).saving_ns_per_step == Saving(4 * MS, 18 * MS, 36 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -6,6 +6,8 @@ import pytest
 from builders import draw, findings, only_finding
 from collective_builders import MS, told, under
 
+from perfdoctor.records.savings import Saving
+
 LEGEND = {
     "R": ("ranges", "nccl:recv 1<-0"),
     "X": ("ranges", "nccl:all_to_all"),
@@ -32,8 +34,7 @@ def test_it_fires_where_a_stage_stands_in_receives():
     assert finding.values["messages_per_step"] == 2
     assert finding.values["exposed_ms"] == pytest.approx(10)
     assert finding.values["exposed_percent"] == pytest.approx(25)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(2.5 * MS, 5 * MS, 10 * MS)
 
 
 def test_it_fires_where_the_recording_tells_the_group():

@@ -6,6 +6,8 @@ import pytest
 from builders import draw, findings, only_finding
 from collective_builders import MIB, MS, told, under
 
+from perfdoctor.records.savings import Saving
+
 SIZES = {"bytes": 8 * MIB, "group_size": 8}
 LEGEND = {"A": ("ops", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")}
 
@@ -29,8 +31,7 @@ def test_it_fires_where_sums_of_one_size_stand_between_products():
     assert (finding.values["messages_per_step"], finding.values["ranks"]) == (8, 8)
     assert finding.values["exposed_ms"] == pytest.approx(8)
     assert finding.values["exposed_percent"] == pytest.approx(25)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2 * MS, 4 * MS, 8 * MS)
+    assert finding.saving_ns_per_step == Saving(2 * MS, 4 * MS, 8 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -10,6 +10,7 @@ from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -42,15 +43,13 @@ def test_it_fires_where_copies_and_kernels_share_a_stream():
         "exposed_percent": 25.0,
         "stream": 7,
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "run in stream 7" in summary(finding)
 
 
 def test_little_compute_hides_little():
     """39 ms of copies beside 1 ms of kernels: another stream hides 1 ms."""
-    saving = only_finding("copies-in-compute-stream", step(39)).saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (MS // 2, MS, 39 * MS)
+    assert only_finding("copies-in-compute-stream", step(39)).saving_ns_per_step == Saving(MS // 2, MS, 39 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():

@@ -6,6 +6,8 @@ import pytest
 from builders import draw, findings, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 
+from perfdoctor.records.savings import Saving
+
 
 def step(exposed: int, char: str = "h", **more):
     """A copy of `exposed` ms in front of each step's compute."""
@@ -24,8 +26,7 @@ def test_it_fires_where_a_pinned_copy_is_waited_for():
     }
     assert finding.situation == ""
     # 30 ms of compute could hide all 10; half of the bytes are 5
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert finding.confidence == "high"
     assert "(h2d, 25.0 GB/s)" in summary(finding)
 
@@ -36,8 +37,7 @@ def test_a_copy_bound_run_is_told_as_such():
     assert finding.values["exposed_percent"] == 97.0
     assert finding.situation == "copy-bound"
     assert "only 3.0 ms of compute remain to hide them behind" in summary(finding)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (3 * MS, 48.5 * MS, 97 * MS)
+    assert finding.saving_ns_per_step == Saving(3 * MS, 48.5 * MS, 97 * MS)
     assert finding.confidence == "medium"
 
 

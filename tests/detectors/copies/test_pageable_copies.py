@@ -6,6 +6,8 @@ import pytest
 from builders import draw, findings, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 
+from perfdoctor.records.savings import Saving
+
 
 def step(exposed: int, char: str = "H", **more):
     return exposed_step(exposed, char, **{"gigabytes_per_second": 6, **more})
@@ -22,8 +24,7 @@ def test_it_fires_where_a_pageable_copy_is_waited_for(char):
         "gigabytes_per_second": pytest.approx(6.0),
     }
     # at twice the rate 10 ms become 5 ms
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(2.5 * MS, 5 * MS, 10 * MS)
     assert "60.0 MB a step at 6.0 GB/s" in summary(finding)
 
 

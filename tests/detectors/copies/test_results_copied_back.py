@@ -6,6 +6,7 @@ import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -34,8 +35,7 @@ def test_it_fires_where_each_step_sends_much_back():
         "step_ms": 40.0,
         "exposed_percent": 25.0,
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 8 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 8 * MS, 10 * MS)
     assert "250.0 MB a step are copied to the host" in summary(finding)
 
 

@@ -6,6 +6,7 @@ import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -37,8 +38,7 @@ def test_it_fires_where_the_link_is_slow():
         "exposed_percent": 25.0,
     }
     # a slot one generation older gives 25.2 GB/s (half of the time), the best one 50.4 (a quarter of it)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 7.5 * MS)
+    assert finding.saving_ns_per_step == Saving(0, 5 * MS, 7.5 * MS)
     assert finding.situation == ""
     assert "12.6 GB/s, 20 % of the 63 GB/s" in summary(finding)
 

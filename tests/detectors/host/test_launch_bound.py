@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from builders import draw, findings, only_finding, summary
 
+from perfdoctor.records.savings import Saving
+
 
 def step(*, busy: int, period: int = 20, kernels: int = 5, unit_us: float = 10, **more):
     """`kernels` launches a step, one each `period` units, each kernel `busy` units long; the host always in an op."""
@@ -26,8 +28,7 @@ def test_it_fires_where_each_kernel_waits_for_its_launch():
         "kernels_per_step": 5.0,
         "kernel_us": 50.0,
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (225_000, 450_000, 712_500)
+    assert finding.saving_ns_per_step == Saving(225_000, 450_000, 712_500)
     assert finding.confidence == "high"
     assert "while the host is busy launching: 5 kernels a step, 50 µs each" in summary(finding)
 

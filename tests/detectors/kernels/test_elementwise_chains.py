@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 
+from perfdoctor.records.savings import Saving
+
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{}<float>, at::detail::Array<char*, 3>>(int)"
 )
@@ -42,8 +44,7 @@ def test_it_fires_on_a_chain():
         "step_ms": pytest.approx(4.0),
         "chains_percent": pytest.approx(40.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (300_000, 600_000, 900_000)
+    assert finding.saving_ns_per_step == Saving(300_000, 600_000, 900_000)
     assert "1 chains a step of 4.0 element-wise" in summary(finding)
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from builders import ELEMENTWISE, draw, findings, only_finding, summary
 
+from perfdoctor.records.savings import Saving
+
 CHAIN = {"e": ELEMENTWISE, "f": ELEMENTWISE}
 
 
@@ -36,8 +38,7 @@ def test_it_fires_where_many_kernels_are_short():
         "small_percent": pytest.approx(40.0),
         "mean_us": pytest.approx(5.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (50_000, 100_000, 180_000)
+    assert finding.saving_ns_per_step == Saving(50_000, 100_000, 180_000)
     assert "40 kernels a step take 5.0 µs each" in summary(finding)
 
 
@@ -137,8 +138,7 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
         "small_percent": pytest.approx(85.7, abs=0.1),
         "mean_us": pytest.approx(10.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (23_996_000, 53_991_000, 59_990_000)
+    assert finding.saving_ns_per_step == Saving(23_996_000, 53_991_000, 59_990_000)
     assert (finding.confidence, finding.situation) == ("medium", "host")
     assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
 

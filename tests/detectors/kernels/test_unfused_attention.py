@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 
+from perfdoctor.records.savings import Saving
+
 SOFTMAX = (
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, {}, {}, false>(float*, float const*, int)"
 )
@@ -50,8 +52,7 @@ def test_it_fires_where_scores_are_written_to_memory():
         "step_ms": pytest.approx(4.0),
         "between_percent": pytest.approx(25.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (400_000, 700_000, 1_000_000)
+    assert finding.saving_ns_per_step == Saving(400_000, 700_000, 1_000_000)
     assert finding.confidence == "medium"
     assert "1 times a step attention runs as matmul, softmax, matmul" in summary(finding)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import ELEMENTWISE, FOREACH_ADAM, draw, findings, only_finding, summary
 
+from perfdoctor.records.savings import Saving
+
 NAMES = {"e": ELEMENTWISE, "f": ELEMENTWISE}
 
 
@@ -32,8 +34,7 @@ def test_it_fires_where_each_tensor_has_kernels_of_its_own():
         "update_percent": pytest.approx(40.0),
         "mean_us": pytest.approx(20.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (240_000, 480_000, 720_000)
+    assert finding.saving_ns_per_step == Saving(240_000, 480_000, 720_000)
     assert "40 kernels a step, 20 µs each: 0.8 ms of a 2.0 ms step (40 %)" in summary(finding)
 
 
@@ -82,8 +83,7 @@ def test_it_fires_where_the_host_updates_tensor_by_tensor():
         "update_percent": pytest.approx(59.94, abs=0.01),
         "mean_us": pytest.approx(20.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2_400_000, 5_040_000, 5_400_000)
+    assert finding.saving_ns_per_step == Saving(2_400_000, 5_040_000, 5_400_000)
     assert (finding.confidence, finding.situation) == ("medium", "host")
     assert "300 small ops a step inside the optimizer, tensor by tensor, 20 µs each" in summary(finding)
 

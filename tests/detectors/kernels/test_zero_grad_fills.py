@@ -6,6 +6,7 @@ import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -37,8 +38,7 @@ def test_it_fires_where_kernels_fill_the_gradients():
         "step_ms": 10.0,
         "filling_percent": 10.0,
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0.8 * MS, MS, MS)
+    assert finding.saving_ns_per_step == Saving(0.8 * MS, MS, MS)
     assert "zero_grad launches 10 kernels and memsets a step" in summary(finding)
 
 

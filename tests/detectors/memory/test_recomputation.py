@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import GEMM, draw, findings, only_finding, summary, timeline
 
+from perfdoctor.records.savings import Saving
+
 NODE = "autograd::engine::evaluate_function: ReluBackward0"
 LEGEND = {
     "N": ("ops", NODE),
@@ -48,8 +50,7 @@ def test_it_fires_where_functions_of_the_forward_pass_run_in_the_backward_pass()
         "step_ms": pytest.approx(4.0),
         "again_percent": pytest.approx(25.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (200_000, 500_000, 1_000_000)
+    assert finding.saving_ns_per_step == Saving(200_000, 500_000, 1_000_000)
     assert "10 kernels a step recompute forward work" in summary(finding)
 
 
