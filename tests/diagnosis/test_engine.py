@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from builders import ELEMENTWISE, SGEMM, draw, findings, timeline
+from builders import ELEMENTWISE, SGEMM, draw, draw_steps, findings, timeline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,7 +238,7 @@ def test_whatever_was_recorded_no_rule_fails_and_nothing_is_more_than_the_step(r
 
 def test_together_pinned_and_pageable_copies_promise_no_more_than_the_time_they_share():
     """Two copies at the same moment, one from pinned and one from pageable memory, and nothing else."""
-    drawn = draw(copies=["h" * 20, "H" * 20], launched_us_before=50, repeat=6, unit_us=1000, recorded=EVERYTHING)
+    drawn = draw_steps(copies=["h" * 20, "H" * 20], recorded=EVERYTHING)
     diagnosis = diagnose(drawn, RULES)
     assert sum(advice.saving_ns_per_step.likely for advice in flat(diagnosis)) <= diagnosis.base_ns
 

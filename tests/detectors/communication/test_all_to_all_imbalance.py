@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MIB, MS, told, under
 
 from perfdoctor.model.timeline import merge
@@ -15,12 +15,9 @@ def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
     return merge(
         [
             told(
-                draw(
+                draw_steps(
                     kernels="#" * (40 - exposed) + " " * exposed,
                     nccl=" " * (40 - exposed) + "=" * exposed,
-                    launched_us_before=50,
-                    repeat=6,
-                    unit_us=1000,
                     rank=rank,
                     device=rank,
                 ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MS, told, under
 
 from perfdoctor.records.savings import Saving
@@ -13,14 +13,11 @@ LEGEND = {"F": ("ranges", "DistributedDataParallel.forward"), "M": ("ranges", "M
 def step(waits: int = 4, *, of: int = 40, forward: str = "F", beside: bool = False):
     """The broadcast is launched 50 µs before it starts, inside the forward's range."""
     compute = "#" * (of - waits - 2)
-    return draw(
+    return draw_steps(
         kernels="##" + ("#" if beside else " ") * waits + compute,
         nccl="  " + "=" * waits + " " * len(compute),
         host=[" " + forward * (of - 2) + " "],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, draw_steps, findings, only_finding, summary
 from collective_builders import told
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -68,27 +68,22 @@ def test_it_stays_silent_where_compute_hides_all_of_a_large_communication():
 def test_it_stays_silent_where_all_of_it_is_waiting_for_a_late_rank():
     """Rank 0 stands in the collective for 20 ms, but once rank 1 has come it takes 1 ms: that is rank-skew's."""
     early = step(0, 20, rank=0)
-    late = draw(kernels="#" * 39 + " ", nccl=" " * 39 + "=", launched_us_before=50, repeat=6, unit_us=1000, rank=1)
+    late = draw_steps(kernels="#" * 39 + " ", nccl=" " * 39 + "=", rank=1)
     assert findings("exposed-communication", merge([early, late]), min_share_of_step=0.03) == []
 
 
 def test_waiting_for_a_late_rank_is_taken_off():
     early = step(0, 20, rank=0)
-    late = draw(
-        kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, launched_us_before=50, repeat=6, unit_us=1000, rank=1
-    )
+    late = draw_steps(kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, rank=1)
     finding = only_finding("exposed-communication", merge([early, late]))
     # a mean of 15 ms a rank is exposed; a third of all time in collectives (10 of 30) is waiting
     assert finding.values["exposed_ms"] == pytest.approx(10.0)
 
 
 def test_its_table_lists_collectives_by_kind():
-    picture = draw(
+    picture = draw_steps(
         kernels="##########          ",
         nccl="          ======aa-- ",
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     table = only_finding("exposed-communication", picture).evidence[2]
     assert table.rows == (("all_reduce", 2.0, 8 * MS), ("all_gather", 1.0, 2 * MS))
@@ -96,12 +91,9 @@ def test_its_table_lists_collectives_by_kind():
 
 def test_only_what_compute_waited_for_is_promised():
     """The host is late: compute goes on in the middle of the collective, so a shorter one would win nothing."""
-    host_bound = draw(
+    host_bound = draw_steps(
         kernels="#" * 10 + " " * 10 + "#" * 20,
         nccl=" " * 10 + "=" * 25 + " " * 5,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     finding = only_finding("exposed-communication", host_bound)
     assert finding.values["exposed_ms"] == 10.0

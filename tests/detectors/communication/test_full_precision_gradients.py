@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MIB, MS, told, under
 
 from perfdoctor.model.timeline import merge
 
 
 def step(kernel: str = "G", exposed: int = 10, *, of: int = 40, rank: int = 0, **columns):
-    drawn = draw(
+    drawn = draw_steps(
         kernels=kernel * (of - exposed) + " " * exposed,
         nccl=" " * (of - exposed) + "=" * exposed,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
         rank=rank,
     )
     return told(drawn, **{"bytes": 25 * MIB, **columns})

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MS, under
 
 from perfdoctor.records.savings import Saving
 
 
 def step(*, gathers: int = 4, kernels: str = "", nccl: str = "", scatter: str = "rr rr "):
-    return draw(
+    return draw_steps(
         kernels=kernels or "  ####" * gathers + " " * len(scatter),
         nccl=nccl or "aa    " * gathers + scatter,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw, findings, only_finding, summary
-from exposed_copy_cases import assert_a_quarter_is_exposed
+from exposed_copy_cases import assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Frame, Text, Timeline
@@ -16,14 +16,7 @@ MS = 1_000_000
 
 
 def step(exposed: int, direction: str = "p2p", *, of: int = 40, **more) -> Timeline:
-    picture = {
-        "copies": "x" * exposed + " " * (of - exposed),
-        "kernels": " " * exposed + "#" * (of - exposed),
-        "launched_us_before": 50,
-        "repeat": 6,
-        "unit_us": 1000,
-    }
-    drawn = draw(**{**picture, **more})
+    drawn = exposed_step(exposed, "x", of=of, **more)
     copies = drawn.copies.with_columns(direction=Text.constant(direction, len(drawn.copies)))
     return replace(drawn, frames={**drawn.frames, "copies": copies})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MS, told, under
 
 from perfdoctor.records.savings import Saving
@@ -17,14 +17,11 @@ LEGEND = {
 def step(waits: int = 5, *, of: int = 20, launched_in: str = "R", group_size: int = -1):
     """Twice a step: compute, and a receive that is waited for."""
     half = "#" * (of - waits) + " " * waits
-    drawn = draw(
+    drawn = draw_steps(
         kernels=half * 2,
         nccl=(" " * (of - waits) + "s" * waits) * 2,
         host=[(launched_in * (of - waits) + " " * waits) * 2],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     return told(drawn, group_size=group_size)
 

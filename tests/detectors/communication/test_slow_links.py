@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw_steps, findings, only_finding, summary
 from collective_builders import MS, told, under
 from machine_builders import beside, fact, links
 
@@ -15,12 +15,9 @@ SXM = "NVIDIA A100-SXM4-80GB"
 
 def rank(number: int, size: int, *, device: int | None = None, gpu: str = SXM, ranks: int = 2, late: int = 0):
     """30 ms of compute and an all-reduce of 10 ms."""
-    drawn = draw(
+    drawn = draw_steps(
         kernels="#" * (30 + late) + " " * (10 - late),
         nccl=" " * (30 + late) + "=" * (10 - late),
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
         rank=number,
         device=number if device is None else device,
         gpu=gpu,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
+from builders import draw_steps, findings, only_finding
 from collective_builders import MIB, MS, told, under
 
 from perfdoctor.records.savings import Saving
@@ -15,14 +15,11 @@ LEGEND = {"A": ("ops", "autograd::engine::evaluate_function: torch::autograd::Ac
 def step(layers: int = 4, *, kernel: str = "G", beside: bool = False, hook: bool = False):
     """Two products and two sums a layer, 3 ms and 1 ms each."""
     halves = 2 * layers
-    return draw(
+    return draw_steps(
         kernels=(kernel * 3 + ("#" if beside else " ")) * halves,
         nccl="   =" * halves,
         host=["A" * 4 * halves] if hook else (),
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
 
 

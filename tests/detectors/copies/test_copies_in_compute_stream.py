@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw_steps, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Timeline
@@ -24,12 +24,9 @@ def in_stream(drawn: Timeline, stream: int = 7) -> Timeline:
 
 def step(exposed: int, char: str = "h", *, of: int = 40, stream: int = 7) -> Timeline:
     """A copy of `exposed` ms in front of each step's compute."""
-    picture = draw(
+    picture = draw_steps(
         copies=char * exposed + " " * (of - exposed),
         kernels=" " * exposed + "#" * (of - exposed),
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     return in_stream(picture, stream)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, draw_steps, findings, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 
 from perfdoctor.records.savings import Saving
@@ -74,9 +74,7 @@ def test_it_stays_silent_where_the_copy_runs_beside_a_collective():
 
 
 def test_the_direction_with_the_longest_exposed_copies_comes_first():
-    picture = draw(
-        copies="hhdddd" + " " * 34, kernels=" " * 6 + "#" * 34, launched_us_before=50, repeat=6, unit_us=1000
-    )
+    picture = draw_steps(copies="hhdddd" + " " * 34, kernels=" " * 6 + "#" * 34)
     finding = only_finding("exposed-copies", picture)
     assert finding.values["direction"] == "d2h"
     table = finding.evidence[2]
@@ -85,9 +83,7 @@ def test_the_direction_with_the_longest_exposed_copies_comes_first():
 
 def test_the_direction_named_is_one_that_the_rule_counts():
     """9 ms of pageable copies belong to pageable-copies; the 6 ms that this rule counts go to the host."""
-    picture = draw(
-        copies="H" * 9 + "d" * 6 + " " * 25, kernels=" " * 15 + "#" * 25, launched_us_before=50, repeat=6, unit_us=1000
-    )
+    picture = draw_steps(copies="H" * 9 + "d" * 6 + " " * 25, kernels=" " * 15 + "#" * 25)
     finding = only_finding("exposed-copies", picture)
     assert finding.values["exposed_ms"] == 6.0
     assert finding.values["direction"] == "d2h"

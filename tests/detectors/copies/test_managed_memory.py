@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import draw, findings, only_finding, summary
-from exposed_copy_cases import assert_a_quarter_is_exposed
+from builders import findings, only_finding, summary
+from exposed_copy_cases import assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text, Timeline
@@ -17,14 +17,7 @@ MS = 1_000_000
 
 def step(exposed: int, memory: str = "managed", direction: str = "h2d", *, of: int = 40, **more) -> Timeline:
     """A copy of such memory of `exposed` ms in front of each step's compute."""
-    picture = {
-        "copies": "h" * exposed + " " * (of - exposed),
-        "kernels": " " * exposed + "#" * (of - exposed),
-        "launched_us_before": 50,
-        "repeat": 6,
-        "unit_us": 1000,
-    }
-    drawn = draw(**{**picture, **more})
+    drawn = exposed_step(exposed, "h", of=of, **more)
     rows = len(drawn.copies)
     copies = drawn.copies.with_columns(
         host_memory=Text.constant(memory, rows), direction=Text.constant(direction, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from exposed_copy_cases import zero_grad_memsets
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.records.savings import Saving
@@ -42,21 +43,10 @@ def test_it_fires_where_kernels_fill_the_gradients():
     assert "zero_grad launches 10 kernels and memsets a step" in summary(finding)
 
 
-def memsets():
-    return draw(
-        copies=" " * 10 + "m" * 10 + " " * 20,
-        kernels="#" * 10 + " " * 10 + "#" * 20,
-        host=["lll", " z"],
-        legend={"z": ("ranges", "Optimizer.zero_grad#SGD.zero_grad")},
-        repeat=6,
-        unit_us=1000,
-    )
-
-
 def test_memsets_hang_under_exposed_copies_and_kernels_do_not():
-    assert only_finding("zero-grad-fills", memsets()).symptom_of == ("exposed-copies",)
+    assert only_finding("zero-grad-fills", zero_grad_memsets()).symptom_of == ("exposed-copies",)
     assert only_finding("zero-grad-fills", step(10)).symptom_of == ()
-    found = diagnose(memsets(), list(load_rules().values())).findings
+    found = diagnose(zero_grad_memsets(), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert [each.rule for each in above.symptoms] == ["zero-grad-fills"]
 

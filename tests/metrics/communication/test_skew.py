@@ -113,21 +113,11 @@ def test_a_collective_that_reaches_over_the_edge_of_a_window_on_one_rank_only_st
     steps, of = 6, 10
     calls = ("c  l      " * steps).rstrip()
     marks = "".join(str(n or " ") * of for n in range(steps))
-    early = draw(
-        copies="  " + "hh        " * steps,
-        nccl=" " * 8 + "======    " * steps,
-        host=[calls, marks],
-        host_ahead=1,
-        rank=0,
-    )
-    late = draw(
-        copies="    " + "hh        " * steps,
-        nccl=" " * 12 + "==        " * steps,
-        host=[calls, marks],
-        host_ahead=1,
-        rank=1,
-    )
-    found = skew(prepare(merge([early, late])))
+    pictures = [("  ", " " * 8 + "======    " * steps), ("    ", " " * 12 + "==        " * steps)]
+    found = skew(prepare(merge([
+        draw(copies=before + "hh        " * steps, nccl=nccl, host=[calls, marks], host_ahead=1, rank=rank)
+        for rank, (before, nccl) in enumerate(pictures)
+    ])))  # fmt: skip
     assert found is not None
     assert found.late_rank == 1
 

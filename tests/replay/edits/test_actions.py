@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import plant
 import pytest
-from builders import draw, only_place
+from builders import draw, draw_steps, only_place
 from tables import one_of_each
 
 from perfdoctor.detectors import detector
@@ -65,7 +65,7 @@ def test_a_fix_goes_no_further_than_all_the_way():
 
 def two_kernels() -> Run:
     """Steps of 40 ms in which one kernel takes 10 and another one 30, launched one behind the other in a full queue."""
-    return prepare(draw(kernels="e" * 10 + "#" * 30, launched_us_before=50, repeat=6, unit_us=1000))
+    return prepare(draw_steps(kernels="e" * 10 + "#" * 30))
 
 
 def test_a_finding_says_of_what_its_saving_is_a_share():

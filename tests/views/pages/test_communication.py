@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 
 import pytest
-from builders import draw
+from builders import draw, draw_steps
 from collective_builders import told
 from folders import ROOT
 from machine_builders import beside, links
@@ -66,9 +66,9 @@ def test_waiting_is_the_time_until_the_last_rank_arrives():
 
 def rank(number, size, *, gpu=SXM, ranks=2, late=0, device=None):
     """30 ms of compute and an all-reduce of 10 ms."""
-    drawn = draw(
+    drawn = draw_steps(
         kernels="#" * (30 + late) + " " * (10 - late), nccl=" " * (30 + late) + "=" * (10 - late),
-        launched_us_before=50, repeat=6, unit_us=1000, rank=number, device=number if device is None else device, gpu=gpu,
+        rank=number, device=number if device is None else device, gpu=gpu,
     )  # fmt: skip
     return told(drawn, bytes=size, group_size=ranks, data_type="Float")
 
