@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, draw_steps, findings, only_finding, summary
+from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from collective_builders import told
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -31,7 +31,7 @@ def step(hidden: int, exposed: int, *, of: int = 40, **more):
 def test_it_fires_where_collectives_run_while_no_kernel_does():
     finding = only_finding("exposed-communication", step(10, 10))
     # 20 ms of communication, 10 of them beside compute
-    assert finding.values == {"exposed_ms": 10.0, "step_ms": 40.0, "exposed_percent": 25.0, "hidden_percent": 50.0}
+    assert finding.values == {**of_step("exposed", 10.0, 40.0), "hidden_percent": 50.0}
     # 20 ms of compute are free to hide 10; half of the bytes would win 5
     assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, draw_steps, findings, only_finding, summary
+from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 
 from perfdoctor.records.savings import Saving
@@ -17,9 +17,7 @@ def step(exposed: int, char: str = "h", **more):
 def test_it_fires_where_a_pinned_copy_is_waited_for():
     finding = only_finding("exposed-copies", step(10))
     assert finding.values == {
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
+        **of_step("exposed", 10.0, 40.0),
         "direction": "h2d",
         "gigabytes_per_second": pytest.approx(25.0),
         "hideable_ms": 10.0,

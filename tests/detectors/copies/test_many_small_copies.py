@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text
@@ -33,9 +33,7 @@ def test_it_fires_where_a_batch_is_sent_in_pieces():
         "copies_per_step": 100.0,
         "mean_bytes": pytest.approx(2000.0),
         "mean_us": pytest.approx(2.0),
-        "exposed_ms": pytest.approx(0.2),
-        "step_ms": pytest.approx(2.0),
-        "exposed_percent": pytest.approx(10.0),
+        **of_step("exposed", 0.2, 2.0),
     }
     # all are equally fast: by their rate alone nothing is won
     assert finding.saving_ns_per_step.likely == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.records.savings import Saving
@@ -31,9 +31,7 @@ def test_it_fires_where_each_step_sends_much_back():
     assert finding.values == {
         "megabytes": pytest.approx(250.0),  # 10 ms at 25 GB/s
         "copies_per_step": 1.0,
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
+        **of_step("exposed", 10.0, 40.0),
     }
     assert finding.saving_ns_per_step == Saving(5 * MS, 8 * MS, 10 * MS)
     assert "250.0 MB a step are copied to the host" in summary(finding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.model.timeline import Frame
 
@@ -19,7 +19,7 @@ def gap(width: int, *, of: int = 40, **more):
 def test_it_fires_where_nothing_of_the_host_was_recorded():
     finding = only_finding("idle-unknown", gap(10))
     assert finding.situation == "no-calls"
-    assert finding.values == {"idle_ms": 10.0, "step_ms": 40.0, "idle_percent": 25.0}
+    assert finding.values == of_step("idle", 10.0, 40.0)
     assert finding.confidence == "low"
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (0, 10_000_000)
     assert "contains nothing from the host" in summary(finding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.records.savings import Saving
 
@@ -21,13 +21,7 @@ def test_it_fires_where_each_kernel_waits_for_its_launch():
     shares = {"recoverable_share_low": 0.3, "recoverable_share_likely": 0.6, "recoverable_share_high": 0.95}
     finding = only_finding("launch-bound", step(busy=5), **shares)
     # five kernels of 50 µs, one each 200 µs: 750 of 1,000 µs idle
-    assert finding.values == {
-        "idle_ms": 0.75,
-        "step_ms": 1.0,
-        "idle_percent": 75.0,
-        "kernels_per_step": 5.0,
-        "kernel_us": 50.0,
-    }
+    assert finding.values == {**of_step("idle", 0.75, 1.0), "kernels_per_step": 5.0, "kernel_us": 50.0}
     assert finding.saving_ns_per_step == Saving(225_000, 450_000, 712_500)
     assert finding.confidence == "high"
     assert "while the host is busy launching: 5 kernels a step, 50 µs each" in summary(finding)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import SGEMM, draw, draw_steps, findings, only_finding, summary, timeline
+from builders import SGEMM, draw, draw_steps, findings, of_step, only_finding, summary, timeline
 from ncu_builders import NAN, steps, with_ncu
 
 from perfdoctor.model.timeline import Device
@@ -30,7 +30,7 @@ def step(matmul: int, char: str = "S", *, of: int = 40, **more):
 
 def test_it_fires_where_matmuls_read_32_bits():
     finding = only_finding("fp32-matmuls", step(20), **BELOW_PEAKS)
-    assert finding.values == {"matmul_ms": 20.0, "step_ms": 40.0, "matmul_percent": 50.0, "tf32_percent": 0.0}
+    assert finding.values == {**of_step("matmul", 20.0, 40.0), "tf32_percent": 0.0}
     # 20 ms at 1.25, 2 and 4 times the rate
     saving = finding.saving_ns_per_step
     assert [saving.low, saving.likely, saving.high] == [4 * MS, 10 * MS, 15 * MS]
