@@ -25,32 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.vocabulary.examples import examples_folder, load_examples
+
 _ROOT = Path(__file__).parents[1]
-_EXAMPLES = _ROOT / "examples"
 _STEPS, _SKIP, _ALONE = 10, 5, 25
 _MEDIAN = re.compile(r"^median step ([\d.]+) ms$", re.MULTILINE)
 #: A promise that misses by more is not kept.
 _KEPT = 0.10
-_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-
-#: The rule that speaks of each example's fault, and why a processor shows nothing of it where it cannot.
-RULES = {
-    "slow_input": "input-wait",
-    "tiny_kernels": "small-kernels",
-    "unfused_optimizer": "unfused-optimizer",
-    "blocking_checkpoints": "blocking-checkpoint",
-    "exposed_communication": "exposed-communication",
-    "memory_growth": "memory-growth",
-    "host_syncs": "host-syncs",
-    "fp32_matmuls": "fp32-matmuls",
-    "misaligned_matmuls": "misaligned-matmuls",
-}
-CANNOT_SHOW = {
-    "memory_growth": "it costs memory, no time, until there is none left",
-    "host_syncs": "there is no queue that a wait could empty: an op's result is there when the op returns",
-    "fp32_matmuls": "no tensor cores; bfloat16 may even be emulated",
-    "misaligned_matmuls": "no tiles of tensor cores that odd sizes could miss",
-}
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
 @dataclass(frozen=True)
@@ -73,8 +55,10 @@ def _python() -> str | None:
 
 
 def _training(python: str, example: str) -> list[str]:
-    launcher = _TORCHRUN if example.startswith("exposed_communication") else ()
-    return [python, *launcher, str(_EXAMPLES / f"{example}.py"), "--steps", str(_ALONE)]
+    """`example` may be the name of a fixed twin."""
+    ranks = load_examples()[example.removesuffix("_fixed")].ranks
+    launcher = (*_TORCHRUN, str(ranks)) if ranks > 1 else ()
+    return [python, *launcher, str(examples_folder() / f"{example}.py"), "--steps", str(_ALONE)]
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> str:
@@ -127,7 +111,7 @@ def _left(diagnosis: dict[str, Any], rule: str, folder: Path) -> tuple[float, fl
 def _round(python: str, example: str, scratch: Path) -> Round:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         slow = _diagnosed(python, example, Path(folder) / "slow")
-        left = _left(slow, RULES[example], Path(folder) / "slow")
+        left = _left(slow, load_examples()[example].rule, Path(folder) / "slow")
         alone, fixed_alone = _alone_ms(python, example), _alone_ms(python, f"{example}_fixed")
         fixed = _diagnosed(python, f"{example}_fixed", Path(folder) / "fixed")
     return Round(_step_ns(slow) / 1e6, alone, _step_ns(fixed) / 1e6, fixed_alone, left)
@@ -142,7 +126,8 @@ def _tell(example: str, rounds: Sequence[Round]) -> bool | None:
     """Print what was promised and what came of it. Was the promise kept, unrecorded? None where there was none."""
     recorded, fixed_recorded = [each.recorded for each in rounds], [each.fixed_recorded for each in rounds]
     alone, fixed_alone = [each.alone for each in rounds], [each.fixed_alone for each in rounds]
-    print(f"\n{example}: {RULES[example]}")
+    known = load_examples()[example]
+    print(f"\n{example}: {known.rule}")
     for name, slow, fixed in (("recorded", recorded, fixed_recorded), ("unrecorded", alone, fixed_alone)):
         print(
             f"  {name:10s} {statistics.median(slow):8.2f} ms (± {100 * _spread(slow):2.0f} % against itself), "
@@ -151,8 +136,8 @@ def _tell(example: str, rounds: Sequence[Round]) -> bool | None:
     promises = [each.left for each in rounds if each.left is not None]
     if not promises:
         left = statistics.median(fixed / slow for slow, fixed in zip(alone, fixed_alone, strict=True))
-        why = f": {CANNOT_SHOW[example]}" if example in CANNOT_SHOW else ""
-        print(f"  promises nothing{why}; unrecorded {left:.3f} of the step is left", flush=True)
+        why = known.cannot_show or known.saves_no_time
+        print(f"  promises nothing{f': {why}' if why else ''}; unrecorded {left:.3f} of the step is left", flush=True)
         return None
     promise = [statistics.median(each[case] for each in promises) for case in range(3)]
     least, likely, most = promise
@@ -181,7 +166,7 @@ def main() -> None:
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="of the folder examples/ (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="of each example (default: 5)")
     given = parser.parse_args()
-    if unknown := set(given.examples) - set(RULES):
+    if unknown := set(given.examples) - set(load_examples()):
         parser.error(f"no such example: {', '.join(sorted(unknown))}")
     python = _python()
     if python is None:
@@ -190,7 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         told = [
             _tell(example, [_round(python, example, Path(scratch)) for _ in range(given.rounds)])
-            for example in given.examples or RULES
+            for example in given.examples or load_examples()
         ]
     promised = [kept for kept in told if kept is not None]
     print(f"\n{sum(promised)} of {len(promised)} promises kept to {100 * _KEPT:.0f} %, unrecorded")

@@ -40,7 +40,7 @@ def train(
         wrap, after_backward = as_it_is, nothing_left_to_do
     else:
         torch.distributed.init_process_group("nccl" if run.on_gpu else "gloo")
-    width, batch, depth = (4_096, 2_048, 16) if run.on_gpu else (256, 128, 32)
+    width, batch, depth = (4_096, 2_048, 8) if run.on_gpu else (256, 128, 32)
     layers = [layer for _ in range(depth) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
     model = wrap(torch.nn.Sequential(*layers).to(run.device, run.dtype), run.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -17,7 +17,7 @@ from training import Training
 
 def train(precision: Callable[[torch.device], contextlib.AbstractContextManager[object]]) -> None:
     run = Training(steps=30)
-    width, batch = (4_096, 4_096) if run.on_gpu else (256, 128)
+    width, batch = (4_096, 2_048) if run.on_gpu else (256, 128)
     torch.set_float32_matmul_precision("highest")  # PyTorch's default: no TF32
     layers = [layer for _ in range(4) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())]
     model = torch.nn.Sequential(*layers).to(run.device)

@@ -28,7 +28,7 @@ def used_megabytes(run: Training) -> float:
 
 def train(to_keep: Callable[[torch.Tensor], torch.Tensor]) -> None:
     run = Training(steps=30)
-    width, batch = (4_096, 2_048) if run.on_gpu else (512, 256)
+    width, batch = (2_048, 1_024) if run.on_gpu else (512, 256)
     layers = [layer for _ in range(6) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
     model = torch.nn.Sequential(*layers).to(run.device, run.dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -26,7 +26,7 @@ def train(run: Training, features: int, words: int) -> None:
     model.to(run.device, torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     known = sizes(run.on_gpu)[1]
-    text = torch.randint(known, (4_097 if run.on_gpu else 129,)).to(run.device)
+    text = torch.randint(known, (2_049 if run.on_gpu else 129,)).to(run.device)
     for number in run.steps():
         loss = torch.nn.functional.cross_entropy(model(text[:-1]), text[1:])
         optimizer.zero_grad(set_to_none=True)

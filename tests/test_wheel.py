@@ -27,6 +27,17 @@ def test_every_rule_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
         assert wheel.read(f"perfdoctor/rules/{path.parent.name}/{path.name}") == path.read_bytes()
 
 
+def test_every_example_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
+    examples = sorted((ROOT / "examples").glob("*.*"))
+    assert examples
+    for path in examples:
+        assert wheel.read(f"perfdoctor/examples/{path.name}") == path.read_bytes()
+
+
+def test_the_wheel_holds_no_compiled_python(wheel: zipfile.ZipFile) -> None:
+    assert not [name for name in wheel.namelist() if "__pycache__" in name]
+
+
 def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     source = ROOT / "src"
     expected = {str(p.relative_to(source)) for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
@@ -37,11 +48,16 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: zipfile.ZipFile) -> None
     assert {name.split("/")[0].split("-")[0] for name in wheel.namelist()} == {"perfdoctor"}
 
 
-def test_an_unpacked_wheel_finds_its_rules(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_an_unpacked_wheel_finds_its_rules_and_examples(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
-    program = "from perfdoctor.vocabulary.rulebook import load_rules, rules_folder; print(rules_folder()); print(len(load_rules()))"
+    program = """
+from perfdoctor.vocabulary.examples import examples_folder, load_examples
+from perfdoctor.vocabulary.rulebook import load_rules, rules_folder
+print(rules_folder(), len(load_rules()), examples_folder(), len(load_examples()))
+"""
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    folder, count = done.stdout.split()
-    assert folder == str(tmp_path / "perfdoctor" / "rules")
-    assert int(count) == len(list((ROOT / "rules").rglob("*.toml")))
+    rules, rule_count, examples, example_count = done.stdout.split()
+    assert (rules, examples) == (str(tmp_path / "perfdoctor" / "rules"), str(tmp_path / "perfdoctor" / "examples"))
+    assert int(rule_count) == len(list((ROOT / "rules").rglob("*.toml")))
+    assert int(example_count) == len(list((ROOT / "examples").glob("*_fixed.py")))

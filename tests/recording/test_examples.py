@@ -15,10 +15,12 @@ from folders import EXAMPLES
 from tables import of_each
 from warm_torch import ALL_AT_ONE, Program
 
+from perfdoctor.vocabulary.examples import load_examples
+from perfdoctor.vocabulary.rulebook import load_rules
+
 pytestmark = [pytest.mark.torch, ALL_AT_ONE]
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "training")
 SLOW = [name for name in SCRIPTS if not name.endswith("_fixed")]
-CURED_BY_OTHER_SIZES = {"misaligned_matmuls"}
 
 every_script = pytest.mark.parametrize("name", SCRIPTS)
 MEDIAN = re.compile(r"^median step \d+\.\d\d ms$", re.MULTILINE)
@@ -48,6 +50,12 @@ def test_every_slow_example_has_a_fixed_twin_and_every_fixed_one_a_slow():
     assert {f"{name}_fixed" for name in SLOW} == set(SCRIPTS) - set(SLOW)
 
 
+def test_the_table_of_faults_names_every_slow_example_and_a_rule_for_it():
+    assert sorted(load_examples()) == sorted(SLOW)
+    assert {example.rule for example in load_examples().values()} <= set(load_rules())
+    assert all(example.slow.is_file() and example.fixed.is_file() for example in load_examples().values())
+
+
 @every_script
 def test_an_example_documents_how_to_run_it(name):
     assert re.search(rf"^ *(python|torchrun --nproc-per-node 2) examples/{name}\.py", docstring(name), re.MULTILINE)
@@ -63,7 +71,7 @@ def test_the_twins_point_to_each_other(name):
 def test_the_twins_run_and_train_the_same(name):
     slow, fixed = run(name), run(f"{name}_fixed")
     assert len(MEDIAN.findall(slow)) == len(MEDIAN.findall(fixed)) == 1
-    if name not in CURED_BY_OTHER_SIZES:
+    if not load_examples()[name].sizes_change:
         assert first_loss(slow) == pytest.approx(first_loss(fixed), rel=0.01)
 
 

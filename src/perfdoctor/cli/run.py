@@ -84,11 +84,7 @@ def run(
     ignore: shared_options.IgnoredRules = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Exit with 3 if this rule finds something and the program ended with 0.",
-            metavar="RULE|any",
-            autocompletion=completion.conditions,
-        ),
+        shared_options.fail_on("Exit with 3 if this rule finds something and the program ended with 0."),
     ] = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
@@ -97,7 +93,7 @@ def run(
     range_: selection_options.Range = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
+    verbose: shared_options.Verbose = False,
 ) -> None:
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
     if html is not None and no_html:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary.shipped import shipped_folder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,9 +79,8 @@ class Rule:
 
 
 def rules_folder() -> Path:
-    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout, editable or not."""
-    inside = Path(str(files("perfdoctor") / "rules"))
-    return inside if inside.is_dir() else Path(__file__).parents[3] / "rules"
+    """Where the rules lie: inside an installed wheel, else beside `src/` in a checkout."""
+    return shipped_folder("rules")
 
 
 def rule_files() -> list[Path]:

@@ -49,7 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=Shares(faster * CERTAIN_SHARE, faster).of(found.ns),
         confidence="high",
         values={
-            **found.exposed_values(),
+            **found.time_values("exposed"),
             "megabytes": size / worst.units / 1e6,
             "gigabytes_per_second": rate,
         },

@@ -10,7 +10,6 @@ from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
@@ -68,9 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving=Saving(saved("low"), saved("likely"), saved("high")),
         confidence="high" if odd else "medium",
         values={
-            "misaligned_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "misaligned_percent": percent(found.time.share),
+            **found.time_values("misaligned"),
             "size": odd[0] if odd else 0,
             "padded": odd[1] if odd else 0,
             "piece": odd[2] if odd else 0,
