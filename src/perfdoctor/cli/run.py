@@ -188,6 +188,7 @@ def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
 
 def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
+    from perfdoctor.recording import machine_rates
     from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.nvml import DeviceSampler
 
@@ -208,6 +209,8 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
         sampled = sampler.stop()
     if sampled and not at_once:
         topology.store(folder.path / "device" / "topology.txt")
+    if not at_once:
+        machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = code
     _store(folder, notify)
     return code, at_once
