@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from perfdoctor.system.examples import examples_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfdoctor.vocabulary.examples import load_examples
 
 
 @dataclass(frozen=True)
@@ -35,11 +29,7 @@ class Training:
 @lru_cache(maxsize=1)
 def trainings() -> dict[str, Training]:
     """By name, in the order of the table."""
-    folder = examples_folder()
-    table = tomllib.loads((folder / "faults.toml").read_text("utf-8"))
     return {
-        name: Training(
-            name, str(row["rule"]), folder / f"{name}.py", int(row.get("ranks", 1)), str(row.get("cannot_show", ""))
-        )
-        for name, row in table.items()
+        name: Training(name, example.rule, example.slow, example.ranks, example.cannot_show)
+        for name, example in load_examples().items()
     }

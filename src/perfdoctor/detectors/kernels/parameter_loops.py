@@ -26,11 +26,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="parameter-loops",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
-        values={
-            "tensors": longest.turns,
-            "body": " ".join(longest.names),
-            **found.time_values("idle"),
-        },
+        values={"tensors": longest.turns, "body": " ".join(longest.names), **found.time_values("idle")},
         evidence=(
             Measure(
                 "turns of these loops a step", sum(loop.turns for loop in found.of_worst) / found.worst.units, "count"
