@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 from real_nsys import nsys as real_nsys
@@ -46,8 +48,10 @@ def test_every_obstacle_has_a_message_that_leads_to_it():
 
 @pytest.mark.nsys
 def test_an_nsys_that_was_copied_alone_says_so_itself(tmp_path, monkeypatch):
-    start_script = next(word for word in open(real_nsys()).read().split('"') if word.endswith("/nsys"))
-    shutil.copy(start_script, tmp_path / "nsys")
+    program = re.findall(
+        r"\S*target-linux-\w+/nsys", Path(real_nsys()).resolve().read_bytes()[:4096].decode("utf-8", "replace")
+    )
+    shutil.copy(program[0].strip('"') if program else Path(real_nsys()).resolve(), tmp_path / "nsys")
     monkeypatch.setenv("PERFDOCTOR_NSYS", str(tmp_path / "nsys"))
     trouble = nsys.find().trouble
     assert "target-linux-x64" in trouble

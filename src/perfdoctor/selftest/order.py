@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys
-from perfdoctor.selftest import chain, memory, promise
+from perfdoctor.selftest import chain, memory, promise, rates
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
 from perfdoctor.selftest.trials import STEPS, Plain, Recorded, Runner
@@ -38,6 +38,7 @@ class SelfTest:
     full: bool
     seconds: float
     announce: Callable[[str], None]
+    measure: Callable[..., Check] = rates.measured
     began: float = field(default_factory=time.monotonic)
     recorded: dict[str, Recorded] = field(default_factory=dict)
 
@@ -52,6 +53,8 @@ class SelfTest:
         yield from self._passes()
         yield from self._ranks()
         yield memory.snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
+        self.announce("what this machine gives")
+        yield self.measure(self.runner, self.machine, self.python, quick=not self.full)
         yield from self._examples()
 
     @property
