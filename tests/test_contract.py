@@ -105,17 +105,23 @@ def findings_made(rule_id: str) -> list[dict[str, ast.expr]]:
     ]
 
 
-def keys_of(values: ast.expr, rule_id: str) -> set[str]:
-    """Those of a literal, and of the one that a method of shapes or metrics returns: `**found.lost_values()`."""
-    if isinstance(values, ast.Call) and isinstance(values.func, ast.Attribute):
-        return keys_of(returned_by(values.func.attr), rule_id)
-    assert isinstance(values, ast.Dict), f"{rule_id}: values must be a literal"
+def keys_of(values: ast.expr, rule_id: str, of: str = "") -> set[str]:
+    """Those of a literal, and of the one that a method of shapes or metrics returns: `**found.copy_values()`.
+
+    `of`: the text that was given to that method, where its keys begin with it: `**found.time_values("lost")`.
+    """
+    if isinstance(values, ast.Call):
+        assert isinstance(values.func, ast.Attribute), f"{rule_id}: values must be a literal, or a method's"
+        first = values.args[0] if values.args else None
+        named = first.value if isinstance(first, ast.Constant) else ""
+        return keys_of(returned_by(values.func.attr), rule_id, named)
+    assert isinstance(values, ast.Dict), f"{rule_id}: values must be a literal, or a method's"
     found: set[str] = set()
     for key, value in zip(values.keys, values.values, strict=True):
         if key is None:
-            assert isinstance(value, ast.Call), f"{rule_id}: ** must be a call of a method"
-            assert isinstance(value.func, ast.Attribute), f"{rule_id}: ** must be a call of a method"
-            found |= keys_of(returned_by(value.func.attr), rule_id)
+            found |= keys_of(value, rule_id)
+        elif isinstance(key, ast.JoinedStr):
+            found.add("".join(part.value if isinstance(part, ast.Constant) else of for part in key.values))
         else:
             assert isinstance(key, ast.Constant), f"{rule_id}: keys must be literals"
             found.add(key.value)
@@ -138,9 +144,9 @@ def returned_by(method: str) -> ast.expr:
 
 
 def situations_named(rule_id: str) -> set[str]:
-    """Strings in the detector, and in what it asks for the situation."""
+    """Strings in the detector, in the shapes that detectors share, and in what they ask for the situation."""
     loader = ROOT / "src" / "perfdoctor" / "metrics" / "host" / "loader.py"
-    sources = [module(rule_id), loader, DETECTORS / "of_idle.py"]
+    sources = [module(rule_id), loader, *DETECTORS.glob("*.py")]
     return {
         node.value
         for path in sources

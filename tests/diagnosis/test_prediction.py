@@ -15,7 +15,7 @@ from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.predictions import PredictedStep
-from perfdoctor.replay.what_if.savings import stage, why_not_replayable
+from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
 from perfdoctor.report.words.parts import SHOWN_FINDINGS
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_simulated_is_the_first_finding_s_saving_subtracted():
 
 def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     run = prepare(sick())
-    replay = stage(run)
+    replay = replay_of(run)
     longer, less = (replace(replay, base_ns=replay.base_ns * by) for by in (1.0123, 0.97))
     assert next(notes(None, run, replay)).endswith("the step takes as long as recorded, to less than 0.1 %.")
     assert next(notes(None, run, longer)).endswith("Replayed unchanged, the step takes 1.2 % longer than recorded.")

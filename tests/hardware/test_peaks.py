@@ -10,7 +10,7 @@ import pytest
 from tables import of_each
 
 from perfdoctor.hardware.links import link_of
-from perfdoctor.hardware.peaks import DATA_TYPES, named, peaks_of, with_user_peaks
+from perfdoctor.hardware.peaks import DATA_TYPES, named, peaks_of, with_rates
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -163,17 +163,17 @@ def test_a_name_of_several_boards_names_none_and_lists_them():
 
 def test_the_users_values_replace_those_of_the_table():
     board = peaks_of("NVIDIA A100-SXM4-80GB")
-    peaks = with_user_peaks(board, {"fp64": 1e12, "memory": 3e12})
+    peaks = with_rates(board, {"fp64": 1e12, "memory": 3e12})
     assert peaks is not None
     assert peaks.matmul_flop_per_second("fp64") == 1e12  # also in place of its matrix units
     assert peaks.matmul_flop_per_second("bf16") == 312e12
     assert peaks.memory_bytes_per_second == 3e12
-    assert with_user_peaks(board, {}) is board
-    alone = with_user_peaks(None, {"bf16": 5e14})
+    assert with_rates(board, {}) is board
+    alone = with_rates(None, {"bf16": 5e14})
     assert alone is not None
     assert (alone.half_flop_per_second, alone.fp32_flop_per_second, alone.memory_bytes_per_second) == (5e14, 0, 0)
     assert alone.ridge_flop_per_byte("bf16") == 0
-    assert with_user_peaks(None, {}) is None
+    assert with_rates(None, {}) is None
 
 
 @pytest.mark.parametrize(

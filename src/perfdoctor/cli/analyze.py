@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import (
-    completion,
+    cross_check as cross_checking,
+)
+from perfdoctor.cli import (
     hardware_options,
     report_files,
     selection_options,
     shared_options,
     what_if,
-)
-from perfdoctor.cli import (
-    cross_check as cross_checking,
 )
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
@@ -75,22 +74,8 @@ def analyze(
     format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
     rule: shared_options.OnlyRules = None,
     ignore: shared_options.IgnoredRules = None,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exit with 3 if this rule finds something.", metavar="RULE|any", autocompletion=completion.conditions
-        ),
-    ] = None,
-    what_if_text: Annotated[
-        str | None,
-        typer.Option(
-            "--what-if",
-            help="Predict the step with only these fixed: low, likely, high, or a share of the time (50%). "
-            "Or with another size: batch=2x, ranks=8, synthetic-data.",
-            metavar="RULE[=CHOICE],…",
-            autocompletion=completion.questions,
-        ),
-    ] = None,
+    fail_on: Annotated[list[str] | None, shared_options.fail_on("Exit with 3 if this rule finds something.")] = None,
+    what_if_text: what_if.WhatIf = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
     tokens_per_step: hardware_options.TokensPerStep = None,
@@ -102,7 +87,7 @@ def analyze(
     ] = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
+    verbose: shared_options.Verbose = False,
 ) -> None:
     """Diagnose recorded profiles."""
     if html is not None and no_html:

@@ -68,6 +68,7 @@ def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     yield _gpus(machine)
     yield _nsys(machine, verbose=verbose)
     yield from _ncu(machine, verbose=verbose)
+    yield from _rates(machine)
     free = shutil.disk_usage(Path.cwd()).free
     yield _Line(
         "disk", f"{free / 1e9:.1f} GB free here", "" if free > 1 << 30 else "Record with -o DIR on another disk."
@@ -96,6 +97,20 @@ def _gpus(machine: Machine) -> _Line:
         return _Line("GPU", f"none: {devices.trouble}")
     names = ", ".join(dict.fromkeys(gpu.name for gpu in devices.gpus))
     return _Line("GPU", f"{len(devices.gpus)} × {names}, driver {devices.driver}")
+
+
+def _rates(machine: Machine) -> Iterator[_Line]:
+    """What was measured with the torch of this Python."""
+    from perfdoctor.recording import machine_rates
+    from perfdoctor.report.words import rates
+
+    if not machine.program.torch:
+        return
+    found = machine_rates.of_machine(machine)
+    for each in found:
+        yield _Line("rates", rates.line(each))
+    if not found:
+        yield _Line("rates", "not measured: perfdoctor selftest --full")
 
 
 def _nsys(machine: Machine, *, verbose: bool) -> _Line:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import report_files, selection_options
+from perfdoctor.cli import report_files, selection_options, shared_options
 from perfdoctor.cli.analyze import diagnosed, progress, rules_of
 from perfdoctor.errors import PerfdoctorError, UsageError
 
@@ -42,7 +42,7 @@ def export(
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
+    verbose: shared_options.Verbose = False,
 ) -> None:
     """Write the merged timeline, with the findings as tracks."""
     if perfetto is None:

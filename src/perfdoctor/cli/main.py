@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, rules, run
+from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, rules, run, selftest
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 FAILED = 1
@@ -55,6 +55,7 @@ app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_ar
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
 app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("env", epilog=env.EXAMPLES)(env.env)
+app.command("selftest", epilog=selftest.EXAMPLES)(selftest.selftest)
 app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
 app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)
 

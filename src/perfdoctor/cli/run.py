@@ -84,11 +84,7 @@ def run(
     ignore: shared_options.IgnoredRules = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Exit with 3 if this rule finds something and the program ended with 0.",
-            metavar="RULE|any",
-            autocompletion=completion.conditions,
-        ),
+        shared_options.fail_on("Exit with 3 if this rule finds something and the program ended with 0."),
     ] = None,
     gpu: hardware_options.Gpu = None,
     peak: hardware_options.Peak = None,
@@ -97,7 +93,7 @@ def run(
     range_: selection_options.Range = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
+    verbose: shared_options.Verbose = False,
 ) -> None:
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
     if html is not None and no_html:
@@ -192,6 +188,7 @@ def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
 
 def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
+    from perfdoctor.recording import machine_rates
     from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.nvml import DeviceSampler
 
@@ -212,6 +209,8 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
         sampled = sampler.stop()
     if sampled and not at_once:
         topology.store(folder.path / "device" / "topology.txt")
+    if not at_once:
+        machine_rates.keep_beside(folder, session.plan.machine)
     folder.manifest.exit_code = code
     _store(folder, notify)
     return code, at_once

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from perfdoctor.cli import completion
 
@@ -19,3 +20,10 @@ IgnoredRules = Annotated[
 ]
 ShowAll = Annotated[bool, typer.Option("--all", help="Show every finding, and every rank.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")]
+
+
+def fail_on(explained: str) -> OptionInfo:
+    """The option `--fail-on`, which every command words by its own exit codes."""
+    option: OptionInfo = typer.Option(help=explained, metavar="RULE|any", autocompletion=completion.conditions)
+    return option

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from perfdoctor.cli import completion
 from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,6 +16,17 @@ if TYPE_CHECKING:
 
     from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.vocabulary.rulebook import Rule
+
+WhatIf = Annotated[
+    str | None,
+    typer.Option(
+        "--what-if",
+        help="Predict the step with only these fixed: low, likely, high, or a share of the time (50%). "
+        "Or with another size: batch=2x, ranks=8, synthetic-data.",
+        metavar="RULE[=CHOICE],…",
+        autocompletion=completion.questions,
+    ),
+]
 
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%")
 _FACTOR = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×]")

@@ -24,13 +24,9 @@ class Affected:
     share: float
     worst: Place
 
-    def lost_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about idle time."""
-        return {"lost_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "lost_percent": percent(self.share)}
-
-    def exposed_values(self) -> dict[str, Value]:
-        """The numbers in the sentence of most rules about copies and collectives."""
-        return {"exposed_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), "exposed_percent": percent(self.share)}
+    def time_values(self, of: str) -> dict[str, Value]:
+        """The numbers in the sentence of most rules: this time, called `of`, the step's, and the share."""
+        return {f"{of}_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), f"{of}_percent": percent(self.share)}
 
 
 def affected(run: Run, of_place: Callable[[Place], float], least_share: float) -> Affected | None:

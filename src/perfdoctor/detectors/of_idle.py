@@ -15,27 +15,14 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Measure, Rows, Value
+from perfdoctor.records.findings import Evidence, Measure, Rows, Value
 
 
 @dataclass(frozen=True)
-class Idle:
+class Idle(Affected):
     """Idle of one cause. `pieces`: when the place that loses most was idle for it."""
 
-    time: Affected
     pieces: Intervals
-
-    @property
-    def ns(self) -> int:
-        return self.time.ns
-
-    @property
-    def share(self) -> float:
-        return self.time.share
-
-    @property
-    def worst(self) -> Place:
-        return self.time.worst
 
     @property
     def times_per_step(self) -> float:
@@ -60,6 +47,24 @@ class Idle:
     def steps_seen(self) -> int:
         return int(self.each_step_ns.size)
 
+    def occurrence_values(self) -> dict[str, Value]:
+        """The numbers of rules about what comes now and then: how much, in how many of the steps, and the longest."""
+        return {
+            **self.time_values("lost"),
+            "steps_hit": self.steps_hit,
+            "steps_seen": self.steps_seen,
+            "longest_ms": ms(self.longest_ns),
+        }
+
+    def occurrence_evidence(self, idle: str, times: str, meanwhile: Sequence[Culprit]) -> tuple[Evidence, ...]:
+        """The same as evidence, `idle` and `times` being the labels, and what ran on the host meanwhile."""
+        return (
+            Measure(idle, self.ns, "ns"),
+            Measure(times, self.times_per_step, "count"),
+            Measure("longest", self.longest_ns, "ns"),
+            *self.table("Innermost meanwhile", meanwhile),
+        )
+
     @property
     def longest_in_a_step_ns(self) -> int:
         return int(self.each_step_ns.max(initial=0))
@@ -71,14 +76,14 @@ class Idle:
 
     def recurrence(self, least_share: float) -> str:
         """`window` where no steps are known, `once` where only one step loses that much: then it may be over; or ""."""
-        if not self.time.run.per_step:
+        if not self.run.per_step:
             return "window"
         return "" if self.steps_losing(least_share) > 1 else "once"
 
     def recurring_values(self, least_share: float, named: Sequence[Culprit], otherwise: str) -> dict[str, Value]:
         """The numbers of rules about what may come once: in which steps it came. `name`: the first, or `otherwise`."""
         return {
-            **self.time.lost_values(),
+            **self.time_values("lost"),
             "steps_hit": self.steps_losing(least_share),
             "steps_seen": self.steps_seen,
             "longest_ms": ms(self.longest_in_a_step_ns),
@@ -118,4 +123,4 @@ def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals]) 
     """Those pieces of each place's idle time; None where they take less than this share of the step."""
     chosen = once_per_place(pieces)
     time = affected(run, lambda place: chosen(place).total_ns, least_share)
-    return Idle(time, chosen(time.worst)) if time else None
+    return Idle(run, time.ns, time.share, time.worst, chosen(time.worst)) if time else None

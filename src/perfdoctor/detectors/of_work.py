@@ -17,7 +17,6 @@ from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
@@ -30,19 +29,10 @@ Rows = Callable[[Place], Mask]
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Affected):
     """Chosen work and its time in a step. `rows`: one bool a row of the place's kernels, copies or collectives."""
 
-    time: Affected
     rows: Rows
-
-    @property
-    def ns(self) -> int:
-        return self.time.ns
-
-    @property
-    def worst(self) -> Place:
-        return self.time.worst
 
     @property
     def worst_rows(self) -> Mask:
@@ -55,12 +45,7 @@ class Work:
 
     def kernel_values(self) -> dict[str, Value]:
         """The numbers in the sentence of most rules about kernels."""
-        return {
-            "kernels_per_step": self.per_step,
-            "kernels_ms": ms(self.ns),
-            "step_ms": ms(self.time.run.step_ns),
-            "kernels_percent": percent(self.time.share),
-        }
+        return {"kernels_per_step": self.per_step, **self.time_values("kernels")}
 
     def megabytes(self) -> float:
         """What these copies move a step, on the worst place."""
@@ -68,7 +53,7 @@ class Work:
 
     def copy_values(self) -> dict[str, Value]:
         """The numbers in the sentence of most rules about copies."""
-        return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time.exposed_values()}
+        return {"copies_per_step": self.per_step, "megabytes": self.megabytes(), **self.time_values("exposed")}
 
     def kernel_evidence(self, counted: str) -> tuple[Evidence, ...]:
         """How many kernels, how long they take, and the largest of them."""
@@ -100,7 +85,7 @@ class Work:
             evidence=evidence,
             situation=situation,
             symptom_of=symptom_of,
-            work=work_of(self.time.run, acts_on or self.rows),
+            work=work_of(self.run, acts_on or self.rows),
             affected_ns=self.ns,
             bound_ns=bound_ns,
         )
@@ -124,4 +109,4 @@ def of_collectives(run: Run, rows: Rows, transfer_share: float, least_share: flo
 def _of_work(run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float) -> Work | None:
     chosen = once_per_place(rows)
     time = affected(run, lambda place: time_of(place, chosen(place)), least_share)
-    return Work(time, chosen) if time else None
+    return Work(run, time.ns, time.share, time.worst, chosen) if time else None

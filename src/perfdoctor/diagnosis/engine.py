@@ -24,7 +24,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome
 from perfdoctor.replay.graph.critical_path import critical_path
-from perfdoctor.replay.what_if.savings import Stage, stage
+from perfdoctor.replay.what_if.savings import Replay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
@@ -118,10 +118,10 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     return Outcome(rule.id, "found" if findings else "clear"), findings
 
 
-def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool) -> Stage | None:
+def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool) -> Replay | None:
     """The run ready to be simulated, if a question or any finding asks for it; None where it cannot be."""
     has_savings = any(rule.action and finding.saving_ns_per_step.likely for rule, finding in seen)
-    return stage(run) if is_asked_for or has_savings else None
+    return replay_of(run) if is_asked_for or has_savings else None
 
 
 def _gpus(run: Run) -> tuple[GpuInfo, ...]:

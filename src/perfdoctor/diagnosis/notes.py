@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.diagnosis.records import Found
+from perfdoctor.hardware.measured import Compared, compared
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
+
+_NAMES = {"host_link": "pinned copies"}
 
 
 def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
@@ -18,6 +22,7 @@ def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
     yield from run.timeline.notes
     yield from _of_the_recording(run)
     yield from _of_limits(run, found)
+    yield from _of_rates(run)
 
 
 def _of_the_recording(run: Run) -> Iterator[str]:
@@ -64,6 +69,26 @@ def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
             f"The host is nearly the limit: it could launch the same work in {share:.0f} % less time, no more. "
             "Savings on the GPU beyond that come true when the host has less to do."
         )
+
+
+def _of_rates(run: Run) -> Iterator[str]:
+    """Which rates the predicted savings rest on where the machine was measured: said once for each kind of GPU."""
+    places = {rates.machine.device: (rates, place) for place in run.places if (rates := measured(place)) is not None}
+    for rates, place in places.values():
+        given = place.timeline.user_values.peaks
+        rows = [row for row in compared(rates, peaks(place)) if row.name not in given]
+        if rows:
+            yield (
+                f"Rates measured on the recorded machine on {rates.measured_on} are used for predicted savings: "
+                f"{', '.join(_rate(row) for row in rows)}. MFU and rooflines are shares of the data sheet's."
+            )
+
+
+def _rate(row: Compared) -> str:
+    """`bf16 712 TFLOP/s (data sheet 989)`."""
+    scale, unit = (1e9, "GB/s") if row.name in ("memory", "host_link") else (1e12, "TFLOP/s")
+    beside = f" (data sheet {row.data_sheet / scale:.3g})" if row.data_sheet else ""
+    return f"{_NAMES.get(row.name, row.name)} {row.measured / scale:.4g} {unit}{beside}"
 
 
 def _left_out(run: Run) -> Iterator[str]:

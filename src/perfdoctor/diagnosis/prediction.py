@@ -18,7 +18,7 @@ from perfdoctor.records.predictions import PredictedStep, Prediction
 from perfdoctor.records.savings import CASES
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
-from perfdoctor.replay.what_if.savings import SimulatedFix, Stage, why_not_replayable
+from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, why_not_replayable
 from perfdoctor.replay.what_if.sizes import fix_stop, size_stop, why_not
 from perfdoctor.replay.what_if.sizes import simulated as simulated_sizes
 
@@ -54,7 +54,7 @@ def speedup(step_ns: int, saving_ns: int) -> float:
 # --- without a question ----------------------------------------------------------------------------------------------
 
 
-def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay: Stage | None) -> Prediction | None:
+def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay: Replay | None) -> Prediction | None:
     """The step with the causes shown first fixed together; with the first one alone where they cannot be simulated.
 
     A fix that wins nothing by itself may win once those before it have uncovered it; one that does not is left out.
@@ -76,7 +76,7 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
     return _simulated(replay, fixes) if len(fixes) > 1 else _subtracted(ranked[0], run, replay.error)
 
 
-def _uncovered(fixes: Sequence[SimulatedFix], replay: Stage) -> list[SimulatedFix]:
+def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedFix]:
     """The first of these fixes that each win something more behind those before them."""
     kept: list[SimulatedFix] = []
     step_ns = replay.run.step_ns
@@ -94,7 +94,7 @@ def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
     return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
 
 
-def _simulated(replay: Stage, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
+def _simulated(replay: Replay, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
     """All fixes together, at least, likely and at most; and on the way there one more with each step.
 
     The range is also as wide as single steps differ from their mean then: a later run may have more of either.
@@ -128,7 +128,7 @@ def _by_rule(found: Sequence[Found]) -> dict[str, Found]:
     return {each.rule.id: each for each in sorted(found, key=lambda each: each.saving.expected.likely)}
 
 
-def _can_replay(found: Found, replay: Stage) -> bool:
+def _can_replay(found: Found, replay: Replay) -> bool:
     return replay.can_replay(found.rule.action, found.finding)
 
 
@@ -141,7 +141,7 @@ def answered(
     found: Sequence[Found],
     outcomes: Sequence[Outcome],
     run: Run,
-    replay: Stage | None,
+    replay: Replay | None,
 ) -> Prediction:
     """The step with exactly these fixes together, one after the other in this order.
 
@@ -199,7 +199,7 @@ def _of_range(
     return _prediction(run.step_ns, step_ns, way, None, asked=True)
 
 
-def _fix(question: Question, found: Found, replay: Stage) -> SimulatedFix:
+def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
     rule, finding = found.rule, found.finding
     fix = replay.fix(rule.id, rule.action, finding)
     choice = question.choice
@@ -241,7 +241,7 @@ def _can_be_asked(rules: Sequence[str], run: Run) -> str:
 # --- how true it is --------------------------------------------------------------------------------------------------
 
 
-def notes(prediction: Prediction | None, run: Run, replay: Stage | None) -> Iterator[str]:
+def notes(prediction: Prediction | None, run: Run, replay: Replay | None) -> Iterator[str]:
     """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
     if replay is not None:
         yield (

@@ -18,7 +18,7 @@ from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
-from perfdoctor.replay.what_if.savings import Stage
+from perfdoctor.replay.what_if.savings import Replay
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
@@ -62,7 +62,7 @@ class PredictedSaving:
         return Saving(low, likely, full.high)
 
 
-def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Stage | None) -> PredictedSaving:
+def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     expected = finding.saving_ns_per_step
     can_be_replayed = replay is not None and expected.likely and replay.can_replay(rule.action, finding)

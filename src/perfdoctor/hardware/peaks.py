@@ -134,8 +134,8 @@ def named(text: str) -> tuple[Peaks | None, Sequence[str]]:
     return None, near or [each.name for each in known]
 
 
-def with_user_peaks(peaks: Peaks | None, values: Mapping[str, float]) -> Peaks | None:
-    """The peaks with the user's values (keys of SETTABLE, in FLOP/s and bytes/s) in place of the table's."""
+def with_rates(peaks: Peaks | None, values: Mapping[str, float]) -> Peaks | None:
+    """The peaks with these values (keys of SETTABLE, in FLOP/s and bytes/s) in place of the table's."""
     if not values:
         return peaks
     known = peaks or Peaks("", MappingProxyType({}), 0.0, 0.0)

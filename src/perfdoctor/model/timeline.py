@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Kept
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
@@ -170,7 +171,7 @@ class Timeline:
     `frames` holds every signal of `SIGNALS`, empty where nothing was found. `recorded` names the signals that the
     tool recorded. `notes` count every row that was dropped and say what the recording lacks.
     `world_size` is the size of the job, which may exceed the ranks recorded; 0 if unknown. `epoch_ns` is when time 0
-    was, in ns since 1970; None if unknown.
+    was, in ns since 1970; None if unknown. `measured` is what its machines gave when they were measured.
     """
 
     frames: Mapping[str, Frame]
@@ -182,6 +183,7 @@ class Timeline:
     notes: tuple[str, ...] = ()
     user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
+    measured: tuple[MeasuredRates, ...] = ()
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -293,7 +295,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
     """Several recordings of one run as one Timeline. They must already share a clock and have different ranks."""
     if len(timelines) == 1:
         return timelines[0]
-    return Timeline.build(
+    whole = Timeline.build(
         {signal: Frame.join([timeline[signal] for timeline in timelines]) for signal in SIGNALS},
         frozenset().union(*(timeline.recorded for timeline in timelines)),
         sources=[source for timeline in timelines for source in timeline.sources],
@@ -302,3 +304,4 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         thread_names={key: name for timeline in timelines for key, name in timeline.thread_names.items()},
         notes=list(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
     )
+    return replace(whole, measured=tuple(rates for timeline in timelines for rates in timeline.measured))

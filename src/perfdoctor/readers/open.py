@@ -41,6 +41,16 @@ _NVIDIA_SMI_PAGE = re.compile(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 _SNAPSHOT = "snapshot"
 #: torch.profiler's memory by purpose.
 _PURPOSES = "memory-timeline"
+#: Which file it is by its first bytes; the first one that says yes.
+_KINDS: dict[str, Callable[[bytes], bool]] = {
+    "nsys": lambda head: head.startswith(b"SQLite format 3\x00"),
+    "report": nsys_export.is_report,
+    "ncu-report": ncu.is_report,
+    "ncu-table": ncu.is_table,
+    _SNAPSHOT: memory_snapshot.looks_like,
+    _PURPOSES: memory_timeline.looks_like,
+    "kineto": kineto.looks_like,
+}
 
 
 def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
@@ -152,19 +162,8 @@ def _head(file: Path) -> bytes:
 
 
 def _kind(head: bytes) -> str | None:
-    if head.startswith(b"SQLite format 3\x00"):
-        return "nsys"
-    if nsys_export.is_report(head):
-        return "report"
-    if ncu.is_report(head):
-        return "ncu-report"
-    if ncu.is_table(head):
-        return "ncu-table"
-    if memory_snapshot.looks_like(head):
-        return _SNAPSHOT
-    if memory_timeline.looks_like(head):
-        return _PURPOSES
-    return "kineto" if kineto.looks_like(head) else side_files.kind_of(head)
+    known = (kind for kind, is_one in _KINDS.items() if is_one(head))
+    return next(known, None) or side_files.kind_of(head)
 
 
 def _read_file(file: Path, progress: Progress) -> Timeline:

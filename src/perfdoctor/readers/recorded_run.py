@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware import measured
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline, merge
 from perfdoctor.readers import side_files
 from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
@@ -50,6 +53,7 @@ def read(run: RunFolder, progress: Progress) -> Timeline:
         if timeline is not None:
             found.append((name, timeline))
     profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
+    rates = list(_measured(run, notes))
     notes = [*_recorder_notes(run), *notes]
     if not found and profiles:
         found.append(("ncu", Timeline.build({}, ())))
@@ -63,6 +67,7 @@ def read(run: RunFolder, progress: Progress) -> Timeline:
         first = ncu.with_profiles(first, profiles)
     if sides:
         first = side_files.joined(first, sides)
+    first = measured_rates.joined(first, rates)
     world_sizes = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
     first = replace(first, world_size=max(first.world_size, *world_sizes, 0))
     return first.with_notes(
@@ -128,6 +133,15 @@ def _sides(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Tim
             notes.append(f"{file.name} cannot be opened: {error.strerror}.")
         except PerfdoctorError as error:
             notes.append(f"{error.what}. {error.do}.".replace("..", "."))
+
+
+def _measured(run: RunFolder, notes: list[str]) -> Iterator[MeasuredRates]:
+    """What the recording machine gave when it was measured; a note where the file is damaged."""
+    for file in run.files("device", "measured*.json"):
+        try:
+            yield measured.load(file)
+        except PerfdoctorError as error:  # noqa: PERF203 the others are still read
+            notes.append(f"{error.what}. {error.do}".replace("..", "."))
 
 
 def _export(run: RunFolder, progress: Progress) -> Path | None:

@@ -32,6 +32,14 @@ _READERS: Mapping[str, Callable[[Path], Timeline]] = {
     "processes": process_lists.read,
 }
 KINDS = frozenset(_READERS)
+#: Which of the text files it is by its first bytes; the first one that says yes.
+_TEXTS = {
+    "nccl": nccl_log.looks_like,
+    "nccl-tests": nccl_tests.looks_like,
+    "topology": topology.looks_like,
+    "processes": process_lists.looks_like,
+    "nvml": device_samples.looks_like,
+}
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
 #: Time zones in use lie between -12 and +14 hours, nearly all of them whole hours, the others quarters.
 _ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
@@ -44,15 +52,7 @@ def kind_of(head: bytes) -> str | None:
         return "flight-recorder"
     if b"\0" in head[:4096] or text_rows.is_json(head):
         return None
-    if nccl_log.looks_like(head):
-        return "nccl"
-    if nccl_tests.looks_like(head):
-        return "nccl-tests"
-    if topology.looks_like(head):
-        return "topology"
-    if process_lists.looks_like(head):
-        return "processes"
-    return "nvml" if device_samples.looks_like(head) else None
+    return next((kind for kind, is_one in _TEXTS.items() if is_one(head)), None)
 
 
 def kind_of_file(file: Path, head: bytes) -> str | None:

@@ -239,24 +239,18 @@ def test_a_stream_without_an_importer_is_refused_with_what_to_run(tmp_path):
 # --- with the real one ---
 
 
+def profiled(nsys_program: str | Path, report: Path) -> list[str]:
+    """The command that traces a program that only sleeps, without a GPU."""
+    return [str(nsys_program), "profile", "-t", "osrt", "-s", "none", "--cpuctxsw=none", "-o", str(report),
+            "/bin/sleep", "0.1"]  # fmt: skip
+
+
 @pytest.fixture
 def recorded(real_nsys: str, tmp_path: Path) -> Path:
     """A report of this machine: a shell that reads files, traced without a GPU."""
     report = tmp_path / "mine" / "run.nsys-rep"
     report.parent.mkdir()
-    command = [
-        real_nsys,
-        "profile",
-        "-t",
-        "osrt",
-        "-s",
-        "none",
-        "--cpuctxsw=none",
-        "-o",
-        str(report),
-        "/bin/sleep",
-        "0.1",
-    ]
+    command = profiled(real_nsys, report)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = with_its_agent(
         lambda: subprocess.run(command, capture_output=True, check=False, env=environment),
@@ -293,19 +287,7 @@ def test_a_raw_stream_is_imported_and_stays_as_it_is(real_nsys, tmp_path):
     stream = folder / "run.qdstrm"
     # An nsys that finds no importer leaves the raw stream, so it runs from a copy without the folder beside it.
     made = without_importer(importer, tmp_path)
-    command = [
-        str(made),
-        "profile",
-        "-t",
-        "osrt",
-        "-s",
-        "none",
-        "--cpuctxsw=none",
-        "-o",
-        str(folder / "run"),
-        "/bin/sleep",
-        "0.1",
-    ]
+    command = profiled(made, folder / "run")
     subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
     if not stream.exists():
         pytest.skip("this nsys leaves no stream without its importer")

@@ -9,12 +9,18 @@ from builders import frame
 from graphs import HOST, WAIT_END, WORK, Node, by_hand
 
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.simulate import simulate
 
 NONE = Intervals.empty()
 A, B, BOTH = ([True, False], [False, True], [True, True])
+
+
+def place_with(calls: Frame) -> SimpleNamespace:
+    """As much of a place as the edit looks at."""
+    return SimpleNamespace(timeline=Timeline.build({"calls": calls}, {"calls"}), device=None)
 
 
 def slow_host(second: int = 1, **columns) -> Graph:
@@ -35,7 +41,7 @@ def slow_host(second: int = 1, **columns) -> Graph:
     calls = frame(
         "calls", [{"start_ns": at, "end_ns": at, "thread": thread} for at, thread in ((0, 1), (1, 1), (2, second))]
     )
-    return by_hand(nodes, 35, place=SimpleNamespace(timeline=SimpleNamespace(calls=calls)), **columns)
+    return by_hand(nodes, 35, place=place_with(calls), **columns)
 
 
 def full_queue(gap: int = 2) -> Graph:
@@ -47,7 +53,7 @@ def full_queue(gap: int = 2) -> Graph:
         Node("B", WORK, 200, 300, (("A", 0, False), ("b", 6, False)), extra=gap, work=1),
     ]
     calls = frame("calls", [{"start_ns": at, "end_ns": at, "thread": 1} for at in (0, 1)])
-    return by_hand(nodes, 200 + 2 * gap, place=SimpleNamespace(timeline=SimpleNamespace(calls=calls)))
+    return by_hand(nodes, 200 + 2 * gap, place=place_with(calls))
 
 
 def step(of: Graph) -> float:
@@ -87,7 +93,7 @@ def test_a_launch_stays_as_long_as_something_else_needs_it():
         Node("B", WORK, 26, 31, (("A", 0, False), ("graph", 6, False)), work=1),
     ]
     calls = frame("calls", [{"start_ns": 0, "end_ns": 0, "thread": 1}])
-    graph = by_hand(nodes, 15, place=SimpleNamespace(timeline=SimpleNamespace(calls=calls)))
+    graph = by_hand(nodes, 15, place=place_with(calls))
     assert after(graph, B) == 15
     assert after(graph, BOTH) == 0
 
@@ -98,7 +104,7 @@ def test_a_long_pause_in_front_is_something_else():
         Node("A", WORK, 1_000_020, 1_000_030, (("A", 0, True), ("a", 10, False)), work=0),
     ]
     calls = frame("calls", [{"start_ns": 0, "end_ns": 0, "thread": 1}])
-    graph = by_hand(nodes, 1_000_010, place=SimpleNamespace(timeline=SimpleNamespace(calls=calls)))
+    graph = by_hand(nodes, 1_000_010, place=place_with(calls))
     assert after(graph, [True]) == 900_000
 
 
@@ -110,7 +116,7 @@ def test_a_wait_for_the_device_is_no_part_of_the_launch_behind_it():
         Node("A", WORK, 60, 65, (("A", 0, True), ("a", 10, False)), work=0),
     ]
     calls = frame("calls", [{"start_ns": at, "end_ns": at, "thread": 1} for at in (0, 1)])
-    graph = by_hand(nodes, 50, place=SimpleNamespace(timeline=SimpleNamespace(calls=calls)))
+    graph = by_hand(nodes, 50, place=place_with(calls))
     assert after(graph, [True]) == 40
 
 

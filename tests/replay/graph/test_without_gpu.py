@@ -22,7 +22,7 @@ from perfdoctor.replay.graph.graph import HOST, WAIT_END, WORK
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
 from perfdoctor.replay.graph.without_gpu import host_graph, with_fewer_collectives
-from perfdoctor.replay.what_if.savings import stage, why_not_replayable
+from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
 from perfdoctor.vocabulary.rulebook import load_rules
 
 BEGIN_NS = 1_000_000
@@ -186,7 +186,7 @@ def test_one_rank_of_two_cannot_tell_what_a_collective_waited_for():
     drawn, _ = talking([5, 8], 4)
     frames = {name: frame.of(rank=0) for name, frame in drawn.frames.items()}
     alone = type(drawn).build(frames, drawn.recorded, world_size=2)
-    replay = stage(prepare(alone))
+    replay = replay_of(prepare(alone))
     assert not replay.can_replay("collectives", Finding("exposed-communication", Saving(1, 1, 1), "high", {}))
 
 
@@ -205,7 +205,7 @@ def test_a_run_without_a_gpu_is_predicted_with_all_its_fixes_and_tells_its_criti
 
 
 def test_what_only_a_device_has_is_not_simulated():
-    replay = stage(prepare(draw(host=["oooo  oooo  ", " "], repeat=5)))
+    replay = replay_of(prepare(draw(host=["oooo  oooo  ", " "], repeat=5)))
     finding = Finding("a-rule", Saving(1, 1, 1), "high", {})
     for action in ("kernels", "fused", "copies", "waits", "host_pace", ""):
         assert not replay.can_replay(action, finding)
@@ -217,7 +217,7 @@ def test_what_only_a_device_has_is_not_simulated():
 )
 def test_a_recorded_training_is_simulated_as_it_ran_and_without_its_wait_is_shorter_by_that(path):
     run = recording(path).run
-    replay = stage(run)
+    replay = replay_of(run)
     assert replay.error == pytest.approx(0, abs=0.001)
     waited = run.mean(lambda place: (place.host.explicit["input_wait"] & place.window).total_ns)
     edit = edit_of("input_wait", Finding("input-wait", Saving(1, 1, 1), "high", {}))

@@ -12,7 +12,7 @@ from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
-from perfdoctor.replay.what_if.sizes import size_stop, whole_stage
+from perfdoctor.replay.what_if.sizes import replay_of_all_steps, size_stop
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = list(load_rules().values())
@@ -157,10 +157,10 @@ def test_a_rule_that_was_not_found_names_the_sizes_too():
 
 def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkeypatch):
     run = prepare(sick())
-    assert whole_stage(run).graphs[0].units == run.places[0].units
+    assert replay_of_all_steps(run).graphs[0].units == run.places[0].units
     monkeypatch.setattr("perfdoctor.replay.what_if.sizes._LARGEST_ERROR", -1.0)
     with pytest.raises(PerfdoctorError, match="is off by"):
-        whole_stage(run)
+        replay_of_all_steps(run)
 
 
 def test_a_run_of_one_rank_is_one_rank():

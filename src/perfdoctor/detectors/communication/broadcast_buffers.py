@@ -48,9 +48,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="broadcast-buffers",
         saving=Shares(at["won_share_low"], 1.0).of(found.ns),
         confidence="high" if len(run.places) > 1 else "medium",
-        values={
-            "broadcasts_per_step": found.per_step,
-            **found.time.exposed_values(),
-        },
+        values={"broadcasts_per_step": found.per_step, **found.time_values("exposed")},
         evidence=(Measure("exposed broadcasts of buffers", found.ns, "ns"),),
     )

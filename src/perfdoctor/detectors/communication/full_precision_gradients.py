@@ -62,7 +62,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high" if len(run.places) > 1 else "medium",
         values={
             "messages_per_step": found.per_step,
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
             "half_percent": percent(half),
         },
         evidence=(

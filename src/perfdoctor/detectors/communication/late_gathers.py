@@ -75,7 +75,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "late_per_step": late / worst.units,
             "gathers_per_step": gathers / worst.units,
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("exposed time of late gathers", found.ns, "ns"),

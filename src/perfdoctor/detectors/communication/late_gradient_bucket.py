@@ -70,7 +70,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "buckets_per_step": buckets,
             "largest_percent": percent(_largest_share(worst)),
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
             "hidden_percent": percent(hidden_ns / max(took_ns, 1)),
         },
         evidence=_evidence(found.ns, free_ns, frame["bytes"]),

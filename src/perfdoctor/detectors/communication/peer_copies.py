@@ -47,7 +47,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "copies_per_step": rows.sum() / worst.units,
             "megabytes": size / worst.units / 1e6,
-            **found.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("copies between GPUs with nothing beside them, on either side", found.ns, "ns"),

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -22,17 +21,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
         values={
-            **found.time.lost_values(),
-            "steps_hit": found.steps_hit,
-            "steps_seen": found.steps_seen,
-            "longest_ms": ms(found.longest_ns),
+            **found.occurrence_values(),
             "name": named[0].name if named else "a barrier",
         },
-        evidence=(
-            Measure("idle while the host waited for other ranks", found.ns, "ns"),
-            Measure("such waits a step", found.times_per_step, "count"),
-            Measure("longest", found.longest_ns, "ns"),
-            *found.table("Innermost meanwhile", named),
-        ),
+        evidence=found.occurrence_evidence("idle while the host waited for other ranks", "such waits a step", named),
         situation="" if run.per_step else "window",
     )

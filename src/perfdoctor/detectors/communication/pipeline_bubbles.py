@@ -34,10 +34,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="pipeline-bubbles",
         saving=shares(at, "won_share").of(found.ns),
         confidence="high" if len(run.places) > 1 else "medium",
-        values={
-            "messages_per_step": found.per_step,
-            **found.time.exposed_values(),
-        },
+        values={"messages_per_step": found.per_step, **found.time_values("exposed")},
         evidence=(
             Measure("exposed sends and receives", found.ns, "ns"),
             Rows(

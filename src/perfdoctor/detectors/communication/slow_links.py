@@ -48,7 +48,7 @@ def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference
 
     None where nothing of it is known, or the machine has no NVLinks between these GPUs.
     """
-    measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes)
+    measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes, one_machine=each.one_node)
     if measured is not None:
         speed = measured.bus_bytes_per_second
         return _Reference(measured.source, speed, at["min_share_of_measured"], speed, "measured")

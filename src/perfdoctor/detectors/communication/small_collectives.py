@@ -64,7 +64,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "messages_per_step": count,
             "usual_us": us(float(np.median(frame.duration_ns))),
-            **found.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("small messages a step", count, "count"),

@@ -62,7 +62,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "messages_per_step": found.per_step,
             "ranks": group,
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("exposed all-reduces between layers", found.ns, "ns"),

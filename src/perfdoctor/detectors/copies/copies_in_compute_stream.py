@@ -37,7 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high",
         values={
             "copies_per_step": found.per_step,
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
             "stream": compute_stream(worst),
         },
         evidence=(

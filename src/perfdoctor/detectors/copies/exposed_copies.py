@@ -53,7 +53,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), found.ns),
         confidence="high" if hideable_ns >= fewer_bytes_ns else "medium",
         values={
-            **found.exposed_values(),
+            **found.time_values("exposed"),
             "direction": str(table.rows[0][0]),
             "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
             "hideable_ms": ms(hideable_ns),

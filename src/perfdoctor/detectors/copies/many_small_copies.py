@@ -61,7 +61,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "copies_per_step": found.per_step,
             "mean_bytes": float(np.mean(sizes(worst)[rows])),
             "mean_us": us(float(np.mean(worst.copies.duration_ns[rows]))),
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("small copies a step", found.per_step, "count"),

@@ -34,7 +34,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "memsets_per_step": found.per_step,
             "megabytes": found.megabytes(),
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("memsets with nothing beside them", found.ns, "ns"),

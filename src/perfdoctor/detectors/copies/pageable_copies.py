@@ -9,6 +9,8 @@ import numpy as np
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
+from perfdoctor.metrics.copies.transfers import pinned_evidence
+from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -25,6 +27,14 @@ def _exposed_ns(place: Place) -> int:
     return (Intervals.of(rows.start_ns, rows.end_ns) & place.exposed_copies).total_ns
 
 
+def _saved_share(place: Place, rows: Frame, assumed: float) -> float:
+    """Of the time of these copies, if they came from pinned memory, as fast as measured, else as assumed."""
+    rates, direction = measured(place), rows.text("direction")
+    speedups = {name: (rates.pinned_speedup(name) if rates else 0.0) or assumed for name in direction.values}
+    saved = np.array([max(1 - 1 / speedups[name], 0.0) for name in direction.values])
+    return float(np.average(saved[direction.codes], weights=np.maximum(rows.duration_ns, 1)))
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A pageable copy that compute hides, or of a few bytes, is no finding."""
     found = affected(run, _exposed_ns, at["min_share_of_step"])
@@ -33,13 +43,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     worst, rows = found.worst, _pageable(found.worst)
     size = int(np.maximum(rows["bytes"], 0).sum())
     rate = size / max(int(rows.duration_ns.sum()), 1)  # bytes per ns = GB/s
-    faster = 1 - 1 / at["pinned_speedup"]
+    faster = _saved_share(worst, rows, at["pinned_speedup"])
     yield Finding(
         rule="pageable-copies",
         saving_ns_per_step=Shares(faster * CERTAIN_SHARE, faster).of(found.ns),
         confidence="high",
         values={
-            **found.exposed_values(),
+            **found.time_values("exposed"),
             "megabytes": size / worst.units / 1e6,
             "gigabytes_per_second": rate,
         },
@@ -47,6 +57,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("pageable copies with no kernel beside them", found.ns, "ns"),
             Measure("bytes a step", size / worst.units, "bytes"),
             Measure("rate", rate * 1e9, "bytes_per_second"),
+            *pinned_evidence(worst),
             *longest_exposed(run, "copies", lambda place: place.copies.text("host_memory").equals("pageable")),
         ),
     )

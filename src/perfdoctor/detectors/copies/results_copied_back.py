@@ -44,7 +44,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "megabytes": found.megabytes(),
             "copies_per_step": found.per_step,
-            **found.time.exposed_values(),
+            **found.time_values("exposed"),
         },
         evidence=(
             Measure("copies to the host with nothing beside them", found.ns, "ns"),

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
-from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, rates, sharing_ns, sizes
+from perfdoctor.metrics.copies.transfers import (
+    copies_of,
+    exposed_ns,
+    host_memory,
+    measured_pinned,
+    pinned_evidence,
+    rates,
+    sharing_ns,
+    sizes,
+)
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.place import Place
@@ -48,7 +57,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     reachable = at["reachable_share_of_peak"] * peak
     older = reachable * OLDER_SLOT_SHARE
-    likely, high = (round(found.ns * max(1 - rate / best, 0.0)) for best in (older, reachable))
+    tested = measured_pinned(worst)
+    likely, high = (round(found.ns * max(1 - rate / best, 0.0)) for best in (tested or older, max(reachable, tested)))
     yield Finding(
         rule="slow-host-link",
         saving_ns_per_step=Saving(0, likely, high),
@@ -63,6 +73,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("usual rate of a large copy", rate, "bytes_per_second"),
             Measure("the GPU's host link, one way", peak, "bytes_per_second"),
+            *pinned_evidence(worst),
             Measure("large pinned copies with nothing beside them", found.ns, "ns"),
         ),
         situation="older-slot" if rate >= older else "",

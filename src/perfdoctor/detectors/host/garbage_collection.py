@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -20,17 +19,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="garbage-collection",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
-        values={
-            **found.time.lost_values(),
-            "steps_hit": found.steps_hit,
-            "steps_seen": found.steps_seen,
-            "longest_ms": ms(found.longest_ns),
-        },
-        evidence=(
-            Measure("idle during garbage collection", found.ns, "ns"),
-            Measure("collections a step that cost idle time", found.times_per_step, "count"),
-            Measure("longest", found.longest_ns, "ns"),
-            *found.table("Innermost meanwhile", found.innermost("ops", "ranges", "functions")),
+        values=found.occurrence_values(),
+        evidence=found.occurrence_evidence(
+            "idle during garbage collection",
+            "collections a step that cost idle time",
+            found.innermost("ops", "ranges", "functions"),
         ),
         situation="" if run.per_step else "window",
     )

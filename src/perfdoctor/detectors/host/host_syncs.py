@@ -26,7 +26,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
         values={
-            **found.time.lost_values(),
+            **found.time_values("lost"),
             "dry_per_step": found.times_per_step,
             "call": call,
             "where": _where(sources),
@@ -53,8 +53,7 @@ def _calls(place: Place) -> Rows:
 
 def _sources(place: Place) -> Rows:
     """The calls after which the device ran dry, with the op and the user's line that made them where recorded."""
-    found = syncs(place)
-    rows = found.sources(np.ones(len(found.calls), dtype=bool))
+    rows = syncs(place).sources()
     return Rows(
         "Where the GPU ran dry",
         ("call", "op", "line", "times", "idle a step"),

@@ -8,7 +8,7 @@ from perfdoctor.detectors.of_idle import of_idle
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -55,9 +55,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high" if known else "medium",
         values={
-            "work_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "work_percent": percent(found.share),
+            **found.time_values("work"),
             "name": best[0].name if known else "",
             "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
             "longest_ms": ms(found.longest_ns),

@@ -10,7 +10,6 @@ from perfdoctor.detectors.savings import NO_SAVING, Shares
 from perfdoctor.metrics.accounting.longest import longest_idle
 from perfdoctor.metrics.accounting.queued import graphs_in_flight
 from perfdoctor.metrics.machine.several_devices import others_busy
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -37,7 +36,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="idle-unknown",
         saving_ns_per_step=Shares(0.0, 1.0).of(found.ns),
         confidence="low",
-        values={"idle_ms": ms(found.ns), "step_ms": ms(run.step_ns), "idle_percent": percent(found.share)},
+        values=found.time_values("idle"),
         evidence=(
             Measure("GPU idle without a known cause", found.ns, "ns"),
             Measure("stretches a step", found.times_per_step, "count"),
@@ -68,7 +67,7 @@ def _inside_graphs(run: Run, min_share: float) -> Iterator[Finding]:
         rule="idle-unknown",
         saving_ns_per_step=NO_SAVING,
         confidence="medium",
-        values={"idle_ms": ms(found.ns), "step_ms": ms(run.step_ns), "idle_percent": percent(found.share)},
+        values=found.time_values("idle"),
         evidence=(Measure("no kernel recorded while a CUDA graph ran", found.ns, "ns"),),
         situation="inside-graphs",
     )

@@ -11,34 +11,30 @@ from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
 from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-def _reading(place: Place, found: Syncs) -> Mask:
+@once_per_place
+def _reading(place: Place) -> Syncs:
     """Calls made by an op that reads a value, outside the optimizer's update."""
-    if not len(found.calls) or not len(found.ops):
-        return np.zeros(len(found.calls), dtype=bool)
-    reads = found.ops.name.matches(torch_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
-    return reads & ~within(around_update(place), found.calls.start_ns)
-
-
-def _lost_ns(place: Place) -> int:
     found = syncs(place)
-    return int(found.idle_ns[_reading(place, found)].sum())
+    if not len(found.calls) or not len(found.ops):
+        return found.of(np.zeros(len(found.calls), dtype=bool))
+    reads = found.ops.name.matches(torch_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
+    return found.of(reads & ~within(around_update(place), found.calls.start_ns))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of which the op tells that a value was read."""
-    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
+    found = part_of_cause(run, "host_sync", lambda place: _reading(place).total_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst
-    of_worst = syncs(worst)
-    sources = of_worst.sources(_reading(worst, of_worst))
+    sources = _reading(worst).sources()
     ops = host_rows(worst, ("ops",))
     reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
     innermost = reads.take(~reads.name.where(lambda name: name == "aten::item"))  # it calls _local_scalar_dense
@@ -49,7 +45,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            **found.lost_values(),
+            **found.time_values("lost"),
             "reads_per_step": per_step,
             "op": op,
             "where": f" in {line}" if line else "",
@@ -63,6 +59,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "count", "ns"),
                 tuple((op, line, times, worst.per_step(ns)) for _, op, line, times, ns in sources[:5]),
             ),
-            *longest(run, of_worst.longest(worst, _reading(worst, of_worst))),
+            *longest(run, _reading(worst).longest(worst)),
         ),
     )

@@ -8,34 +8,35 @@ from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
-from perfdoctor.metrics.host.sync_sources import around_update, syncs, within
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-def _lost_ns(place: Place) -> int:
+@once_per_place
+def _updating(place: Place) -> Syncs:
+    """Calls made around the update."""
     found = syncs(place)
-    return int(found.idle_ns[within(around_update(place), found.calls.start_ns)].sum())
+    return found.of(within(around_update(place), found.calls.start_ns))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """A part of what host-syncs counts: that of calls made around the update."""
-    found = part_of_cause(run, "host_sync", _lost_ns, at["min_share_of_step"])
+    found = part_of_cause(run, "host_sync", lambda place: _updating(place).total_ns, at["min_share_of_step"])
     if found is None:
         return
     worst = found.worst
-    of_worst = syncs(worst)
-    updating = within(around_update(worst), of_worst.calls.start_ns)
-    sources = of_worst.sources(updating)
+    sources = _updating(worst).sources()
     scaled = bool(host_rows(worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
     yield Finding(
         rule="optimizer-syncs",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            **found.lost_values(),
+            **found.time_values("lost"),
             "times_per_step": sum(times for *_, times, _ in sources) / worst.units,
         },
         evidence=(
@@ -46,7 +47,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 ("text", "text", "text", "count", "ns"),
                 tuple((call, op, line, times, worst.per_step(ns)) for call, op, line, times, ns in sources[:5]),
             ),
-            *longest(run, of_worst.longest(worst, updating)),
+            *longest(run, _updating(worst).longest(worst)),
         ),
         situation="scaler" if scaled else "",
     )

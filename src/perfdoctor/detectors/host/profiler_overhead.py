@@ -20,7 +20,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="profiler-overhead",
         saving_ns_per_step=NO_SAVING,
         confidence="high",
-        values=found.time.lost_values(),
+        values=found.time_values("lost"),
         evidence=(
             Measure("idle while the profiler flushed its buffers", found.ns, "ns"),
             Measure("longest single flush", found.longest_ns, "ns"),

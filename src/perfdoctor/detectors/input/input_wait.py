@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.host.loader import loader
-from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
@@ -23,9 +23,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium" if situation == "unmarked" else "high",
         values={
-            "wait_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "wait_percent": percent(found.share),
+            **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
         },
         evidence=(

@@ -72,7 +72,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
-            **found.lost_values(),
+            **found.time_values("lost"),
             "restarts": len(rows),
             "steps_seen": found.worst.units,
             "longest_ms": ms(int(rows.duration_ns.max(initial=0))),

@@ -11,7 +11,6 @@ from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.attention import attention_pieces
 from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -51,9 +50,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "chains_per_step": count,
             "links_mean": found.per_step / count,
-            "chains_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "chains_percent": percent(found.time.share),
+            **found.time_values("chains"),
         },
         evidence=(
             Measure("kernels in chains a step", found.per_step, "count"),

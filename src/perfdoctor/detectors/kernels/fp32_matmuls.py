@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores, tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work import roofline
-from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.metrics.work.device_peaks import attained, peaks
+from perfdoctor.metrics.work.half_speedup import half_speedup
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.model.intervals import Intervals
@@ -55,30 +57,42 @@ def _summed_ns(place: Place) -> int:
 
 
 @once_per_place
-def _least_ns(place: Place) -> Floats:
+def _least_ns(place: Place, level: str) -> Floats:
     """What each kernel takes at least in 16 bits, by its FLOP and bytes on this GPU; 0 where they are not known."""
-    return roofline.least_ns(place, in_half=True)
+    return roofline.least_ns(place, in_half=True, at_best=level == "high")
 
 
-def _limits(place: Place) -> tuple[float, float]:
-    """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by the GPU's peaks."""
-    known = peaks(place)
+def _limits(known: Peaks | None) -> tuple[float, float]:
+    """How many times as fast 16 bits can be at most, from TF32 and from plain fp32, by these peaks."""
     if known is None or not known.half_flop_per_second:
         return np.inf, np.inf
     half, tf32, fp32 = known.half_flop_per_second, known.tf32_flop_per_second, known.fp32_flop_per_second
     return half / tf32 if tf32 else np.inf, half / fp32 if fp32 else np.inf
 
 
-def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
-    """Fewer ns for the window: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow.
+def _gains(place: Place, at: Mapping[str, float], level: str) -> Floats:
+    """How many times as fast each kernel gets: as measured on this machine for its size, where that is known.
 
-    Nor does a kernel get faster than its FLOP and its bytes, in 16 bits, allow on this GPU, where they are known.
+    Else as assumed: tf32 on matrix units gains little, plain fp32 much; never more than peaks allow.
     """
-    limits = _limits(place)
+    limits = _limits(attained(place))
+    if level == "high":
+        limits = tuple(map(max, limits, _limits(peaks(place))))  # type: ignore[assignment]
     gains = (min(at[f"tf32_to_half_speedup_{level}"], limits[0]), min(at[f"fp32_to_half_speedup_{level}"], limits[1]))
+    assumed, known = np.where(_tf32(place), *gains), half_speedup(place)
+    both = {"low": np.fmin(assumed, known), "high": np.fmax(assumed, known)}
+    found: Floats = both.get(level, np.where(np.isnan(known), assumed, known))
+    return found
+
+
+def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
+    """Fewer ns for the window.
+
+    No kernel gets faster than its FLOP and its bytes, in 16 bits, allow on this GPU, where they are known.
+    """
     wide = _wide(place)
-    ns, gain = place.kernel_ns[wide], np.where(_tf32(place)[wide], *gains)
-    return float(np.maximum(ns - np.maximum(ns / gain, _least_ns(place)[wide]), 0).sum()) * _beside(place)
+    ns, gain = place.kernel_ns[wide], _gains(place, at, level)[wide]
+    return float(np.maximum(ns - np.maximum(ns / gain, _least_ns(place, level)[wide]), 0).sum()) * _beside(place)
 
 
 def _beside(place: Place) -> float:

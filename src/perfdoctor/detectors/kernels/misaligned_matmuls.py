@@ -10,7 +10,6 @@ from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.metrics.work.roofline import least_ns
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
@@ -29,12 +28,15 @@ def _misaligned(place: Place) -> Misaligned:
 
 
 @once_per_place
-def _floor_ns(place: Place) -> Floats:
-    """What each kernel takes at least, by its FLOP and bytes on this GPU; 0 where they are not known."""
-    return least_ns(place)
+def _floor_ns(place: Place, level: str) -> Floats:
+    """What each kernel takes at least, by its FLOP and bytes on this GPU; 0 where they are not known.
+
+    The most that may be saved goes by the data sheet, the rest by what was measured on this machine, if it was.
+    """
+    return least_ns(place, at_best=level == "high")
 
 
-def _saved_ns(place: Place, gains: tuple[float, float]) -> float:
+def _saved_ns(place: Place, gains: tuple[float, float], level: str) -> float:
     """Kernels get faster by the first gain, those without tensor cores by the second, and compute the padding too.
 
     None gets faster than its FLOP and bytes allow on this GPU, where they are known.
@@ -44,7 +46,7 @@ def _saved_ns(place: Place, gains: tuple[float, float]) -> float:
     summed = int(ns.sum())
     if not summed:
         return 0.0
-    left = np.maximum(ns * found.padding[found.rows] / gain, _floor_ns(place)[found.rows])
+    left = np.maximum(ns * found.padding[found.rows] / gain, _floor_ns(place, level)[found.rows])
     saved = float(np.maximum(ns - left, 0).sum())
     return saved * place.alone_ns(found.rows) / summed
 
@@ -57,7 +59,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
     def saved(level: str) -> int:
         gains = (at[f"aligned_speedup_{level}"], at[f"tensor_core_speedup_{level}"])
-        return run.mean(lambda place: _saved_ns(place, gains))
+        return run.mean(lambda place: _saved_ns(place, gains, level))
 
     table, odd = _by_size(found.worst, _misaligned(found.worst), at["min_named_share"])
     yield found.finding(
@@ -65,9 +67,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving=Saving(saved("low"), saved("likely"), saved("high")),
         confidence="high" if odd else "medium",
         values={
-            "misaligned_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "misaligned_percent": percent(found.time.share),
+            **found.time_values("misaligned"),
             "size": odd[0] if odd else 0,
             "padded": odd[1] if odd else 0,
             "piece": odd[2] if odd else 0,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_host_ops import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares, shares
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.short_ops import short_ops
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.units import ms, percent, us
+from perfdoctor.metrics.units import us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -56,9 +56,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="medium" if worst.info.sm_count else "low",
         values={
             "small_per_step": found.per_step,
-            "small_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "small_percent": percent(found.time.share),
+            **found.time_values("small"),
             "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
         },
         evidence=(
@@ -70,31 +68,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Without a GPU nothing runs beside the Python that asks for the ops: the gaps between them count here."""
-    of_rank = {place.rank: short_ops(place, at["short_host_op_ns"]) for place in host_places(run)}
-    found = affected(run, lambda place: of_rank[place.rank].time.total_ns, at["min_share_of_host_step"])
+    found = of_host_ops(
+        run,
+        lambda place: short_ops(place, at["short_host_op_ns"]),
+        at["min_share_of_host_step"],
+        at["min_host_ops_per_step"],
+    )
     if found is None:
         return
-    ops = of_rank[found.worst.rank]
-    per_step = ops.count / found.worst.units
-    if per_step < at["min_host_ops_per_step"]:
-        return
-    yield Finding(
+    yield found.finding(
         rule="small-kernels",
-        saving_ns_per_step=shares(at, "batchable_share").of(found.ns),
+        saving=shares(at, "batchable_share").of(found.ns),
         confidence="medium",
-        values={
-            "small_per_step": per_step,
-            "small_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "small_percent": percent(found.share),
-            "mean_us": us(ops.total_ns / ops.count),
-        },
+        values={"small_per_step": found.per_step, **found.time_values("small"), "mean_us": us(found.mean_ns)},
         evidence=(
-            Measure("short ops a step", per_step, "count"),
+            Measure("short ops a step", found.per_step, "count"),
             Measure("their time, with the Python between them", found.ns, "ns"),
-            Measure("their own time", ops.total_ns / found.worst.units, "ns"),
+            Measure("their own time", found.of_worst.total_ns / found.worst.units, "ns"),
         ),
-        situation="host",
-        affected_ns=found.ns,
-        thread_time={rank: (each.time.starts, each.time.ends) for rank, each in of_rank.items()},
     )

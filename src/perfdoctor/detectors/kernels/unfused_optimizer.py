@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.detectors.affected import affected
+from perfdoctor.detectors.of_host_ops import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
-from perfdoctor.metrics.units import ms, percent, us
-from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Ints, Mask
-from perfdoctor.model.intervals import Intervals
+from perfdoctor.metrics.units import us
+from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -39,9 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high",
         values={
             "kernels_per_step": found.per_step,
-            "update_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "update_percent": percent(found.time.share),
+            **found.time_values("update"),
             "mean_us": us(float(found.worst.kernel_ns[found.worst_rows].mean())),
         },
         evidence=(
@@ -53,38 +49,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The training's thread does the updates itself: each outermost op stands for a kernel, with its Python."""
-
-    @once_per_place
-    def updates(place: Place) -> tuple[Intervals, int]:
-        return host_updates(place) if isinstance(place, HostPlace) else (Intervals.empty(), 0)
-
-    found = affected(run, lambda place: updates(place)[0].total_ns, at["min_share_of_host_step"])
+    found = of_host_ops(run, host_updates, at["min_share_of_host_step"], at["min_host_ops_per_step"])
     if found is None:
         return
-    pieces, ops = updates(found.worst)
-    per_step = ops / found.worst.units
-    if per_step < at["min_host_ops_per_step"]:
-        return
-    yield Finding(
+    yield found.finding(
         rule="unfused-optimizer",
-        saving_ns_per_step=shares(at, "host_recoverable_share").of(found.ns),
+        saving=shares(at, "host_recoverable_share").of(found.ns),
         confidence="medium",
-        values={
-            "kernels_per_step": per_step,
-            "update_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "update_percent": percent(found.share),
-            "mean_us": us(pieces.total_ns / ops),
-        },
+        values={"kernels_per_step": found.per_step, **found.time_values("update"), "mean_us": us(found.mean_ns)},
         evidence=(
-            Measure("per-tensor ops a step inside the optimizer", per_step, "count"),
+            Measure("per-tensor ops a step inside the optimizer", found.per_step, "count"),
             Measure("their time, with the Python around them", found.ns, "ns"),
         ),
-        situation="host",
-        affected_ns=found.ns,
-        thread_time={place.rank: _edges(updates(place)[0]) for place in run.places},
     )
-
-
-def _edges(pieces: Intervals) -> tuple[Ints, Ints]:
-    return pieces.starts, pieces.ends

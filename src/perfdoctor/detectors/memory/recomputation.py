@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.recompute import recomputed
-from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 
@@ -21,11 +20,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="recomputation",
         saving=shares(at, "avoidable_share").of(found.ns),
         confidence="medium",
-        values={
-            "kernels_per_step": found.per_step,
-            "again_ms": ms(found.ns),
-            "step_ms": ms(run.step_ns),
-            "again_percent": percent(found.time.share),
-        },
+        values={"kernels_per_step": found.per_step, **found.time_values("again")},
         evidence=found.kernel_evidence("kernels of forward work done again, a step"),
     )

@@ -194,12 +194,13 @@ def _bound(run: Run, rows: _Rows, row: int) -> tuple[float, str]:
     kind, ranks, size = rows.kind[row], int(rows.ranks[row]), int(rows.sizes[row])
     if ranks < 2 or size == UNKNOWN:
         return np.nan, ""
-    measured = baseline(run.timeline, kind, ranks, size)
-    if measured is not None:
-        return measured.bus_bytes_per_second, measured.source
     own = [place for place in rows.places if len(place.recorded_collectives)]
     # Ranks of the group that were not recorded may be in another machine.
-    if kind not in ON_RINGS or len(own) < ranks or not in_one_node(own):
+    one_machine = len(own) >= ranks and in_one_node(own)
+    measured = baseline(run.timeline, kind, ranks, size, one_machine=one_machine)
+    if measured is not None:
+        return measured.bus_bytes_per_second, measured.source
+    if kind not in ON_RINGS or not one_machine:
         return np.nan, ""
     return _links_of(run, own, ranks)
 

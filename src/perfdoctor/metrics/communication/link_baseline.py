@@ -11,6 +11,9 @@ from perfdoctor.model.timeline import Timeline
 
 #: Within this factor two messages are of one size: bandwidth changes little from one row of nccl-tests to the next.
 _SAME_SIZE = 2.0
+_SELFTEST = "perfdoctor selftest"
+#: The best first: what the user measured, what perfdoctor did, and durations that hold waiting.
+_SOURCES = ("nccl-tests", _SELFTEST, "flight recorder")
 
 
 def ring_all_reduce_ns(message_bytes: float, ranks: int, bytes_per_second: float) -> float:
@@ -26,22 +29,29 @@ def ring_all_reduce_ns(message_bytes: float, ranks: int, bytes_per_second: float
 
 @dataclass(frozen=True)
 class Baseline:
-    """Bus bandwidth in bytes/s of messages like the one asked for. `source`: nccl-tests or flight recorder."""
+    """Bus bandwidth in bytes/s of messages like the one asked for. `source`: one of _SOURCES."""
 
     bus_bytes_per_second: float
     source: str
     count: int
 
 
-def baseline(timeline: Timeline, kind: str, ranks: int, message_bytes: int) -> Baseline | None:
+def baseline(
+    timeline: Timeline, kind: str, ranks: int, message_bytes: int, *, one_machine: bool = True
+) -> Baseline | None:
     """What was measured of this kind among as many ranks; None if nothing was of this size.
 
+    `one_machine`: are these ranks in one? perfdoctor measures the links inside a machine only.
+
     A message larger than all that were measured is held against the largest: bandwidth only grows with size. nccl-tests
-    measure transfer alone, so their median counts; a flight recorder's durations hold waiting, so its fastest does.
+    and perfdoctor measure transfer alone, so their median counts; a flight recorder's durations hold waiting, so its
+    fastest does.
     """
     tests = timeline["link_tests"]
     same = tests.take(tests.name.equals(kind) & (tests["ranks"] == ranks))
-    for source in ("nccl-tests", "flight recorder"):
+    for source in _SOURCES:
+        if source == _SELFTEST and not one_machine:
+            continue
         rows = same.take(same.text("source").equals(source))
         if not len(rows):
             continue
@@ -49,7 +59,7 @@ def baseline(timeline: Timeline, kind: str, ranks: int, message_bytes: int) -> B
         near = (rows["bytes"] >= size / _SAME_SIZE) & (rows["bytes"] <= size * _SAME_SIZE)
         speeds = rows.floats("bus_bytes_per_second")[near]
         if speeds.size:
-            speed = float(np.median(speeds) if source == "nccl-tests" else speeds.max())
+            speed = float(speeds.max() if source == "flight recorder" else np.median(speeds))
             return Baseline(speed, source, int(speeds.size))
     return None
 

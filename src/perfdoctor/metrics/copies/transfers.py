@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
-from perfdoctor.records.findings import Rows
+from perfdoctor.records.findings import Measure, Rows
 
 #: How many ops a table names.
 _TABLE_ROWS = 5
@@ -51,6 +52,21 @@ def compute_stream(place: Place) -> int:
 def rates(copies: Frame) -> Floats:
     """Bytes per second of each copy; 0 where its size is not known."""
     return np.maximum(copies["bytes"], 0) / np.maximum(copies.duration_ns, 1) * 1e9
+
+
+def measured_pinned(place: Place) -> float:
+    """What pinned copies of the recorded machine gave with nothing beside them, in bytes/s; 0: not measured.
+
+    The user's own value of the link counts more.
+    """
+    known = measured(place)
+    return known.pinned_bytes_per_second if known and "host_link" not in place.timeline.user_values.peaks else 0.0
+
+
+def pinned_evidence(place: Place) -> tuple[Measure, ...]:
+    """The same as evidence; nothing where it was not measured."""
+    rate = measured_pinned(place)
+    return (Measure("pinned copies when this machine was measured", rate, "bytes_per_second"),) if rate else ()
 
 
 def sharing_ns(place: Place) -> Nanoseconds:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step
+from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -15,24 +14,15 @@ from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-@dataclass(frozen=True)
-class ShortOps:
-    """`count` outermost ops of the training thread; `time` covers them and the Python between two of them."""
-
-    count: int
-    total_ns: int
-    time: Intervals
-
-
-def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
+def short_ops(place: HostPlace, shorter_than_ns: float) -> HostOps:
     """Those outside the optimizer's updates, the loader and collectives, in the window.
 
-    An op is as short as it usually is: the machine takes the processor away now and then, for milliseconds, and does so
-    in proportion to the time that ops take. That time is theirs as well.
+    The Python between two of them counts as theirs. An op is as short as it usually is: the machine takes the processor
+    away now and then, for milliseconds, and does so in proportion to the time that ops take. That time is theirs too.
     """
     rows = place.rows("ops")
     rows = outermost(rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0))
-    updates, _ = host_updates(place)
+    updates = host_updates(place).time
     start, end = rows.start_ns, rows.end_ns
     works = (place.compute - updates).overlap_ns(start, end) == end - start
     short = works & (_usual_ns(place, rows) < shorter_than_ns)
@@ -42,9 +32,8 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> ShortOps:
     pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, whose cause is unknown
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())
-    return ShortOps(
-        int(np.count_nonzero(short)), total_ns, Intervals.of(start[short], end[short]) | (between - updates)
-    )
+    time = Intervals.of(start[short], end[short]) | (between - updates)
+    return HostOps(int(np.count_nonzero(short)), total_ns, time)
 
 
 def _usual_ns(place: HostPlace, rows: Frame) -> Floats:

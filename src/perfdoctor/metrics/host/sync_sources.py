@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,21 +30,32 @@ class Syncs:
     lines: Frame
     line: Ints
 
-    def sources(self, rows: Mask) -> list[tuple[str, str, str, int, int]]:
-        """(call, op, line, how often, idle in ns) of these calls, the largest idle first."""
+    @property
+    def total_ns(self) -> int:
+        """All of that idle."""
+        return int(self.idle_ns.sum())
+
+    def of(self, rows: Mask) -> Syncs:
+        """These calls alone."""
+        return replace(
+            self, calls=self.calls.take(rows), idle_ns=self.idle_ns[rows], op=self.op[rows], line=self.line[rows]
+        )
+
+    def sources(self) -> list[tuple[str, str, str, int, int]]:
+        """(call, op, line, how often, idle in ns) of the calls, the largest idle first."""
         found: dict[tuple[str, str, str], list[int]] = {}
-        for index in np.flatnonzero(rows).tolist():  # one a sync that made the device run dry
+        for index in range(len(self.calls)):  # one a sync that made the device run dry
             key = (self.calls.name[index], _name(self.ops, self.op[index]), _name(self.lines, self.line[index]))
             entry = found.setdefault(key, [0, 0])
             entry[0] += 1
             entry[1] += int(self.idle_ns[index])
         return sorted(((*key, n, ns) for key, (n, ns) in found.items()), key=lambda row: (-row[4], row[:3]))
 
-    def longest(self, place: Place, rows: Mask) -> list[Moment]:
-        """Of these calls of a place the one behind which the device was idle longest, with that idle."""
-        if not self.idle_ns[rows].any():
+    def longest(self, place: Place) -> list[Moment]:
+        """Of the calls of a place the one behind which the device was idle longest, with that idle."""
+        if not self.idle_ns.any():
             return []
-        at = int(np.argmax(np.where(rows, self.idle_ns, 0)))
+        at = int(np.argmax(self.idle_ns))
         begin, end = int(self.calls.start_ns[at]), int(self.calls.end_ns[at])
         idle = place.idle_causes["host_sync"]
         following = int(np.searchsorted(idle.ends, begin, side="right"))

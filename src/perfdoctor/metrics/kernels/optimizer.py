@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
@@ -24,10 +25,11 @@ def is_fused(place: Place) -> Mask:
     return place.kernels.name.matches(kernel_names.FUSED_UPDATE)
 
 
-def host_updates(place: HostPlace) -> tuple[Intervals, int]:
-    """What the training thread did tensor by tensor inside the optimizer's steps: when, and in how many outermost ops.
+def host_updates(place: HostPlace) -> HostOps:
+    """The ops by which the training thread updates tensor by tensor, inside the optimizer's steps.
 
-    The Python around the ops counts as time. A step that runs a backward pass (LBFGS calls its closure) is no update.
+    The Python around the ops counts as theirs, also in `total_ns`. A step that runs a backward pass (LBFGS calls its
+    closure) is no update.
     """
     ops = place.rows("ops")
     marks = ops.name.matches(torch_names.OPTIMIZER_RANGE)
@@ -38,10 +40,11 @@ def host_updates(place: HostPlace) -> tuple[Intervals, int]:
     backward = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
     with_closure = updating.overlap_ns(backward.start_ns, backward.end_ns).any()
     if not updating or with_closure:
-        return Intervals.empty(), 0
+        return HostOps(0, 0, Intervals.empty())
     inner = ops.take(~marks)
     updating = updating & place.window
     inner = outermost(inner.take(updating.overlap_ns(inner.start_ns, inner.end_ns) > 0))
     others = inner.name.matches(torch_names.NOT_PER_TENSOR)
     together = inner.take(others)
-    return updating - Intervals.of(together.start_ns, together.end_ns), int((~others).sum())
+    updating = updating - Intervals.of(together.start_ns, together.end_ns)
+    return HostOps(int((~others).sum()), updating.total_ns, updating)

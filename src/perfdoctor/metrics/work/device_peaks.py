@@ -1,13 +1,36 @@
-"""What can the GPU of a place do at most, going by what was recorded and by what the user gave?"""
+"""What can the GPU of a place do at most, and what did it reach when it was measured?
+
+Shares of a peak (MFU, rooflines, what is near a limit) are of the data sheet's rates, as everybody's are. Predicted
+savings rest on what the machine reached, where that was measured: a step comes no nearer to the data sheet than that.
+"""
 
 from __future__ import annotations
 
-from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_user_peaks
+from perfdoctor.hardware.measured import MeasuredRates
+from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
 from perfdoctor.model.place import Place
 
 
 def peaks(place: Place) -> Peaks | None:
     """What the user gave counts more than what was recorded; None where neither is known."""
+    return with_rates(_of_the_table(place), place.timeline.user_values.peaks)
+
+
+def attained(place: Place) -> Peaks | None:
+    """The same with measured rates in place of the data sheet's, for predicted savings. The user's count more."""
+    rates = measured(place)
+    known = with_rates(_of_the_table(place), rates.as_peaks() if rates else {})
+    return with_rates(known, place.timeline.user_values.peaks)
+
+
+def measured(place: Place) -> MeasuredRates | None:
+    """What was measured of this place's GPU, by its name; None where the user says that it is another one."""
+    if place.timeline.user_values.gpu or place.device is None:
+        return None
+    name = place.info.name.strip().casefold()
+    return next((each for each in place.timeline.measured if each.machine.device.strip().casefold() == name), None)
+
+
+def _of_the_table(place: Place) -> Peaks | None:
     user_values, info = place.timeline.user_values, place.info
-    known = named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)
-    return with_user_peaks(known, user_values.peaks)
+    return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)

@@ -15,6 +15,7 @@ import numpy as np
 from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
 from perfdoctor.metrics.kernels import memory_bandwidth
 from perfdoctor.metrics.work import flops_attention, flops_convolution
+from perfdoctor.metrics.work.device_peaks import attained
 from perfdoctor.metrics.work.device_peaks import peaks as peaks_of_place
 from perfdoctor.metrics.work.op_work import OpWork, op_work
 from perfdoctor.model.cache import once_per_place
@@ -58,13 +59,18 @@ def roof(peaks: Peaks | None, data_type: str, flop_per_byte: float | None) -> tu
 
 
 @once_per_place
-def least_ns(place: Place, in_half: bool = False) -> Floats:
+def least_ns(place: Place, in_half: bool = False, at_best: bool = False) -> Floats:
     """How long each row of `place.kernels` takes at the least, by FLOP and bytes of its op and the GPU; 0: not known.
 
-    `in_half`: if the op read and wrote numbers of 16 bits instead of wider ones. Kernels of one op share what it takes
-    by their times.
+    `in_half`: if the op read and wrote numbers of 16 bits instead of wider ones. `at_best`: by the data sheet even
+    where the machine reached less when it was measured. Kernels of one op share what it takes by their times.
     """
-    work, limits = op_work(place), peaks_of_place(place)
+    reached = _least_ns(place, attained(place), in_half=in_half)
+    return np.minimum(reached, _least_ns(place, peaks_of_place(place), in_half=in_half)) if at_best else reached
+
+
+def _least_ns(place: Place, limits: Peaks | None, *, in_half: bool) -> Floats:
+    work = op_work(place)
     at_least = np.zeros(len(place.kernels))
     if limits is None or not len(work.ops):
         return at_least

@@ -13,6 +13,7 @@ from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.unreadable import unreadable
 
 #: NVIDIA's SpeedupType of the whole kernel, not of a part of it.
 _GLOBAL = 2
@@ -42,11 +43,8 @@ def read_launches(module: Any, report: Path) -> tuple[Launch, ...]:
 
 
 def _damaged(report: Path, why: str) -> PerfdoctorError:
-    return PerfdoctorError(
-        f"`{report.name}` cannot be read: {' '.join(why.split())[:200]}",
-        do="Open it in Nsight Compute to see whether it is damaged. If it is newer than the package ncu-report: "
-        "pip install -U ncu-report.",
-    )
+    newer = "If it is newer than the package ncu-report: pip install -U ncu-report."
+    return unreadable(report, " ".join(why.split())[:200], otherwise=newer)
 
 
 def _is_kernel(module: Any, action: Any) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.ncu.metric_names import Advice, Launch, base_unit, is_stall, wanted_names
+from perfdoctor.readers.ncu.unreadable import unreadable
 
 MAGIC = b"NVR\0"
 VERSION = 7
@@ -56,11 +57,8 @@ def read_launches(report: Path) -> tuple[Launch, ...]:
 
 
 def _unreadable(report: Path, why: str) -> PerfdoctorError:
-    return PerfdoctorError(
-        f"`{report.name}` cannot be read: {why}",
-        do="Open it in Nsight Compute to see whether it is damaged. NVIDIA's own package may read more versions: "
-        "pip install 'perfdoctor[ncu]'.",
-    )
+    more = "NVIDIA's own package may read more versions: pip install 'perfdoctor[ncu]'."
+    return unreadable(report, why, otherwise=more)
 
 
 # --- the file ---

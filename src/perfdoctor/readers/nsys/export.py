@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.system import tool_process
+from perfdoctor.system.user_cache import cache_folder
 
 Progress = Callable[[str], None]
 
@@ -65,11 +66,6 @@ def _short(version: str) -> str:
 def find_nsys() -> str | None:
     """The nsys to use: PERFDOCTOR_NSYS, else the first on PATH."""
     return tool_process.find("nsys", "PERFDOCTOR_NSYS")
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "perfdoctor"
 
 
 def export(

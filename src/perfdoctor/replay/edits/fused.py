@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.edits.shorter import with_shorter_work, without_host_time
@@ -17,7 +18,7 @@ from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 #: Launching an op takes the host 5-50 µs. Of a far longer pause the rest is something else.
 _LONGEST_LAUNCHING_NS = 100_000
-#: One behind the other in a queue, work starts 1-2 µs after what was before it.
+#: One behind the other in a queue, work starts 1-2 µs after what was before it, unless this machine was measured.
 _LONGEST_START_NS = 2_000
 
 
@@ -39,7 +40,9 @@ def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
 def _starting_ns(graph: Graph, rows: Mask) -> Ints:
     """The gap in front of each of these rows that is its own: what the device takes to start it."""
     chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
-    return np.where(chosen, np.minimum(graph.extra_ns, _LONGEST_START_NS), 0)
+    rates = measured(graph.place)
+    longest_ns = int(rates.one("kernel_floor") if rates else 0) or _LONGEST_START_NS
+    return np.where(chosen, np.minimum(graph.extra_ns, longest_ns), 0)
 
 
 def _launching(graph: Graph, rows: Mask) -> Intervals:

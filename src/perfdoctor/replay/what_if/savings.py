@@ -44,7 +44,7 @@ class SimulatedFix:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Replay:
     """A recorded run that can be replayed: its graphs, and the step that they give unchanged.
 
     `orders`: in which to simulate them, where they are known. Results are kept: nothing is simulated twice.
@@ -129,21 +129,21 @@ class Stage:
 _LARGEST_ERROR = 0.05
 
 
-def stage(run: Run) -> Stage | None:
+def replay_of(run: Run) -> Replay | None:
     """None where the run cannot be replayed; `why_not_replayable` says why."""
     ready = _ready(run)
-    return ready if isinstance(ready, Stage) else None
+    return ready if isinstance(ready, Replay) else None
 
 
 def why_not_replayable(run: Run) -> str:
     """Why the run cannot be replayed, as half a sentence; "" where it can."""
     ready = _ready(run)
-    return "" if isinstance(ready, Stage) else ready
+    return "" if isinstance(ready, Replay) else ready
 
 
 @once_per_run
-def _ready(run: Run) -> Stage | str:
-    """The stage, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
+def _ready(run: Run) -> Replay | str:
+    """The replay, or why there is none: no steps, no work in them, or a replay that is not true to the recording."""
     if not run.per_step:
         return "no steps were found in it"
     if run.selection.range_name:
@@ -152,7 +152,7 @@ def _ready(run: Run) -> Stage | str:
     if not graphs:
         return "its steps hold no work that could be ordered"
     orders = tuple(order_of(graph) for graph in graphs)
-    ready = Stage(run, graphs, simulate(graphs, orders).step_ns, orders)
+    ready = Replay(run, graphs, simulate(graphs, orders).step_ns, orders)
     if abs(ready.error) > _LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

@@ -20,7 +20,7 @@ from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
-from perfdoctor.replay.what_if.savings import SimulatedFix, Stage
+from perfdoctor.replay.what_if.savings import Replay, SimulatedFix
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; simulating as much takes some seconds.
@@ -80,7 +80,7 @@ def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
 # --- simulated -------------------------------------------------------------------------------------------------------
 
 
-def whole_stage(run: Run) -> Stage:
+def replay_of_all_steps(run: Run) -> Replay:
     """All steps of the window, ready to be simulated. Raises PerfdoctorError where no replay reproduces them."""
     if host_places(run):
         raise PerfdoctorError(
@@ -88,7 +88,7 @@ def whole_stage(run: Run) -> Stage:
             do="Name rules only, or record the training on a GPU.",
         )
     graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
-    ready = Stage(run, graphs, simulate(graphs).step_ns)
+    ready = Replay(run, graphs, simulate(graphs).step_ns)
     if abs(ready.error) > _LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
@@ -99,9 +99,9 @@ def whole_stage(run: Run) -> Stage:
 
 def simulated(stops: Sequence[Stop], run: Run) -> Prediction:
     """The step with all of it, and on the way there stop by stop."""
-    stage = whole_stage(run)
-    way_ns = [_ways_ns(stage, stops, case) for case in range(3)]
-    shorter, longer = range_of_later(graphs := _all(stage, stops), simulate(graphs))
+    replay = replay_of_all_steps(run)
+    way_ns = [_ways_ns(replay, stops, case) for case in range(3)]
+    shorter, longer = range_of_later(graphs := _all(replay, stops), simulate(graphs))
     likely = way_ns[1]
     # A case is the best or the worst only all in all: one that begins better may end where the likely one does.
     best, worst = (round(pick(ns[-1] for ns in way_ns) * by) for pick, by in ((min, shorter), (max, longer)))
@@ -119,25 +119,25 @@ def simulated(stops: Sequence[Stop], run: Run) -> Prediction:
         speedup=(low, middle, high),
         recorded_ns=run.step_ns,
         steps=tuple(steps),
-        replay_error=stage.error,
+        replay_error=replay.error,
         asked=True,
         samples=samples,
         scaling=_scaling(stops, way_ns, recorded_ranks(run)),
     )
 
 
-def _all(stage: Stage, stops: Sequence[Stop]) -> tuple[Graph, ...]:
-    graphs = stage.graphs
+def _all(replay: Replay, stops: Sequence[Stop]) -> tuple[Graph, ...]:
+    graphs = replay.graphs
     for stop in stops:
         graphs, _ = stop.apply(graphs, 1)
     return graphs
 
 
-def _ways_ns(stage: Stage, stops: Sequence[Stop], case: int) -> list[int]:
+def _ways_ns(replay: Replay, stops: Sequence[Stop], case: int) -> list[int]:
     """The step as recorded, and behind each stop."""
-    graphs, simulated_ns, later_ns, sized_ns, batch = stage.graphs, stage.base_ns, 0.0, 0.0, 1.0
+    graphs, simulated_ns, later_ns, sized_ns, batch = replay.graphs, replay.base_ns, 0.0, 0.0, 1.0
     most_ns: dict[str, float] = {}
-    way = [stage.run.step_ns]
+    way = [replay.run.step_ns]
     for stop in stops:
         graphs, later = stop.apply(graphs, case)
         before_ns, later_ns = simulated_ns, later_ns + later
@@ -147,8 +147,8 @@ def _ways_ns(stage: Stage, stops: Sequence[Stop], case: int) -> list[int]:
         else:
             own_ns = batch * stop.fix.most_ns[case]
             most_ns[stop.fix.cause] = max(most_ns.get(stop.fix.cause, 0.0), own_ns)
-        won_ns = stage.base_ns + sized_ns - simulated_ns
-        way.append(max(stage.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
+        won_ns = replay.base_ns + sized_ns - simulated_ns
+        way.append(max(replay.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
     return way
 
 

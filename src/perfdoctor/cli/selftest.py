@@ -1,0 +1,148 @@
+"""`perfdoctor selftest`: what really works here, tried on small trainings?"""
+
+from __future__ import annotations
+
+import json as json_
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import analyze, report_files
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.report.words.foreign_text import clean
+
+if TYPE_CHECKING:
+    from perfdoctor.selftest.checks import Check
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor selftest --quick
+  perfdoctor selftest --full --python ./venv/bin/python
+  perfdoctor selftest --full --json selftest.json --output selftest-runs
+"""
+SOMETHING_FAILED = 1
+#: `--quick` is for each day, `--full` for a new machine: after so many seconds no further training is begun.
+_QUICK_S, _FULL_S = 60.0, 420.0
+_NARROWEST, _NAME_WIDTH, _VERDICT_WIDTH = 60, 22, 19
+_COLOURS = {"works": "green", "works with limits": "yellow", "does not work": "red"}
+
+
+def selftest(
+    *,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Every example beside its fixed twin, or only each tool once.")
+    ] = False,
+    python: Annotated[
+        str, typer.Option(help="The Python that trains.", metavar="PROGRAM", show_default="this one, else python")
+    ] = "",
+    json: Annotated[
+        Path | None, typer.Option(help="Write the results here; - is standard output.", metavar="FILE")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Keep the recordings here.", metavar="DIR", show_default="kept nowhere"),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Begin no training after this time.",
+            metavar="SECONDS",
+            show_default=f"{_QUICK_S:.0f} or {_FULL_S:.0f}",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the line for a bug report.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
+) -> None:
+    """Record small trainings with every tool that is here, and check the whole chain."""
+    from perfdoctor.recording import plan
+    from perfdoctor.selftest import document, order
+    from perfdoctor.selftest.trials import Runner, environment_of_trials
+
+    environment = environment_of_trials(dict(os.environ))
+    program = python or _python_with_torch(environment)
+    machine = plan.inspect([program], environment)
+    if not machine.program.interpreter:
+        raise PerfdoctorError(f"`{program}` is no Python that starts", do="Give the one that trains: --python PROGRAM")
+    to_standard_output = str(json) == analyze.STANDARD_OUTPUT
+    checks: list[Check] = []
+    with _folder(output) as folder, analyze.progress(quiet=quiet, verbose=verbose) as announce:
+        limit_s = seconds or (_FULL_S if full else _QUICK_S)
+        runner = Runner(folder, environment)
+        test = order.SelfTest(machine, machine.program.interpreter, runner, full, limit_s, announce)
+        for check in test.checks():
+            checks.append(check)
+            if not (quiet or to_standard_output):
+                _show(check)
+            if json and not to_standard_output:  # what is there stays there, should this be killed
+                _write(json, document.document(machine, checks, full=full))
+    if to_standard_output:
+        typer.echo(_text(document.document(machine, checks, full=full)), nl=False)
+    else:
+        typer.echo(f"\nFor a bug report:\n{document.line_for_a_report(machine, checks)}")
+    raise typer.Exit(0 if document.works(checks) else SOMETHING_FAILED)
+
+
+def _python_with_torch(environment: dict[str, str]) -> str:
+    """This Python if it has torch, else the one that `python` starts."""
+    from perfdoctor.recording.launch import program
+
+    own = program.inspect([sys.executable], environment)
+    return sys.executable if own.torch or not shutil.which("python") else "python"
+
+
+@contextmanager
+def _folder(output: Path | None) -> Iterator[Path]:
+    """Where recordings go: into `output`, which must be new or empty, else into a folder that is removed."""
+    if output is None:
+        with tempfile.TemporaryDirectory(prefix="perfdoctor-selftest-") as folder:
+            yield Path(folder)
+        return
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        full = any(output.iterdir())
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{output} cannot be written: {error.strerror or error}", do="Choose another folder with --output DIR."
+        ) from error
+    if full:
+        raise PerfdoctorError(f"the folder {output} is not empty", do="Choose a new one: no file is overwritten.")
+    yield output.absolute()
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+def _show(check: Check) -> None:
+    """`nsys   works   12 steps …`, and what to do below it."""
+    verdict = check.verdict.value
+    columns = max(shutil.get_terminal_size().columns, _NARROWEST)
+    before = f"{check.name:{_NAME_WIDTH}}{verdict:{_VERDICT_WIDTH}}"
+    lines = textwrap.wrap(clean(check.found), columns - len(before)) or [""]
+    styled = typer.style(f"{verdict:{_VERDICT_WIDTH}}", fg=_COLOURS.get(verdict))
+    typer.echo(f"{check.name:{_NAME_WIDTH}}{styled}{lines[0]}")
+    for line in lines[1:]:
+        typer.echo(f"{'':{len(before)}}{line}")
+    for number, line in enumerate(textwrap.wrap(clean(check.do), columns - len(before) - 2)):
+        typer.echo(f"{'':{len(before)}}{' ' if number else '→'} {line}")
+
+
+def _text(results: dict[str, object]) -> str:
+    return json_.dumps(results, indent=1, ensure_ascii=False) + "\n"
+
+
+def _write(target: Path, results: dict[str, object]) -> None:
+    try:
+        report_files.write(target, lambda: _text(results))
+    except OSError as error:
+        raise PerfdoctorError(
+            f"{target} cannot be written: {error.strerror or error}", do="Choose another file with --json FILE."
+        ) from error

@@ -1,0 +1,92 @@
+"""What was measured on this machine, with the torch of a program? Measure it, keep it, and lay it beside a recording.
+
+Kept in the user's cache by device, driver and torch: another driver or torch has other kernels, and so other rates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.hardware import measured
+from perfdoctor.hardware.measured import MeasuredRates
+from perfdoctor.recording.plan import Machine
+from perfdoctor.system import tool_process
+from perfdoctor.system.processor import processor_name
+from perfdoctor.system.run_folder import RunFolder
+from perfdoctor.system.user_cache import cache_folder
+
+#: Beside a recording: the folder of the run, and what the first file is called there.
+FOLDER, PATTERN = "device", "measured*.json"
+_SCRIPT = Path(__file__).parent / "measuring" / "measure.py"
+#: The script ends what hangs by itself; this is for a Python that never gets so far.
+_LONGEST_S = 400.0
+_LONGEST_PART = 80
+
+
+def measure(python: str, environment: Mapping[str, str], *, quick: bool) -> MeasuredRates:
+    """Measure this machine with the torch of this Python, in seconds. What failed is in `failed`.
+
+    PerfdoctorError where that Python does not start, has no torch, or prints no such document.
+    """
+    do = "Give the Python that trains: --python PROGRAM"
+    words = [python, str(_SCRIPT), "--processor", processor_name(), *(["--quick"] if quick else [])]
+    code, output, errors = tool_process.run(
+        words, environment=environment, timeout_s=_LONGEST_S, not_started=do,
+        too_slow=PerfdoctorError("the machine could not be measured in time", do="Try again while it is idle."),
+    )  # fmt: skip
+    if code:
+        last = (errors.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"])[-1]
+        raise PerfdoctorError(f"the machine cannot be measured with {python}: {last}", do=do)
+    return measured.parsed((output.splitlines() or [b""])[-1], "what was measured")
+
+
+def store(rates: MeasuredRates) -> Path | None:
+    """Keep it for recordings to come, whole or not at all. None where the cache cannot be written."""
+    machine = rates.machine
+    try:
+        target = _file(machine.device, machine.driver, machine.torch)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(measured.encoded(rates))
+        draft.replace(target)
+    except (OSError, RuntimeError):
+        return None
+    return target
+
+
+def stored(device: str, driver: str, torch: str) -> MeasuredRates | None:
+    """What was kept of such a machine; None where nothing was, or the file is damaged."""
+    try:
+        rates = measured.load(_file(device, driver, torch))
+    except (PerfdoctorError, RuntimeError):
+        return None
+    machine = rates.machine  # two names may have one file
+    return rates if (machine.device, machine.driver, machine.torch) == (device, driver, torch) else None
+
+
+def of_machine(machine: Machine) -> tuple[MeasuredRates, ...]:
+    """What was kept of this machine and of the torch that a program has: one for each kind of GPU in it."""
+    torch, devices = machine.program.torch, machine.devices
+    if not torch:
+        return ()
+    names = dict.fromkeys(gpu.name for gpu in devices.gpus) or {processor_name(): None}
+    found = (stored(name, devices.driver if devices.gpus else "", torch) for name in names)
+    return tuple(rates for rates in found if rates is not None)
+
+
+def keep_beside(folder: RunFolder, machine: Machine) -> None:
+    """Copy it into the folder of a run, so that the run is analysed with it on any machine."""
+    for number, rates in enumerate(of_machine(machine), 1):
+        name = PATTERN.replace("*", f"-{number}" if number > 1 else "")
+        with contextlib.suppress(OSError):  # a full disk must not change the program's exit code
+            (folder.make(FOLDER) / name).write_bytes(measured.encoded(rates))
+
+
+def _file(device: str, driver: str, torch: str) -> Path:
+    parts = (re.sub(r"[^0-9A-Za-z.+]+", "-", part)[:_LONGEST_PART].strip("-") for part in (device, driver, torch))
+    return cache_folder() / "machines" / f"{'-'.join(part or 'none' for part in parts)}.json"

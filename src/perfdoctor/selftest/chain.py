@@ -1,0 +1,151 @@
+"""Does the whole chain hold for one training: recorded, its steps found, its fault named, and nothing changed in it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perfdoctor.report.words.wording import duration, fine_share, share
+from perfdoctor.selftest.checks import Check, Verdict, worst
+from perfdoctor.selftest.obstacles import Obstacle, another_tool, by_messages
+from perfdoctor.selftest.trials import Plain, Recorded
+
+#: Two executions of a training on a shared machine differ by so much; further apart, one of them was disturbed.
+SAME_STEP_SHARE = 0.25
+#: Outside of the recorded steps perfdoctor does nothing: what exceeds the noise between two runs by this is ours.
+NOTABLE_OVERHEAD_SHARE = 0.05
+
+
+_DEFECT = "Report it with the line below the table: this is a defect of perfdoctor."
+
+
+def recording(name: str, ran: Recorded, rule: str, environment: Mapping[str, str]) -> Check:
+    """Was the training recorded by this pass, were its steps found, and is its fault the first finding?"""
+    seconds = ran.seconds
+    trouble = _not_recorded(ran)
+    if trouble:
+        what, do = _explained(ran, trouble, environment)
+        return Check(name, Verdict.FAILED, what, do, seconds)
+    step_ns = ran.step_ns()
+    numbers = {"step_ns": step_ns, "first_rule": ran.first_rule(), "steps": _step_count(ran)}
+    found = [f"{_step_count(ran)} steps of {duration(step_ns or 0)}"]
+    if ran.first_rule() == rule:
+        return Check(name, Verdict.WORKS, f"{found[0]}, {rule} named first", "", seconds, numbers)
+    if ran.finding(rule):
+        what = f"{found[0]}; {rule} found behind {ran.first_rule()}"
+        return Check(name, Verdict.LIMITED, what, "Another cause weighs more here: no harm.", seconds, numbers)
+    what, do = _explained(ran, f"{found[0]}, but {rule} was not found", environment)
+    return Check(name, Verdict.FAILED, what, do, seconds, numbers)
+
+
+def _not_recorded(ran: Recorded) -> str:
+    """What is missing; "" if there is a diagnosis with all steps."""
+    if ran.code:
+        return f"the training ended with {ran.code}"
+    if not ran.diagnosis:
+        return "there is no diagnosis"
+    if not ran.step_ns():
+        return "no steps were found"
+    if not _step_count(ran):
+        return "no recorded step could be used"
+    return ""
+
+
+def _step_count(ran: Recorded) -> int:
+    return int((ran.diagnosis.get("run") or {}).get("steps", {}).get("count") or 0)
+
+
+def _explained(ran: Recorded, trouble: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """What went wrong and what to do, by the messages of the tools where they are known."""
+    trouble_known = by_messages("\n".join([ran.messages, *ran.notes])) or another_tool(environment)
+    if trouble_known:
+        return f"{trouble}: {trouble_known.what}", trouble_known.do
+    found = known_trouble(ran.messages, trouble)
+    return found.what, found.do
+
+
+def known_trouble(messages: str, otherwise: str) -> Obstacle:
+    """What these messages mean; else `otherwise`, with their last line."""
+    known = by_messages(messages)
+    if known:
+        return known
+    last = next((line.strip() for line in reversed(messages.splitlines()) if line.strip()), "")
+    what = f"{otherwise} ({last[:160]})" if last and last not in otherwise else otherwise
+    return Obstacle(what, _DEFECT)
+
+
+def with_limits(check: Check, what: str, do: str) -> Check:
+    """A check that works, limited by `what` (nothing where that is "")."""
+    if not what or check.verdict is not Verdict.WORKS:
+        return check
+    return replace(check, verdict=Verdict.LIMITED, found=f"{check.found}; {what}", do=do)
+
+
+def both(first: Check, second: Check) -> Check:
+    """One line of two checks of the same thing: the worse verdict, and what both found."""
+    verdict = worst([first.verdict, second.verdict])
+    do = next((each.do for each in (first, second) if each.verdict is verdict and each.do), "")
+    numbers = {**first.numbers, **second.numbers}
+    return Check(first.name, verdict, f"{first.found}; {second.found}", do, first.seconds + second.seconds, numbers)
+
+
+def kernels_recorded(name: str, ran: Recorded, environment: Mapping[str, str]) -> Check | None:
+    """On a machine with a GPU: did its kernels reach the timeline? None if they did."""
+    rows = ran.diagnosis.get("recording") or ran.diagnosis.get("time") or []
+    if any(row.get("kernel_count") for row in rows):
+        return None
+    what, do = _explained(ran, "no kernel of the GPU was recorded", environment)
+    return Check(name, Verdict.FAILED, what, do, ran.seconds)
+
+
+def same_step(first: Recorded, second: Recorded, names: Sequence[str]) -> Check:
+    """Do two passes, which are two executions, agree on the step?"""
+    one, other = first.step_ns(), second.step_ns()
+    if not one or not other:
+        return Check("passes agree", Verdict.ABSENT, "there is only one pass with steps")
+    apart = abs(one - other) / min(one, other)
+    numbers = {"first_step_ns": one, "second_step_ns": other}
+    text = f"{names[0]} {duration(one)}, {names[1]} {duration(other)} a step: {share(apart)} apart"
+    if apart <= SAME_STEP_SHARE:
+        return Check("passes agree", Verdict.WORKS, text, "", 0.0, numbers)
+    do = "Two executions differ, or one recorder slows this program down: repeat it on a quiet machine."
+    return Check("passes agree", Verdict.LIMITED, text, do, 0.0, numbers)
+
+
+def untouched(plain: Sequence[Plain], recorded: Sequence[Recorded], exits: Sequence[tuple[str, int, int]]) -> Check:
+    """Are output and exit code of the training its own? `exits`: (pass, code without, code under perfdoctor)."""
+    wrong = [f"{each.folder.name}: another output" for each in recorded if _differs(each, plain)]
+    wrong += [f"{name}: exit code {code} instead of {wanted}" for name, wanted, code in exits if code != wanted]
+    if wrong:
+        return Check("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
+    codes = ", ".join(str(wanted) for _, wanted, _ in exits)
+    return Check(
+        "program untouched", Verdict.WORKS, f"output the same in {len(recorded)} runs; exit codes {codes} kept"
+    )
+
+
+def _differs(recorded: Recorded, plain: Sequence[Plain]) -> bool:
+    # A training whose own runs differ, by kernels that add in no fixed order, cannot be compared.
+    own = {each.comparable_output for each in plain}
+    return len(own) == 1 and recorded.comparable_output not in own
+
+
+def overhead(plain: Sequence[Plain], recorded: Recorded, pass_name: str) -> Check:
+    """How much longer are steps while they are recorded, and outside of the window?"""
+    reports = recorded.reports(pass_name)
+    alone = [each.step_ms for each in plain if each.step_ms]
+    if not reports or not alone or not reports[0].unwatched_step_ns or not reports[0].watched_step_ns:
+        return Check("overhead", Verdict.ABSENT, "too few steps to compare")
+    outside_ns, inside_ns = reports[0].unwatched_step_ns, reports[0].watched_step_ns
+    inside = inside_ns / outside_ns - 1
+    outside = outside_ns / (max(alone) * 1e6) - 1
+    numbers = {"inside_share": inside, "outside_share": outside, "plain_step_ns": min(alone) * 1e6}
+    text = f"recorded steps {_longer(inside)}, others {_longer(outside)}"
+    if outside > NOTABLE_OVERHEAD_SHARE:
+        do = "Steps that are not recorded should cost nothing: repeat it on a quiet machine before you trust this line."
+        return Check("overhead", Verdict.LIMITED, text, do, 0.0, numbers)
+    return Check("overhead", Verdict.WORKS, text, "", 0.0, numbers)
+
+
+def _longer(share_longer: float) -> str:
+    return f"{fine_share(share_longer)} longer" if share_longer >= 0 else "no longer"

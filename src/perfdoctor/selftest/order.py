@@ -1,0 +1,248 @@
+"""Which checks run, in which order, and when is there no time left for more?"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfdoctor.recording.plan import Machine
+from perfdoctor.recording.tools import nsys
+from perfdoctor.selftest import chain, memory, promise
+from perfdoctor.selftest.checks import Check, Verdict
+from perfdoctor.selftest.obstacles import divided_gpu
+from perfdoctor.selftest.trainings import Training, trainings
+from perfdoctor.selftest.trials import STEPS, Plain, Recorded, Runner
+
+#: The training of the first checks: its fault shows on every machine, with a GPU and without.
+FIRST = "slow_input"
+#: Two ranks of it exchange gradients.
+RANKS = "exposed_communication"
+#: On a GPU its kernels are few and long: what ncu measures, it measures quickly.
+KERNELS = "fp32_matmuls"
+_EXIT_CODE = 7
+
+
+@dataclass
+class SelfTest:
+    """One run of the self-test. `python` trains; `announce` is called with what begins; checks are yielded as they end.
+
+    `seconds`: no new training is begun after them.
+    """
+
+    machine: Machine
+    python: str
+    runner: Runner
+    full: bool
+    seconds: float
+    announce: Callable[[str], None]
+    began: float = field(default_factory=time.monotonic)
+
+    def checks(self) -> Iterator[Check]:
+        if not self.machine.program.torch:
+            what = (
+                f"{self.python} has no torch" if self.machine.program.was_inspected else f"{self.python} does not start"
+            )
+            yield Check("torch", Verdict.FAILED, what, "Give the Python that trains: --python PROGRAM")
+            return
+        yield from self._gpu()
+        yield from self._passes()
+        yield from self._ranks()
+        yield memory.snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
+        yield from self._examples()
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self.began > self.seconds
+
+    # --- the machine ---
+
+    def _gpu(self) -> Iterator[Check]:
+        devices, program = self.machine.devices, self.machine.program
+        if not devices.gpus:
+            yield Check("GPU", Verdict.ABSENT, devices.trouble or "none")
+            return
+        names = [gpu.name for gpu in devices.gpus]
+        self.announce("asking torch for the GPU")
+        asked = self.runner.plain([self.python, "-c", _USE_GPU])
+        found = f"{len(names)} × {names[0]}, driver {devices.driver}, torch {program.torch} for CUDA {program.cuda}"
+        if asked.code == 0:
+            divided = divided_gpu(names)
+            verdict = Verdict.LIMITED if divided else Verdict.WORKS
+            yield Check("GPU", verdict, f"{found}; {divided.what}" if divided else found, divided.do if divided else "")
+            return
+        trouble = chain.known_trouble(asked.errors + asked.output, "torch cannot use it")
+        yield Check("GPU", Verdict.FAILED, f"{found}: {trouble.what}", trouble.do, asked.seconds)
+
+    # --- one training through each pass ---
+
+    def _passes(self) -> Iterator[Check]:
+        training = trainings()[FIRST]
+        self.announce(f"{FIRST}: without perfdoctor")
+        plain = [self._plain(training)]
+        self.announce(f"{FIRST}: torch.profiler")
+        by_torch = self._recorded(training, "torch")
+        yield self._checked("torch.profiler", by_torch, training)
+        by_nsys = None
+        if self.machine.nsys is None:
+            yield Check("nsys", Verdict.ABSENT, "not installed", "Install Nsight Systems, or set PERFDOCTOR_NSYS.")
+        elif self.machine.nsys.trouble:
+            trouble = chain.known_trouble(self.machine.nsys.trouble, self.machine.nsys.trouble)
+            yield Check("nsys", Verdict.FAILED, trouble.what, trouble.do)
+        else:
+            self.announce(f"{FIRST}: nsys")
+            by_nsys = self._recorded(training, "nsys")
+            yield self._checked("nsys", by_nsys, training, _tool_notes(by_nsys, self.machine.nsys))
+            yield chain.same_step(by_torch, by_nsys, ("torch.profiler", "nsys"))
+        yield from self._counters()
+        yield self._samples(by_torch)
+        if self.full:
+            self.announce(f"{FIRST}: once more without perfdoctor")
+            plain.append(self._plain(training))
+        recorded = [each for each in (by_torch, by_nsys) if each is not None]
+        yield chain.untouched(
+            plain, recorded, list(self._exits([each.folder.name.rpartition("-")[2] for each in recorded]))
+        )
+        yield chain.overhead(plain, by_torch, "torch")
+        self.announce(f"{FIRST}: its fixed twin")
+        fixed = [self._plain(training.twin)]
+        yield promise.kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
+
+    def _checked(self, name: str, ran: Recorded, training: Training, limits: tuple[str, str] = ("", "")) -> Check:
+        environment = self.runner.environment
+        if self.machine.has_gpu and ran.diagnosis:
+            missing = chain.kernels_recorded(name, ran, environment)
+            if missing:
+                return missing
+        return chain.with_limits(chain.recording(name, ran, training.rule, environment), *limits)
+
+    def _exits(self, passes: list[str]) -> Iterator[tuple[str, int, int]]:
+        """Exit codes of programs that end in other ways than well, with and without perfdoctor."""
+        for number, (kind, code, script) in enumerate(_ENDINGS):
+            for name in passes if self.full else passes[number % len(passes) :][:1]:
+                self.announce(f"exit code {code} under {name}")
+                yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
+
+    # --- what only a GPU has ---
+
+    def _counters(self) -> Iterator[Check]:
+        if self.machine.ncu is None:
+            yield Check(
+                "ncu", Verdict.ABSENT, "not installed", "Only needed to measure inside kernels: install Nsight Compute."
+            )
+            return
+        if not self.machine.has_gpu:
+            yield Check("ncu", Verdict.ABSENT, "it measures kernels of a GPU, and there is none")
+            return
+        self.announce(f"{KERNELS}: ncu")
+        training = trainings()[KERNELS]
+        ran = self._recorded(training, "torch,ncu")
+        measured = [each for each in ran.diagnosis.get("run", {}).get("sources", ()) if each.get("kind") == "ncu"]
+        if measured and not self.machine.ncu_trouble:
+            yield Check("ncu", Verdict.WORKS, f"kernels of {KERNELS} measured", "", ran.seconds)
+            return
+        trouble = chain.known_trouble(
+            "\n".join([self.machine.ncu_trouble, ran.messages, *ran.notes]), "no kernel was measured"
+        )
+        yield Check("ncu", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+
+    def _samples(self, ran: Recorded) -> Check:
+        if not self.machine.has_gpu:
+            return Check("GPU samples", Verdict.ABSENT, "NVML samples a GPU, and there is none")
+        file = ran.folder / "device" / "samples.csv"
+        rows = sum(1 for _ in file.open("r", encoding="utf-8")) - 1 if file.is_file() else 0
+        if rows > 0:
+            return Check("GPU samples", Verdict.WORKS, f"{rows} rows of clocks, power and memory by NVML")
+        return Check(
+            "GPU samples",
+            Verdict.FAILED,
+            "NVML wrote no samples",
+            "Check nvidia-smi; in a container, that the driver's folder is mounted.",
+        )
+
+    # --- several ranks ---
+
+    def _ranks(self) -> Iterator[Check]:
+        training = trainings()[RANKS]
+        gpus = len(self.machine.devices.gpus)
+        how = "NCCL" if gpus > 1 else "gloo"
+        self.announce(f"{RANKS}: two ranks")
+        ran = self._recorded(training, "torch")
+        ranks = {row.get("rank") for row in ran.diagnosis.get("time", ())}
+        if ran.code == 0 and len(ranks) == 2:
+            log = list(ran.folder.glob("nccl/*.log"))
+            yield Check("two ranks", Verdict.WORKS, f"both recorded, {how} between them", "", ran.seconds)
+            if gpus > 1:
+                yield _nccl_log(log)
+            return
+        trouble = chain.known_trouble(ran.messages, f"{len(ranks)} of 2 ranks were recorded")
+        yield Check("two ranks", Verdict.FAILED, trouble.what, trouble.do, ran.seconds)
+
+    # --- every example ---
+
+    def _examples(self) -> Iterator[Check]:
+        if not self.full:
+            return
+        for training in trainings().values():
+            if self.is_over:
+                yield Check(training.name, Verdict.ABSENT, "left out: the time was up", "Give it more: --seconds N.")
+                continue
+            yield self._example(training)
+
+    def _example(self, training: Training) -> Check:
+        self.announce(f"{training.name}: slow, and its fixed twin")
+        plain, fixed = [self._plain(training)], [self._plain(training.twin)]
+        ran = self._recorded(training, self._best_pass(), suffix="slow")
+        self._recorded(training.twin, self._best_pass(), suffix="fixed")
+        if not self.machine.has_gpu and training.cannot_show:
+            found = f"a processor cannot show it ({training.cannot_show})"
+            return Check(training.name, Verdict.ABSENT, found, "", ran.seconds)
+        named = chain.recording(training.name, ran, training.rule, self.runner.environment)
+        kept = promise.kept(training.name, self.runner.what_if(ran, training.rule), ran, plain, fixed)
+        return chain.both(named, kept)
+
+    def _best_pass(self) -> str:
+        usable = self.machine.nsys is not None and not self.machine.nsys.trouble
+        return "nsys" if usable and self.machine.has_gpu else "torch"
+
+    # --- programs ---
+
+    def _plain(self, training: Training) -> Plain:
+        return self.runner.plain(self._command(training))
+
+    def _recorded(self, training: Training, passes: str, suffix: str = "") -> Recorded:
+        name = f"{training.name}-{suffix or passes.replace(',', '-')}"
+        return self.runner.recorded(name, passes, self._command(training))
+
+    def _command(self, training: Training) -> list[str]:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(training.ranks)]
+        return [self.python, *(launcher if training.ranks > 1 else ()), str(training.file), "--steps", str(STEPS)]
+
+
+#: (name, exit code, program): an error, and an end by a signal as a shell reports it.
+_ENDINGS = (
+    ("exit", _EXIT_CODE, f"raise SystemExit({_EXIT_CODE})"),
+    ("signal", 128 + signal.SIGTERM, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
+)
+_USE_GPU = "import torch; print(torch.ones(2, device='cuda').sum().item(), torch.cuda.get_device_name())"
+
+
+def _tool_notes(ran: Recorded, tool: nsys.Nsys) -> tuple[str, str]:
+    """What nsys could not do although it recorded."""
+    if nsys.keeps_environment(tool):
+        return (
+            f"Nsight Systems {tool.version} stores all environment variables in its report",
+            "Update Nsight Systems to 2025 or newer before you share its reports.",
+        )
+    raw = [each.name for each in ran.folder.glob("nsys/*.qdstrm")]
+    return (f"only the raw stream {raw[0]} was kept", "Install its host part and libssh.") if raw else ("", "")
+
+
+def _nccl_log(files: list[Path]) -> Check:
+    if files:
+        return Check("NCCL log", Verdict.WORKS, f"{len(files)} ranks wrote what NCCL chose")
+    return Check(
+        "NCCL log", Verdict.FAILED, "NCCL wrote no log", "Unset NCCL_DEBUG and NCCL_DEBUG_FILE for a recording."
+    )

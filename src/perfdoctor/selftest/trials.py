@@ -1,0 +1,149 @@
+"""How is a training run: plainly, and as a user records it? Each in a process of its own, by the real command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.system.run_folder import ProcessReport, RunFolder
+
+#: The line in which each example prints its median step, which no two runs share.
+MEDIAN_STEP = re.compile(r"^median step ([\d.]+) ms\n?", re.MULTILINE)
+#: A training of a few seconds that takes this long hangs.
+TIME_LIMIT_S = 180.0
+#: Steps that are recorded, and skipped before: the defaults of `perfdoctor run`.
+RECORDED, SKIPPED = 10, 5
+#: Long enough for the recorded steps, those before, and as many after.
+STEPS = SKIPPED + 2 * RECORDED
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A run without perfdoctor. `step_ms` is None where the program printed no median step."""
+
+    code: int
+    output: str
+    errors: str
+    seconds: float
+
+    @property
+    def step_ms(self) -> float | None:
+        found = MEDIAN_STEP.search(self.output)
+        return float(found[1]) if found else None
+
+    @property
+    def comparable_output(self) -> str:
+        """Without the line that differs from run to run."""
+        return MEDIAN_STEP.sub("", self.output)
+
+
+@dataclass(frozen=True)
+class Recorded(Plain):
+    """A run under `perfdoctor run`. `diagnosis` is empty where it made none."""
+
+    folder: Path = Path()
+    diagnosis: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> str:
+        """All that the program and the tools printed: what explains a failure."""
+        logs = [*self.folder.glob("nsys/*.log"), *self.folder.glob("ncu/*.log")]
+        return "\n".join([self.errors, *(file.read_text("utf-8", "replace") for file in logs)])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What `perfdoctor run` itself said about its passes."""
+        run = RunFolder.open(self.folder)
+        return tuple(note for each in run.manifest.passes for note in each.notes) if run else ()
+
+    def reports(self, pass_name: str) -> list[ProcessReport]:
+        """Of the processes that trained."""
+        run = RunFolder.open(self.folder)
+        return [each for each in run.reports(pass_name) if each.is_training] if run else []
+
+    def step_ns(self) -> float | None:
+        """Of the first rank, as diagnosed; None without steps."""
+        rows = self.diagnosis.get("time") or [{}]
+        step_ns = rows[0].get("step_ns")
+        return float(step_ns) if step_ns else None
+
+    def finding(self, rule: str) -> Mapping[str, Any] | None:
+        """The finding of this rule, a symptom or a cause."""
+        causes = self.diagnosis.get("findings", ())
+        every = [each for cause in causes for each in (cause, *_symptoms(cause))]
+        return next((each for each in every if each.get("rule") == rule), None)
+
+    def first_rule(self) -> str:
+        findings = self.diagnosis.get("findings", ())
+        return str(findings[0]["rule"]) if findings else ""
+
+
+def _symptoms(cause: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in cause.get("symptoms", ()) if isinstance(each, dict)]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs commands in `folder`, where run folders go too."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def plain(self, command: Sequence[str]) -> Plain:
+        code, output, errors, seconds = self._timed(command)
+        return Plain(code, output, errors, seconds)
+
+    def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> Recorded:
+        """`perfdoctor run` into the folder `name`, which must be new."""
+        target = self.folder / name
+        words = ["run", "--quiet", "--passes", passes, "--steps", str(RECORDED), "--skip-steps", str(SKIPPED)]
+        code, output, errors, seconds = self._timed(
+            [*_PERFDOCTOR, *words, "--output", str(target), *options, "--", *command]
+        )
+        return Recorded(code, output, errors, seconds, target, _document(target / "diagnosis.json"))
+
+    def what_if(self, recorded: Recorded, rule: str) -> Mapping[str, Any]:
+        """The prediction for this rule's fix alone; empty where there is none."""
+        file = recorded.folder / "what-if.json"
+        words = ["analyze", str(recorded.folder), "--no-html", "--quiet", "--what-if", rule, "--json", str(file)]
+        self._timed([*_PERFDOCTOR, *words])
+        return _document(file).get("prediction") or {}
+
+    def _timed(self, command: Sequence[str]) -> tuple[int, str, str, float]:
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, env=dict(self.environment), capture_output=True, text=True, errors="replace", check=False,
+                timeout=TIME_LIMIT_S, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return 124, "", f"it still ran after {TIME_LIMIT_S:.0f} s", time.monotonic() - began
+        except OSError as error:
+            return 127, "", str(error), time.monotonic() - began
+        return done.returncode, done.stdout, done.stderr, time.monotonic() - began
+
+
+_ENTRY = "import sys; sys.path.insert(0, {folder!r}); from perfdoctor.cli.main import main; main()"
+#: This very perfdoctor, with what lies beside it: not the one on PATH, and by no PYTHONPATH that trainings see too.
+_PERFDOCTOR = (sys.executable, "-c", _ENTRY.format(folder=str(Path(__file__).absolute().parents[2])))
+_KINETO_WARNINGS = "2"  # of its levels verbose, info, warning, error
+
+
+def environment_of_trials(base: Mapping[str, str]) -> dict[str, str]:
+    """The user's own, in which torch.profiler says what went wrong: it is silent under `perfdoctor run` otherwise."""
+    return {**base, "KINETO_LOG_LEVEL": _KINETO_WARNINGS}
+
+
+def _document(file: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
