@@ -48,9 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--python", action="append", metavar="3.N", help="for this Python; several (default: 3.12)")
     parser.add_argument("--output", type=Path, default=ROOT / "dist" / "perfdoctor-gpu-bundle.sh", metavar="FILE")
     nsys = parser.add_mutually_exclusive_group()
-    nsys.add_argument(
-        "--with-nsys", action="store_true", help="fail where it does not fit (default: then leave it out)"
-    )
+    nsys.add_argument("--with-nsys", action="store_true", help="fail where it does not fit, instead of leaving it out")
     nsys.add_argument("--without-nsys", action="store_true")
     parser.add_argument("--fast", action="store_true", help="compress less: a larger file, sooner")
     return parser.parse_args()
@@ -72,8 +70,9 @@ def main() -> int:
         sys.exit("gpu-bundle: no Nsight Systems: set PERFDOCTOR_NSYS, or run scripts/install-nsys")
     made = _bundle(parts)
     if len(made) > MOST_BYTES and "nsys" in parts and not given.with_nsys:
+        nsys_bytes = len(parts.pop("nsys"))
         print(
-            f"Nsight Systems is left out: with its {len(parts.pop('nsys')) / 1e6:.1f} MB it were {len(made) / 1e6:.1f} MB."
+            f"Nsight Systems ({nsys_bytes / 1e6:.1f} MB) is left out: with it the bundle has {len(made) / 1e6:.1f} MB."
         )
         made = _bundle(parts)
     for name, part in parts.items():
@@ -129,7 +128,7 @@ def _own_wheel(target: Path) -> Path:
 
 
 def _downloaded(python: str, own: Path, target: Path) -> list[Path]:
-    """Perfdoctor's wheel, and one for everything that it needs with this Python."""
+    """The wheel of perfdoctor itself, and one for everything that it needs with this Python."""
     tags = [word for platform in _PLATFORMS for word in ("--platform", platform)]
     _run([
         *_pip(), "download", "--quiet", "--dest", str(target), "--only-binary=:all:", "--implementation", "cp",

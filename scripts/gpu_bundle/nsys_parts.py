@@ -85,7 +85,7 @@ def _archive(folder: Path) -> bytes:
 
 
 def _newest_cupti(target: Path) -> str:
-    """A CUPTI serves drivers as new as itself and newer; nsys takes the newest that it has for a driver it does not know."""
+    """It serves drivers of its own age and newer ones; for a driver that it does not know, nsys takes the newest."""
     found = [path.name for path in target.glob("libcupti.so.*")]
     return max(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
 

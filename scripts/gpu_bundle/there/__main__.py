@@ -3,7 +3,7 @@
     sh perfdoctor-gpu-bundle.sh [--python python3] [--output FOLDER] [--packed FOLDER]
 
 Unpacks perfdoctor and what it needs into a temporary folder, which is removed, runs `perfdoctor selftest --full`, and
-keeps reports and scrubbed recordings in the folder of results while they are made: what is there when it is ended stays.
+keeps reports and scrubbed recordings in the folder of results as they are made: what is there stays there.
 The Python that trains (torch 2.4 or newer) is not changed.
 """
 

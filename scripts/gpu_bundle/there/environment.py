@@ -1,7 +1,7 @@
-"""How does perfdoctor get an environment of its own on a machine that has a Python, but perhaps no pip, venv or network?
+"""How does perfdoctor get an environment of its own where there is a Python, but perhaps no pip, venv or network?
 
-An environment is a folder with `pyvenv.cfg`, a link to the interpreter, and a `.pth` file that names where packages lie:
-made by hand, it needs neither ensurepip nor a compiler, and the Python that trains stays as it is.
+An environment is a folder with `pyvenv.cfg`, a link to the interpreter, and a `.pth` file that names the packages'
+folders: made by hand, it needs neither ensurepip nor a compiler, and the Python that trains stays as it is.
 """
 
 from __future__ import annotations
