@@ -18,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import nsys_parts
@@ -68,13 +68,13 @@ def main() -> int:
             parts["nsys"] = nsys_parts.packed(nsys, _cache(), preset)
     if nsys is None and given.with_nsys:
         sys.exit("gpu-bundle: no Nsight Systems: set PERFDOCTOR_NSYS, or run scripts/install-nsys")
-    made = _bundle(parts)
+    made = bundle(parts)
     if len(made) > MOST_BYTES and "nsys" in parts and not given.with_nsys:
         nsys_bytes = len(parts.pop("nsys"))
         print(
             f"Nsight Systems ({nsys_bytes / 1e6:.1f} MB) is left out: with it the bundle has {len(made) / 1e6:.1f} MB."
         )
-        made = _bundle(parts)
+        made = bundle(parts)
     for name, part in parts.items():
         print(f"{name:8} {len(part) / 1e6:6.1f} MB")
     if len(made) > MOST_BYTES:
@@ -94,7 +94,8 @@ def _cache() -> Path:
     return (Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")) / "perfdoctor-bundle"
 
 
-def _bundle(parts: dict[str, bytes]) -> bytes:
+def bundle(parts: Mapping[str, bytes]) -> bytes:
+    """The whole file. `parts`: archives (.tar.xz) by name: `common`, `cp312`, `nsys`."""
     made = io.BytesIO(_HEADER)
     made.seek(0, io.SEEK_END)
     with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as packed:

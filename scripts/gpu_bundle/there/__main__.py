@@ -31,9 +31,7 @@ _LAST_START_S = 60.0
 _EVERY_S = 2.0
 _PACKED_EVERY_S = 20.0
 _ASK_S = 60
-_GPU_FACTS = (
-    "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory,pcie.link.gen.max,mig.mode.current"
-)
+_GPU_FACTS = "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory,pcie.link.gen.max"
 
 
 class _Ended(Exception):  # noqa: N818 no error: somebody asked for it

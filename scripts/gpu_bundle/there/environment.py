@@ -73,9 +73,8 @@ def make(work: Path, parts: list[str], python: str) -> Path:
 
 
 def variables(work: Path, parts: list[str]) -> dict[str, str]:
-    """Our environment variables, with the bundled nsys where the machine names none of its own."""
-    own = dict(os.environ)
-    nsys = work / "nsys" / "bin" / "nsys"
+    """Our environment variables, the bundled nsys where the machine has none, and a cache that goes with `work`."""
+    own = {**os.environ, "XDG_CACHE_HOME": str(work / "cache")}
     if "nsys" in parts and "PERFDOCTOR_NSYS" not in own and shutil.which("nsys") is None:
-        own["PERFDOCTOR_NSYS"] = str(nsys)
+        own["PERFDOCTOR_NSYS"] = str(work / "nsys" / "bin" / "nsys")
     return own

@@ -23,8 +23,6 @@ import kept
 #: A way back that was met: at most eight files of 16 MiB. One is left for whatever goes with them.
 MOST_BYTES_PACKED = 15 << 20
 MOST_PACKS = 7
-#: A run folder that nobody wrote to for so long, and whose program has ended, is complete.
-_QUIET_S = 4.0
 _MOST_BYTES_NCU = 4 << 20
 
 
@@ -52,11 +50,12 @@ class Results:
         self.write("timings.json", json.dumps(self.timings, indent=1) + "\n")
 
     def collect(self, *, all_of_them: bool = False) -> int:
-        """Keep the run folders that are complete, or all; how many were added."""
-        found = [
-            path.parent for path in sorted(self.recordings.glob("*/run.json")) if path.parent.name not in self._kept
-        ]
-        new = [run for run in found if all_of_them or _is_complete(run)]
+        """Keep the run folders that are complete, or all; how many were added.
+
+        A run is exported and diagnosed after its program has ended: it is complete when the next one has begun.
+        """
+        found = sorted((run.parent for run in self.recordings.glob("*/run.json")), key=_began_ns)
+        new = [run for run in (found if all_of_them else found[:-1]) if run.name not in self._kept]
         for run in new:
             self._kept.add(run.name)
             self._keep(run)
@@ -110,13 +109,11 @@ class Results:
         return self._sizes[run.name]
 
 
-def _is_complete(run: Path) -> bool:
+def _began_ns(run: Path) -> int:
     try:
-        ended = json.loads((run / "run.json").read_text("utf-8")).get("exit_code") is not None
-        last = max(path.stat().st_mtime for path in run.rglob("*"))
-    except (OSError, ValueError):
-        return False
-    return ended and time.time() - last > _QUIET_S
+        return int(json.loads((run / "run.json").read_text("utf-8"))["started_unix_ns"])
+    except (OSError, ValueError, KeyError):  # being written, or damaged
+        return 0
 
 
 def _archive(members: Iterable[Path], folder: Path) -> bytes:
