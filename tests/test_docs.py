@@ -204,7 +204,7 @@ def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def helps() -> str:
-    return "".join(run(command, "--help").stdout for command in ("analyze", "run", "env", "rules", "explain"))
+    return "".join(run(command, "--help").stdout for command in ("analyze", "run", "env", "rules", "explain", "selftest"))
 
 
 @of_each("page", sorted(PAGES))

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 from folders import ROOT
+from measured_builders import matmuls, rates
 from torch_python import torch_python
+
+from perfdoctor.hardware.measured import load
+from perfdoctor.recording.launch.program import inspect
+from perfdoctor.recording.machine_rates import store
+from perfdoctor.system.processor import processor_name
 
 TRAINING = """
 import torch
@@ -24,7 +30,10 @@ print("done")
 def perfdoctor(folder: Path, *words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "perfdoctor.cli.main", *words], capture_output=True, text=True, cwd=folder, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PATH": path or os.environ["PATH"]}, timeout=120,
+        env={
+            **os.environ, "PYTHONPATH": str(ROOT / "src"), "PATH": path or os.environ["PATH"],
+            "XDG_CACHE_HOME": f"{folder}-cache",
+        }, timeout=120,
     )  # fmt: skip
 
 
@@ -133,3 +142,18 @@ def test_env_lists_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
 def test_env_finds_torch_in_the_python_that_trains(tmp_path: Path) -> None:
     done = perfdoctor(tmp_path, "env", "--python", torch_python())
     assert "torch       2." in done.stdout
+    assert "rates       not measured: perfdoctor selftest --full" in done.stdout
+
+
+@pytest.mark.torch
+def test_what_was_measured_here_is_shown_and_laid_into_the_folder_of_a_run(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}-cache")
+    torch = inspect([torch_python()], dict(os.environ)).torch
+    here = rates(*matmuls(fp32={2048: 1.25e11}), device=processor_name(), driver="", torch=torch, kind="processor")
+    assert store(here)
+    shown = perfdoctor(tmp_path, "env", "--python", torch_python()).stdout
+    assert "rates       fp32 125 GFLOP/s (2026-11-22)" in shown
+    (tmp_path / "t.py").write_text(TRAINING)
+    options = ["-q", "--no-html", "-o", "run", "--steps", "3", "--skip-steps", "2"]
+    assert perfdoctor(tmp_path, "run", *options, "--", torch_python(), "t.py").returncode == 0
+    assert load(tmp_path / "run" / "device" / "measured.json") == here

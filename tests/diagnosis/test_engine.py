@@ -9,6 +9,7 @@ import pytest
 from builders import ELEMENTWISE, SGEMM, draw, findings, timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from measured_builders import H100, matmuls, measurement, with_rates
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
@@ -16,7 +17,7 @@ from perfdoctor.detectors import detector
 from perfdoctor.diagnosis.engine import diagnose, missing
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.model.timeline import Device, Source, Timeline, merge
+from perfdoctor.model.timeline import Device, Source, Timeline, UserValues, merge
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
@@ -497,3 +498,38 @@ def test_a_host_that_waits_for_the_device_hides_nothing():
     (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
     assert found.saving_ns_per_step.likely > 1_000_000
     assert not any("The host is nearly the limit" in note for note in diagnosis.notes)
+
+
+MEASURED = (
+    *matmuls(bf16={512: 30e12, 8192: 712e12}, fp32={8192: 51.2e12}),
+    measurement("memory_copy", 3.1e12),
+    measurement("h2d_pinned", 52e9),
+)
+
+
+def test_a_note_says_which_measured_rates_are_used_beside_the_data_sheets():
+    drawn = with_rates(draw(kernels="##  ", launched_us_before=50, repeat=4, gpu=H100), *MEASURED)
+    (note,) = [note for note in diagnose(drawn, []).notes if "measured" in note]
+    assert note == (
+        "Rates measured on the recorded machine on 2026-11-22 are used for predicted savings: fp32 51.2 TFLOP/s (data "
+        "sheet 66.9), bf16 712 TFLOP/s (data sheet 989), memory 3100 GB/s (data sheet 3350), pinned copies 52.0 GB/s (data "
+        "sheet 63.0). MFU and rooflines are shares of the data sheet's."
+    )
+
+
+def test_rates_that_the_user_gave_are_not_said_to_be_measured():
+    drawn = with_rates(draw(kernels="##  ", launched_us_before=50, repeat=4, gpu=H100), *MEASURED)
+    given = replace(drawn, user_values=UserValues(peaks={"bf16": 8e14, "memory": 3e12}))
+    (note,) = [note for note in diagnose(given, []).notes if "measured" in note]
+    assert "bf16" not in note
+    assert "memory" not in note
+    assert not [
+        note
+        for note in diagnose(replace(drawn, user_values=UserValues(gpu="NVIDIA L4")), []).notes
+        if "measured" in note
+    ]
+
+
+def test_peaks_that_shares_are_of_stay_the_data_sheets():
+    drawn = draw(kernels="##  ", launched_us_before=50, repeat=4, gpu=H100)
+    assert diagnose(with_rates(drawn, *MEASURED), []).efficiency == diagnose(drawn, []).efficiency

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,8 +30,8 @@ Examples:
 SOMETHING_FAILED = 1
 #: `--quick` is for each day, `--full` for a new machine: after so many seconds no further training is begun.
 _QUICK_S, _FULL_S = 60.0, 420.0
-_NARROWEST, _NAME_WIDTH, _VERDICT_WIDTH = 60, 22, 19
-_COLOURS = {"works": "green", "works with limits": "yellow", "does not work": "red"}
+_NAME_WIDTH = 23
+_STYLES = {"works": "green", "works with limits": "yellow", "does not work": "bold red", "not here": "dim"}
 
 
 def selftest(
@@ -122,17 +121,19 @@ def _folder(output: Path | None) -> Iterator[Path]:
 
 
 def _show(check: Check) -> None:
-    """`nsys   works   12 steps …`, and what to do below it."""
-    verdict = check.verdict.value
-    columns = max(shutil.get_terminal_size().columns, _NARROWEST)
-    before = f"{check.name:{_NAME_WIDTH}}{verdict:{_VERDICT_WIDTH}}"
-    lines = textwrap.wrap(clean(check.found), columns - len(before)) or [""]
-    styled = typer.style(f"{verdict:{_VERDICT_WIDTH}}", fg=_COLOURS.get(verdict))
-    typer.echo(f"{check.name:{_NAME_WIDTH}}{styled}{lines[0]}")
-    for line in lines[1:]:
-        typer.echo(f"{'':{len(before)}}{line}")
-    for number, line in enumerate(textwrap.wrap(clean(check.do), columns - len(before) - 2)):
-        typer.echo(f"{'':{len(before)}}{' ' if number else '→'} {line}")
+    """`nsys   works: 12 steps …`, and what to do below it."""
+    from rich.text import Text
+
+    from perfdoctor.report.terminal_text import WIDEST, Terminal, wrapped
+
+    console = Terminal(highlight=False)
+    width = min(console.width, WIDEST)
+    found = Text.assemble((check.verdict.value, _STYLES[check.verdict.value]), f": {clean(check.found)}")
+    indent = " " * _NAME_WIDTH
+    for line in wrapped(found, console, width, indent, f"{check.name:{_NAME_WIDTH}}"):
+        console.print(line)
+    for line in wrapped(Text(clean(check.do)), console, width, f"{indent}  ", f"{indent}→ ") if check.do else ():
+        console.print(line)
 
 
 def _text(results: dict[str, object]) -> str:

@@ -87,8 +87,8 @@ def _of_rates(run: Run) -> Iterator[str]:
 def _rate(row: Compared) -> str:
     """`bf16 712 TFLOP/s (data sheet 989)`."""
     scale, unit = (1e9, "GB/s") if row.name in ("memory", "host_link") else (1e12, "TFLOP/s")
-    beside = f" (data sheet {row.data_sheet / scale:.3g})" if row.data_sheet else ""
-    return f"{_NAMES.get(row.name, row.name)} {row.measured / scale:.4g} {unit}{beside}"
+    reached, sheet = (f"{rate / scale:.{0 if rate >= 100 * scale else 1}f}" for rate in (row.measured, row.data_sheet))
+    return f"{_NAMES.get(row.name, row.name)} {reached} {unit}" + (f" (data sheet {sheet})" if row.data_sheet else "")
 
 
 def _left_out(run: Run) -> Iterator[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys
-from perfdoctor.selftest import chain, memory, promise
+from perfdoctor.selftest import chain, memory, promise, rates
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.obstacles import divided_gpu
-from perfdoctor.selftest.trainings import Training, trainings
 from perfdoctor.selftest.trials import STEPS, Plain, Recorded, Runner
+from perfdoctor.vocabulary.examples import Example, load_examples
 
 #: The training of the first checks: its fault shows on every machine, with a GPU and without.
 FIRST = "slow_input"
@@ -38,7 +38,9 @@ class SelfTest:
     full: bool
     seconds: float
     announce: Callable[[str], None]
+    measure: Callable[..., Check] = rates.measured
     began: float = field(default_factory=time.monotonic)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
 
     def checks(self) -> Iterator[Check]:
         if not self.machine.program.torch:
@@ -51,6 +53,8 @@ class SelfTest:
         yield from self._passes()
         yield from self._ranks()
         yield memory.snapshot(self.runner, self.python, has_gpu=self.machine.has_gpu)
+        self.announce("what this machine gives")
+        yield self.measure(self.runner, self.machine, self.python, quick=not self.full)
         yield from self._examples()
 
     @property
@@ -79,7 +83,7 @@ class SelfTest:
     # --- one training through each pass ---
 
     def _passes(self) -> Iterator[Check]:
-        training = trainings()[FIRST]
+        training = load_examples()[FIRST]
         self.announce(f"{FIRST}: without perfdoctor")
         plain = [self._plain(training)]
         self.announce(f"{FIRST}: torch.profiler")
@@ -105,12 +109,12 @@ class SelfTest:
         yield chain.untouched(
             plain, recorded, list(self._exits([each.folder.name.rpartition("-")[2] for each in recorded]))
         )
-        yield chain.overhead(plain, by_torch, "torch")
+        yield self._overhead(training, plain, by_torch)
         self.announce(f"{FIRST}: its fixed twin")
-        fixed = [self._plain(training.twin)]
+        fixed = [self._plain(training, fixed=True)]
         yield promise.kept("prediction", self.runner.what_if(by_torch, training.rule), by_torch, plain, fixed)
 
-    def _checked(self, name: str, ran: Recorded, training: Training, limits: tuple[str, str] = ("", "")) -> Check:
+    def _checked(self, name: str, ran: Recorded, training: Example, limits: tuple[str, str] = ("", "")) -> Check:
         environment = self.runner.environment
         if self.machine.has_gpu and ran.diagnosis:
             missing = chain.kernels_recorded(name, ran, environment)
@@ -125,6 +129,21 @@ class SelfTest:
                 self.announce(f"exit code {code} under {name}")
                 yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
 
+    def _overhead(self, training: Example, plain: list[Plain], recorded: Recorded) -> Check:
+        """Of up to three rounds: what perfdoctor costs shows in each of them, what disturbs the machine does not."""
+        found = chain.overhead(plain, recorded, "torch")
+        for again in range(2, _ROUNDS + 1):
+            if found.verdict is not Verdict.LIMITED or self.is_over:
+                break
+            self.announce(f"{training.name}: overhead, round {again}")
+            plain.append(self._plain(training))
+            found = chain.overhead(
+                plain[-1:],
+                self.runner.recorded(f"{training.name}-torch-{again}", "torch", self._command(training, fixed=False)),
+                "torch",
+            )
+        return found
+
     # --- what only a GPU has ---
 
     def _counters(self) -> Iterator[Check]:
@@ -137,7 +156,7 @@ class SelfTest:
             yield Check("ncu", Verdict.ABSENT, "it measures kernels of a GPU, and there is none")
             return
         self.announce(f"{KERNELS}: ncu")
-        training = trainings()[KERNELS]
+        training = load_examples()[KERNELS]
         ran = self._recorded(training, "torch,ncu")
         measured = [each for each in ran.diagnosis.get("run", {}).get("sources", ()) if each.get("kind") == "ncu"]
         if measured and not self.machine.ncu_trouble:
@@ -165,7 +184,7 @@ class SelfTest:
     # --- several ranks ---
 
     def _ranks(self) -> Iterator[Check]:
-        training = trainings()[RANKS]
+        training = load_examples()[RANKS]
         gpus = len(self.machine.devices.gpus)
         how = "NCCL" if gpus > 1 else "gloo"
         self.announce(f"{RANKS}: two ranks")
@@ -185,21 +204,22 @@ class SelfTest:
     def _examples(self) -> Iterator[Check]:
         if not self.full:
             return
-        for training in trainings().values():
+        for training in load_examples().values():
             if self.is_over:
                 yield Check(training.name, Verdict.ABSENT, "left out: the time was up", "Give it more: --seconds N.")
                 continue
             yield self._example(training)
 
-    def _example(self, training: Training) -> Check:
-        self.announce(f"{training.name}: slow, and its fixed twin")
-        plain, fixed = [self._plain(training)], [self._plain(training.twin)]
-        ran = self._recorded(training, self._best_pass(), suffix="slow")
-        self._recorded(training.twin, self._best_pass(), suffix="fixed")
+    def _example(self, training: Example) -> Check:
         if not self.machine.has_gpu and training.cannot_show:
-            found = f"a processor cannot show it ({training.cannot_show})"
-            return Check(training.name, Verdict.ABSENT, found, "", ran.seconds)
+            return Check(training.name, Verdict.ABSENT, f"a processor cannot show it: {training.cannot_show}")
+        self.announce(f"{training.name}: slow, and its fixed twin")
+        plain, fixed = [self._plain(training)], [self._plain(training, fixed=True)]
+        ran = self._recorded(training, self._best_pass())
+        self._recorded(training, self._best_pass(), fixed=True)
         named = chain.recording(training.name, ran, training.rule, self.runner.environment)
+        if training.saves_no_time:
+            return named
         kept = promise.kept(training.name, self.runner.what_if(ran, training.rule), ran, plain, fixed)
         return chain.both(named, kept)
 
@@ -209,18 +229,23 @@ class SelfTest:
 
     # --- programs ---
 
-    def _plain(self, training: Training) -> Plain:
-        return self.runner.plain(self._command(training))
+    def _plain(self, training: Example, *, fixed: bool = False) -> Plain:
+        return self.runner.plain(self._command(training, fixed=fixed))
 
-    def _recorded(self, training: Training, passes: str, suffix: str = "") -> Recorded:
-        name = f"{training.name}-{suffix or passes.replace(',', '-')}"
-        return self.runner.recorded(name, passes, self._command(training))
+    def _recorded(self, training: Example, passes: str, *, fixed: bool = False) -> Recorded:
+        """Recorded once for all checks that ask for it."""
+        name = f"{training.name}{'_fixed' if fixed else ''}-{passes.replace(',', '-')}"
+        if name not in self.recorded:
+            self.recorded[name] = self.runner.recorded(name, passes, self._command(training, fixed=fixed))
+        return self.recorded[name]
 
-    def _command(self, training: Training) -> list[str]:
+    def _command(self, training: Example, *, fixed: bool) -> list[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(training.ranks)]
-        return [self.python, *(launcher if training.ranks > 1 else ()), str(training.file), "--steps", str(STEPS)]
+        script = training.fixed if fixed else training.slow
+        return [self.python, *(launcher if training.ranks > 1 else ()), str(script), "--steps", str(STEPS)]
 
 
+_ROUNDS = 3
 #: (name, exit code, program): an error, and an end by a signal as a shell reports it.
 _ENDINGS = (
     ("exit", _EXIT_CODE, f"raise SystemExit({_EXIT_CODE})"),

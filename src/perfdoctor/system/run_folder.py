@@ -3,7 +3,7 @@
     run.json          manifest: command (secrets masked), passes with tools and versions, exit code, ranks, notes
     agents/           the report of each recorded process, one JSON file a process and pass
     torch/rank<N>.pt.trace.json.gz   nsys/<name>.nsys-rep .sqlite rank<N>.pt.trace.json.gz   ncu/<name>.ncu-rep .csv
-    device/samples.csv topology.txt   nccl/rank<N>.log   report.html   diagnosis.json
+    device/samples.csv topology.txt measured.json   nccl/rank<N>.log   report.html   diagnosis.json
 
 The manifest is written before each pass and after it, so that it shows what is missing in a run that was killed.
 """

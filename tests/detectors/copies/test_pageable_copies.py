@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
+from measured_builders import H100, measurement, with_rates
 
 
 def step(exposed: int, char: str = "H", **more):
@@ -56,3 +57,28 @@ def test_it_stays_silent_where_a_loss_of_a_few_bytes_is_read():
 @pytest.mark.parametrize("char", ["x", "m"])
 def test_it_stays_silent_where_the_host_has_no_part_in_the_copy(char):
     assert findings("pageable-copies", step(10, char)) == []
+
+
+PAGEABLE = (measurement("h2d_pageable", 8e9), measurement("d2h_pageable", 5e9))
+
+
+@pytest.mark.parametrize(("char", "faster"), [("H", 5.0), ("D", 10.0)])
+def test_pinned_memory_is_as_much_faster_as_measured_on_the_machine(char, faster):
+    """Of 10 ms a fifth or a tenth remains, instead of the assumed half."""
+    rates = (*PAGEABLE, measurement("h2d_pinned", 40e9), measurement("d2h_pinned", 50e9))
+    drawn = with_rates(step(10, char, gpu=H100), *rates)
+    finding = only_finding("pageable-copies", drawn, pinned_speedup=2.0)
+    saving = finding.saving_ns_per_step
+    assert saving.likely == pytest.approx(10 * MS * (1 - 1 / faster))
+    assert (saving.low, saving.high) == (saving.likely // 2, 10 * MS)
+    assert 50e9 in [getattr(each, "value", 0) for each in finding.evidence]
+
+
+def test_where_pinned_memory_was_no_faster_nothing_is_saved():
+    drawn = with_rates(step(10, gpu=H100), *PAGEABLE, measurement("h2d_pinned", 7e9))
+    assert only_finding("pageable-copies", drawn).saving_ns_per_step.likely == 0
+
+
+def test_a_direction_that_was_not_measured_is_assumed():
+    drawn = with_rates(step(10, gpu=H100), measurement("d2h_pinned", 50e9), measurement("d2h_pageable", 5e9))
+    assert only_finding("pageable-copies", drawn, pinned_speedup=2.0).saving_ns_per_step.likely == 5 * MS

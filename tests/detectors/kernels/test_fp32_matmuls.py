@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import SGEMM, draw, findings, only_finding, summary, timeline
+from measured_builders import H100, matmuls, with_rates
 from ncu_builders import NAN, steps, with_ncu
 
 from perfdoctor.model.timeline import Device
@@ -196,3 +197,51 @@ def test_a_kernel_on_64_bits_is_no_tf32_for_all_its_tensor_cores():
     drawn = steps({"name": name, "ns": 20 * MS}, {"name": "some_kernel", "ns": 20 * MS})
     found = with_ncu(drawn, [{"name": name, "tensor_share": 0.8, "gpu_time_ns": 20 * MS}])
     assert only_finding("fp32-matmuls", found, **GAINS).situation == "fp32"
+
+
+# --- where the machine was measured ---
+
+
+def product(*measurements, name: str = SGEMM, size: int = 8192):
+    """One product of `size`³, whose kernel takes 50 ms."""
+    common = {"correlation": 1, "process": 1}
+    shapes = {"input_shapes": f"[[{size}, {size}], [{size}, {size}]]", "input_types": '["float", "float"]'}
+    recorded = timeline(
+        kernels=[{**common, "name": name, "start_ns": 1000, "end_ns": 50 * MS + 1000}],
+        calls=[{**common, "name": "cudaLaunchKernel", "start_ns": 100, "end_ns": 200}],
+        ops=[{**shapes, "name": "aten::mm", "process": 1, "start_ns": 50, "end_ns": 300}],
+        devices=[Device(0, 0, H100)],
+    )
+    return with_rates(recorded, *measurements) if measurements else recorded
+
+
+def saving(drawn):
+    found = only_finding("fp32-matmuls", drawn, **BELOW_PEAKS).saving_ns_per_step
+    return [found.low, found.likely, found.high]
+
+
+def test_a_product_of_known_size_gets_as_much_faster_as_measured():
+    """Ten times at this size. At least what is assumed at least, at most what is assumed or measured."""
+    assert saving(product()) == [10 * MS, 25 * MS, 37.5 * MS]
+    assert saving(product(*matmuls(bf16={8192: 500e12}, fp32={8192: 50e12}))) == [10 * MS, 45 * MS, 45 * MS]
+    assert saving(product(*matmuls(bf16={8192: 125e12}, fp32={8192: 50e12}))) == [10 * MS, 30 * MS, 37.5 * MS]
+
+
+def test_where_16_bits_were_hardly_faster_little_is_saved():
+    assert saving(product(*matmuls(bf16={8192: 55e12}, fp32={8192: 50e12})))[:2] == [
+        pytest.approx(50 * MS * (1 - 50 / 55), abs=1), pytest.approx(50 * MS * (1 - 50 / 55), abs=1),
+    ]  # fmt: skip
+
+
+def test_no_kernel_gets_faster_than_its_flop_at_the_rate_that_was_reached():
+    """2 · 16384³ FLOP take 44 ms at 200 TFLOP/s, whatever the ratio of the rates is."""
+    measured_so = matmuls(bf16={8192: 200e12}, fp16={8192: 190e12}, fp32={8192: 20e12})
+    low, likely, high = saving(product(*measured_so, size=16384))
+    least_ns, best_ns = (2 * 16384**3 / rate * 1e9 for rate in (200e12, 989.4e12))
+    assert low == likely == pytest.approx(50 * MS - least_ns, abs=2)
+    assert high == pytest.approx(50 * MS - best_ns, rel=1e-3)
+
+
+def test_kernels_of_unknown_size_get_what_is_assumed():
+    drawn = with_rates(step(20, gpu=H100), *matmuls(bf16={8192: 500e12}, fp32={8192: 50e12}))
+    assert only_finding("fp32-matmuls", drawn, **BELOW_PEAKS).saving_ns_per_step.likely == 10 * MS

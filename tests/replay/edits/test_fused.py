@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 from builders import frame
 from graphs import HOST, WAIT_END, WORK, Node, by_hand
+from measured_builders import H100, measurement, rates
 
+from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Frame, Timeline
+from perfdoctor.model.timeline import Device, Frame, Timeline
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.simulate import simulate
@@ -18,9 +21,10 @@ NONE = Intervals.empty()
 A, B, BOTH = ([True, False], [False, True], [True, True])
 
 
-def place_with(calls: Frame) -> SimpleNamespace:
+def place_with(calls: Frame, *measured: MeasuredRates) -> SimpleNamespace:
     """As much of a place as the edit looks at."""
-    return SimpleNamespace(timeline=Timeline.build({"calls": calls}, {"calls"}), device=None)
+    drawn = replace(Timeline.build({"calls": calls}, {"calls"}), measured=measured)
+    return SimpleNamespace(timeline=drawn, device=0, info=Device(0, 0, H100))
 
 
 def slow_host(second: int = 1, **columns) -> Graph:
@@ -44,7 +48,7 @@ def slow_host(second: int = 1, **columns) -> Graph:
     return by_hand(nodes, 35, place=place_with(calls), **columns)
 
 
-def full_queue(gap: int = 2) -> Graph:
+def full_queue(gap: int = 2, *measured: MeasuredRates) -> Graph:
     """Two kernels of 100 ns one behind the other, each `gap` ns after what was before it."""
     nodes = [
         Node("a", HOST, 0, 1, (("a", 0, True),), call=0),
@@ -53,7 +57,7 @@ def full_queue(gap: int = 2) -> Graph:
         Node("B", WORK, 200, 300, (("A", 0, False), ("b", 6, False)), extra=gap, work=1),
     ]
     calls = frame("calls", [{"start_ns": at, "end_ns": at, "thread": 1} for at in (0, 1)])
-    return by_hand(nodes, 200 + 2 * gap, place=place_with(calls))
+    return by_hand(nodes, 200 + 2 * gap, place=place_with(calls, *measured))
 
 
 def step(of: Graph) -> float:
@@ -129,6 +133,8 @@ def test_in_a_full_queue_the_gap_in_front_goes_too():
 def test_of_a_long_gap_only_what_starting_takes_goes():
     assert step(full_queue(5_000)) == 10_200
     assert after(full_queue(5_000), B) == 8_100
+    assert after(full_queue(5_000, rates(measurement("kernel_floor", 3_000.0))), B) == 7_100, "as measured there"
+    assert after(full_queue(5_000, rates(measurement("launch", 3_000.0))), B) == 8_100
 
 
 def test_what_goes_beside_the_work_is_counted():

@@ -49,11 +49,13 @@ def find() -> Nsys | None:
 def _probed(path: str) -> Nsys:
     try:
         version = _VERSION.search(_output_of(path, "--version"))
-        options = frozenset(_OPTION.findall(_output_of(path, "profile", "--help")))
+        help_text = _output_of(path, "profile", "--help")
     except (OSError, subprocess.SubprocessError) as error:
         return Nsys(path, trouble=f"{path} does not start: {error}")
+    options = frozenset(_OPTION.findall(help_text))
     if "trace" not in options or "output" not in options:
-        return Nsys(path, trouble=f"{path} profile --help lists no --trace and --output")
+        said = next((line.strip() for line in help_text.splitlines() if line.strip()), "it printed nothing")
+        return Nsys(path, trouble=f"{path} profile --help lists no --trace and --output: {said[:200]}")
     return Nsys(path, version[1] if version else "", options)
 
 
