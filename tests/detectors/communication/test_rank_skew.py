@@ -49,6 +49,7 @@ def test_a_rank_that_changes_from_step_to_step_is_uneven_work():
 
     finding = only_finding("rank-skew", merge([rank_of_three(number) for number in range(3)]))
     assert finding.values["caused_percent"] == pytest.approx(100 / 3)
+    assert finding.saving_ns_per_step.likely == finding.values["waiting_ms"] * 1e6  # no more than all that is waited
     assert finding.confidence == "medium"
 
 
