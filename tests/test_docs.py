@@ -204,9 +204,17 @@ def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def helps() -> str:
-    return "".join(
-        run(command, "--help").stdout for command in ("analyze", "run", "env", "rules", "explain", "selftest")
-    )
+    commands = ("analyze", "run", "env", "rules", "explain", "selftest")
+    return "".join([*(run(command, "--help").stdout for command in commands), *bundle_helps()])
+
+
+def bundle_helps() -> Iterator[str]:
+    """Of the script that makes a bundle, and of what runs on the other machine."""
+    folder = ROOT / "scripts" / "gpu_bundle"
+    for script in (folder / "build.py", folder / "there" / "__main__.py"):
+        environment = {**os.environ, "PYTHONPATH": str(FIXTURES)}  # the bundle holds scrub and kept beside it
+        command = [sys.executable, str(script), "--help"]
+        yield subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
 
 @of_each("page", sorted(PAGES))
