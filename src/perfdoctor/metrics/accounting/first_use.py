@@ -6,12 +6,15 @@ launch takes as long as a thousand others. Between the begin and the end of a ca
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
+from perfdoctor.vocabulary.names import system as system_names
 
 #: A launch takes 2 to 10 µs. The longest that load nothing stand in a full queue, where the device is busy; loading
 #: takes from a fifth of a millisecond on. Both must hold: slow hosts and recorders with stacks lengthen all launches.
@@ -51,12 +54,21 @@ def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
 
 def captures(calls: Frame) -> Intervals:
     """From the begin of each capture of a graph to its end, thread by thread; one that does not end is none."""
-    begins = np.flatnonzero(calls.name.matches(cuda_names.CAPTURE_BEGIN))
-    ends = np.flatnonzero(calls.name.matches(cuda_names.CAPTURE_END))
+    return _between(calls, cuda_names.CAPTURE_BEGIN, cuda_names.CAPTURE_END)
+
+
+def awaited_children(os_calls: Frame) -> Intervals:
+    """From the start of another process, or of the pipe to it, until it was waited for, thread by thread."""
+    return _between(os_calls, system_names.STARTS_CHILD, system_names.AWAITS_CHILD)
+
+
+def _between(calls: Frame, begin: re.Pattern[str], end: re.Pattern[str]) -> Intervals:
+    """To each call that ends it, from the last one before that began it, on the same thread."""
+    begins, ends = (np.flatnonzero(calls.name.matches(pattern)) for pattern in (begin, end))
     found = Intervals.empty()
-    for thread in np.unique(calls["thread"][begins]).tolist():
+    for thread in np.unique(calls["thread"][ends]).tolist():
         own, over = (rows[calls["thread"][rows] == thread] for rows in (begins, ends))
-        place = np.searchsorted(calls.start_ns[over], calls.end_ns[own])
-        closed = place < over.size
-        found = found | Intervals.of(calls.start_ns[own[closed]], calls.end_ns[over[place[closed]]])
+        place = np.searchsorted(calls.start_ns[own], calls.start_ns[over]) - 1
+        begun = place >= 0
+        found = found | Intervals.of(calls.start_ns[own[place[begun]]], calls.end_ns[over[begun]])
     return found
