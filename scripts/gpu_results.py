@@ -83,7 +83,7 @@ def short_name(facts: Mapping[str, Any]) -> str:
 def add_fixture(each: Recorded, target: Path, results: Mapping[str, Any]) -> Iterator[str]:
     """Copy the run and write its label. Yields what contradicts the label, or keeps it from being a fixture."""
     shutil.copytree(each.folder, target / each.pass_name, ignore=shutil.ignore_patterns("*.ncu-rep", "*.log"))
-    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.told(file)]
+    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.private(file)]
     if private:
         shutil.rmtree(target)
         yield f"left out, it tells of a machine: {', '.join(private)}"

@@ -331,7 +331,7 @@ def test_with_a_loader_in_the_training_process_faster_kernels_are_promised():
     assert not any("loader is the limit" in note for note in diagnosis.notes)
 
 
-# What a report is told beside the findings
+# What a report gets beside the findings
 
 
 def test_notes_say_how_many_ranks_of_the_job_were_recorded():

@@ -1,4 +1,4 @@
-"""Which moment of the recording does a finding show? The longest of what it is about, and none where that is not told."""
+"""Which moment of the recording does a finding show? The longest of what it is about, and none where that is not known."""
 
 from __future__ import annotations
 

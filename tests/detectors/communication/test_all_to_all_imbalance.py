@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding
-from collective_builders import MIB, MS, told, under
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
@@ -14,7 +14,7 @@ def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
     """30 ms of compute, and an all-to-all of 10 ms with so many MiB on each rank."""
     return merge(
         [
-            told(
+            described(
                 draw_steps(
                     kernels="#" * (40 - exposed) + " " * exposed,
                     nccl=" " * (40 - exposed) + "=" * exposed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
-from collective_builders import told
+from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
@@ -101,7 +101,7 @@ def test_only_what_compute_waited_for_is_promised():
 
 
 def test_it_tells_the_bandwidth_of_large_messages_where_all_ranks_were_recorded():
-    ranks = [told(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
+    ranks = [described(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
     (table,) = only_finding("exposed-communication", merge(ranks)).evidence[3:]
     # 100 MB in 10 ms; two ranks load the link once
     assert table.rows == (("all_reduce", 2, 100_000_000, pytest.approx(1e10)),)

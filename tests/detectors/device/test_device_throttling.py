@@ -40,7 +40,7 @@ def test_it_fires_on_heat_and_counts_the_time_of_products_that_the_clock_took():
     saving = finding.saving_ns_per_step
     assert saving.likely == pytest.approx(saving.low * 2, abs=2)
     place_share = saving.likely / (6 * MS)
-    # half of the clock in about half of the steps that are looked at (the edges are left out)
+    # half of the clock in about half of the analysed steps (the edges are left out)
     assert place_share == pytest.approx(0.25, abs=0.07)
     assert saving.high == pytest.approx(saving.likely * 8 / 6, rel=0.1)  # with the kernels that are no products
     assert finding.situation == "heat"
@@ -187,7 +187,7 @@ def test_two_files_are_not_counted_together():
 def stepping(*products: int):
     """Ranks whose six products take so many units of 0.5 ms each, then 1 ms of other kernels; all end together.
 
-    The last to come needs 1 ms for the collective; the host of each issues a step at once, and waits for the device.
+    The last to come needs 1 ms for the collective; the host of each launches a step at once, and waits for the device.
     """
     step = 6 * max(products) + 2 + 2
     drawn = []

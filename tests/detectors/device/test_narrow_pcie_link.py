@@ -10,8 +10,8 @@ MS = 1_000_000
 WHOLE = {"pcie_generation": 4.0, "pcie_width": 16.0, "max_pcie_generation": 4.0, "max_pcie_width": 16.0}
 
 
-def linked(count: int = 5, **told):
-    return samples(count, **{**WHOLE, **told})
+def linked(count: int = 5, **given):
+    return samples(count, **{**WHOLE, **given})
 
 
 def test_it_fires_on_a_link_with_half_of_its_lanes():

@@ -82,7 +82,7 @@ def test_between_marked_steps_and_before_the_copy_of_a_batch_a_wait_is_inferred(
 
 
 def test_a_blocking_call_that_drained_the_queue_owns_the_time_until_it_is_refilled():
-    """The device runs dry at 6; the sync returns at 7; the host issues again from 8."""
+    """The device runs dry at 6; the sync returns at 7; the host launches again from 8."""
     assert causes(
         kernels="######   ++",
         host="l sssss l  ",
@@ -201,11 +201,11 @@ def test_queued_work_that_does_not_start_for_long_has_an_unknown_cause():
     assert found == {"unknown": 15}
 
 
-def test_calls_alone_do_not_tell_issuing_from_other_code():
+def test_calls_alone_do_not_distinguish_launching_from_other_code():
     assert causes(kernels=" #   #   #   #  ", host="l   l   l   l   ") == {"unknown": 9}
 
 
-# Code that issues nothing
+# Code that launches nothing
 
 
 def test_an_op_that_issues_nothing_for_a_millisecond_is_host_work():

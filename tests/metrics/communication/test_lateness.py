@@ -11,7 +11,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, spare_ns
 from perfdoctor.model.timeline import merge
 
-UNIT = 10_000  # 10 µs: pauses between calls are short enough to be issuing
+UNIT = 10_000  # 10 µs: pauses between calls are short enough to count as launching
 
 
 def rank(number: int, kernels: str, nccl: str, *, host: list[str] | None = None, repeat: int = 6, unit_us: int = 10):
