@@ -102,7 +102,7 @@ class Result:
 
     @property
     def _by_cost(self) -> list[tuple[float, str]]:
-        return sorted(((cost * plant.FAULTS[rule].curable, rule) for rule, cost in self.cost.items()), reverse=True)
+        return sorted(((cost * plant.FAULTS[rule].fixable, rule) for rule, cost in self.cost.items()), reverse=True)
 
     @property
     def tells_first(self) -> bool:
@@ -144,7 +144,7 @@ def all_cases(only: Sequence[str] = ()) -> list[Case]:
 
     `only`: those in which one of these rules is planted; "healthy" for those in which none is.
     """
-    return [case for case in (*_healthy(), *_sick()) if not only or set(only) & {*(case.shares or ("healthy",))}]
+    return [case for case in (*_healthy(), *_faulty()) if not only or set(only) & {*(case.shares or ("healthy",))}]
 
 
 def _healthy() -> list[Case]:
@@ -155,7 +155,7 @@ def _healthy() -> list[Case]:
     ]
 
 
-def _sick() -> list[Case]:
+def _faulty() -> list[Case]:
     faults, cases = known(), []
     for rule in faults:
         fewest = plant.FAULTS[rule].fewest_ranks
@@ -253,7 +253,7 @@ def scores(results: Sequence[Result]) -> dict[str, Score]:
             score.planted[level] = score.planted.get(level, 0) + 1
             score.found[level] = score.found.get(level, 0) + (rule in result.found)
             score.true += rule in result.found
-            won = result.cost[rule] * plant.FAULTS[rule].curable
+            won = result.cost[rule] * plant.FAULTS[rule].fixable
             if rule in result.found and won >= 0.05 and plant.FAULTS[rule].promises:
                 score.promises.append(result.found[rule] / won)
         for rule in result.false:

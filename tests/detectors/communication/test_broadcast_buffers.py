@@ -46,5 +46,5 @@ def test_it_stays_silent_where_compute_hides_them():
     assert findings("broadcast-buffers", described(step(beside=True), kind="broadcast")) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "broadcast-buffers" in under(described(step(), kind="broadcast"), "exposed-communication")

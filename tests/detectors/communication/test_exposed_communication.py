@@ -37,7 +37,7 @@ def test_it_fires_where_collectives_run_while_no_kernel_does():
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
 
 
-def test_with_one_rank_it_says_that_waiting_cannot_be_told_from_transfer():
+def test_with_one_rank_it_says_that_waiting_cannot_be_distinguished_from_transfer():
     finding = only_finding("exposed-communication", step(0, 10))
     assert (finding.situation, finding.confidence) == ("one-rank", "medium")
     assert "Only one rank was recorded" in summary(finding)

@@ -66,5 +66,5 @@ def test_without_sizes_it_takes_several_ranks():
     assert only_finding("full-precision-gradients", both).confidence == "high"
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "full-precision-gradients" in under(step(), "exposed-communication")

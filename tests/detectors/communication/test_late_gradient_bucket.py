@@ -102,5 +102,5 @@ def test_it_stays_silent_where_one_rank_alone_may_have_waited():
     assert len(findings("late-gradient-bucket", both)) == 1
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "late-gradient-bucket" in under(step(), "exposed-communication")

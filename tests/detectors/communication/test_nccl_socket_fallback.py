@@ -43,7 +43,7 @@ def environment(*settings: str):
     return given(*(fact("environment", setting, count=count) for count, setting in enumerate(settings, start=1)))
 
 
-def test_of_several_settings_each_counts_whatever_was_told_more_often():
+def test_of_several_settings_each_counts_whatever_was_logged_more_often():
     finding = only_finding("nccl-socket-fallback", environment("NCCL_IB_DISABLE=1.", "NCCL_NET=IB"))
     assert finding.values["why"] == "NCCL_IB_DISABLE=1 is set"
     finding = only_finding("nccl-socket-fallback", environment("NCCL_NET=Socket", "NCCL_IB_DISABLE=0."))

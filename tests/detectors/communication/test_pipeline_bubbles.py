@@ -53,5 +53,5 @@ def test_it_stays_silent_for_other_collectives():
     assert findings("pipeline-bubbles", described(step(), kind="all_to_all", group_size=4)) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "pipeline-bubbles" in under(step(), "exposed-communication")

@@ -72,7 +72,7 @@ def test_it_stays_silent_for_small_messages_and_for_those_without_a_size():
     assert findings("slow-links", job(-1)) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "slow-links" in under(job(100_000_000), "exposed-communication")
 
 

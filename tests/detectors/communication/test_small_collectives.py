@@ -39,7 +39,7 @@ def test_bytes_make_it_sure():
 
 
 def test_of_a_long_wait_only_the_usual_time_is_counted():
-    """One of twelve messages takes ten times as long: it waits for a rank, and merging does not cure that."""
+    """One of twelve messages takes ten times as long: it waits for a rank, and merging does not fix that."""
     waits = draw(
         kernels="###" + " " * 10 + "### " * 11,
         nccl="   " + "=" * 10 + "   =" * 11,
@@ -72,5 +72,5 @@ def test_point_to_point_messages_cannot_be_merged():
     assert findings("small-collectives", step(message="s")) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "small-collectives" in under(step(), "exposed-communication")

@@ -53,9 +53,9 @@ def test_it_stays_silent_where_nothing_is_multiplied_between_them():
     assert findings("tensor-parallel-exposed", described(step(kernel="#"), **SIZES)) == []
 
 
-def test_it_stays_silent_where_sizes_are_not_told():
+def test_it_stays_silent_where_sizes_are_not_known():
     assert findings("tensor-parallel-exposed", step()) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "tensor-parallel-exposed" in under(described(step(), **SIZES), "exposed-communication")

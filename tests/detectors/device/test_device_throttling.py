@@ -92,7 +92,7 @@ def test_without_steps_it_informs():
     [(HEAT, "heat"), (0x40 | HARDWARE, "heat"), (BRAKE | HARDWARE, "brake"), (HARDWARE, "hardware"), (POWER, "power"),
      (SET, "clocks-set")],
 )  # fmt: skip
-def test_the_reason_is_told_and_what_caused_a_slowdown_names_it(bits, situation):
+def test_the_reason_is_reported_and_what_caused_a_slowdown_names_it(bits, situation):
     rows = samples(30, reasons=bits, sm_clock_mhz=990.0, max_sm_clock_mhz=1980.0)
     assert only_finding("device-throttling", beside(device_samples=rows)).situation == situation
 
@@ -113,7 +113,7 @@ def test_a_power_limit_that_somebody_lowered_can_be_raised():
     assert saving.high == pytest.approx(8 * MS * (1 - 1500 / 1980), rel=0.01)
 
 
-def test_of_a_power_limit_that_is_told_alone_nobody_knows_whether_it_can_be_raised():
+def test_of_a_power_limit_that_is_known_alone_nobody_knows_whether_it_can_be_raised():
     saving = capped(power_limit_w=700.0)
     assert (saving.low, saving.likely) == (0, 0)
     assert saving.high > 0
@@ -126,7 +126,7 @@ def test_the_free_clock_is_taken_from_the_neighbours_where_the_gpu_itself_is_nev
     assert (finding.values["gpu"], finding.values["free_mhz"]) == (0, 1800)
 
 
-def test_where_no_clock_is_told_it_says_so():
+def test_where_no_clock_is_known_it_says_so():
     finding = only_finding("device-throttling", beside(device_samples=samples(4, reasons=POWER)))
     assert (finding.situation, finding.confidence) == ("untold", "low")
     assert "throttling by the power limit in 100 % of 4 samples under load; their clocks were not sampled" in summary(

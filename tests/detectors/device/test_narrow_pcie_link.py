@@ -48,7 +48,7 @@ def test_it_stays_silent_where_the_link_was_whole_at_any_time_under_load():
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []
 
 
-def test_it_stays_silent_where_load_is_not_told():
+def test_it_stays_silent_where_load_is_not_known():
     rows = linked(utilization_share=float("nan"), pcie_generation=1.0)
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []
 

@@ -74,7 +74,7 @@ def test_it_stays_silent_where_samples_are_of_the_heap():
     assert findings("memory-headroom", run(20, kind="heap")) == []
 
 
-def test_it_hangs_under_launch_bound():
+def test_it_is_a_symptom_of_launch_bound():
     found = diagnose(run(20), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "launch-bound")
     assert "memory-headroom" in [each.rule for each in above.symptoms]

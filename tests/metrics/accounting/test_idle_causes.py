@@ -175,7 +175,7 @@ def test_a_copy_that_the_host_waits_for_and_that_starts_at_once_blames_the_sync(
 # A host that is too slow
 
 
-def test_a_host_that_issues_without_a_pause_and_is_late_makes_the_run_launch_bound():
+def test_a_host_that_launches_without_a_pause_and_is_late_makes_the_run_launch_bound():
     assert causes(
         kernels=" #   #   #   #  ",
         host=["l   l   l   l   ",
@@ -208,7 +208,7 @@ def test_calls_alone_do_not_distinguish_launching_from_other_code():
 # Code that launches nothing
 
 
-def test_an_op_that_issues_nothing_for_a_millisecond_is_host_work():
+def test_an_op_that_launches_nothing_for_a_millisecond_is_host_work():
     found = causes(
         kernels="####" + " " * 20 + "####",
         host=["l" + " " * 22 + "l",
@@ -449,7 +449,7 @@ def test_where_graphs_are_recorded_as_a_whole_a_pause_before_one_is_not_the_grap
     assert idle_units(only_place(drawn)) == {"unknown": 15}
 
 
-def test_a_stream_whose_first_work_was_queued_before_the_recording_does_not_hang_on_another():
+def test_a_stream_whose_first_work_was_queued_before_the_recording_does_not_depend_on_another():
     """Work with a call on stream 7 says nothing of what was queued on stream 8."""
     drawn = draw(kernels=["#      +", "  -- -  "], host=["l      l"], kernel_names={"-": "other"})
     rows = drawn.kernels

@@ -333,7 +333,7 @@ def test_chosen_steps_are_simulated():
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 
 
-def test_what_was_told_of_a_step_is_not_held_against_a_range():
+def test_what_was_said_of_a_step_is_not_held_against_a_range():
     user_values = replace(waits().user_values, parameters=1e9, tokens_per_step=1000, peaks={"bf16": 1e15})
     recorded = replace(waits(), user_values=user_values)
     rules = list(RULES.values())

@@ -117,8 +117,8 @@ def test_compute_that_waits_for_one_of_two_collectives_waited():
 def test_types_are_read_from_the_recording_else_from_the_kernel():
     by_name = only_place(draw(nccl="== a rr")).collectives
     assert is_full_precision(by_name).tolist() == [True, False, True]
-    told_half = only_place(described(draw(nccl="=="), data_type="BFloat16")).collectives
-    assert is_full_precision(told_half).tolist() == [False]
+    described_half = only_place(described(draw(nccl="=="), data_type="BFloat16")).collectives
+    assert is_full_precision(described_half).tolist() == [False]
 
 
 def test_loads_are_known_only_where_bytes_are():

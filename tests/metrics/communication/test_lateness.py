@@ -53,7 +53,7 @@ def test_what_held_it_up_long_before_it_came_is_what_made_it_late():
     assert made_late_by(run.places, skew(run))["input_wait"] == pytest.approx(1, abs=0.1)
 
 
-def test_a_host_that_issues_all_the_time_has_nothing_to_spare():
+def test_a_host_that_launches_all_the_time_has_nothing_to_spare():
     run = late_for_lack_of_work(BUSY)
     place = run.places[0]
     assert spare_ns(place) == pytest.approx(0, abs=2 * UNIT * place.units)

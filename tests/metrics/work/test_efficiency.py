@@ -124,7 +124,7 @@ def test_mfu_is_flop_over_peak_and_step():
     assert result.lacks == ()
 
 
-def test_the_share_of_matmul_time_with_known_flop_is_told():
+def test_the_share_of_matmul_time_with_known_flop_is_reported():
     """3 of 4 ms: the shapes of the last one were not recorded. What multiplies nothing does not count."""
     result = found(mm(3), op("aten::mm", 1, [], types=""), op("aten::add", 6, [[8, 8]], kernel=ELEMENTWISE))
     assert result.known_share == pytest.approx(0.75)
@@ -133,7 +133,7 @@ def test_the_share_of_matmul_time_with_known_flop_is_told():
     assert (row.ns, row.unknown_ns) == (3 * MS, 1 * MS)
 
 
-def test_of_less_than_half_of_the_work_no_share_of_the_peak_is_told():
+def test_of_less_than_half_of_the_work_no_share_of_the_peak_is_reported():
     """A half is enough, as a lower limit; below it FLOP are reported, and MFU is not."""
     untold = op("aten::mm", 2, [], types="")
     half = found(mm(2), untold)
@@ -279,7 +279,7 @@ def test_ranks_whose_batches_differ_tell_no_batch(second, items):
     ("shapes", "items"),
     [("[[8, 10], [8], [], [], []]", 8), ("[[8, 10], [7]]", 0), ("[[10], []]", 0), ("", 0), ("{}", 0), ("[[8, 10, 5, 5], [8, 5, 5]]", 0)],
 )  # fmt: skip
-def test_targets_are_told_by_two_inputs_that_agree(shapes, items):
+def test_targets_are_recognised_by_two_inputs_that_agree(shapes, items):
     assert targets(shapes) == items
 
 

@@ -114,7 +114,7 @@ def test_a_convolution_lays_its_weight_at_each_place_of_the_result():
         convolution(groups=""),
     ],
 )
-def test_a_convolution_whose_places_are_not_told_is_not_counted(values):
+def test_a_convolution_whose_places_are_not_known_is_not_counted(values):
     assert work("aten::convolution", CONV, BF16, values) is None
 
 

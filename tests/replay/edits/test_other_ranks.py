@@ -144,7 +144,7 @@ def test_of_one_machine_no_more_ranks_than_it_had_and_of_several_no_fewer():
     assert "one machine" in across.why_not
 
 
-def test_over_a_network_that_is_told_there_may_be_more_and_what_it_gives_bounds_the_transfer():
+def test_over_a_network_that_is_given_there_may_be_more_and_what_it_gives_bounds_the_transfer():
     """100 MiB took 0.2 ms among two: 524 GB/s. Over 50 GB/s 64 ranks send 2 · 63/64 times as much each."""
     run = several()
     assert not askable(run).holds(64)
@@ -166,7 +166,7 @@ def test_groups_and_kinds_of_which_the_ranks_do_not_tell_the_growth():
     assert askable(sends).holds(32)
 
 
-def test_how_many_ranks_there_were_may_not_be_told():
+def test_how_many_ranks_there_were_may_not_be_known():
     run = prepare(replace(rank(0, 2), world_size=0))
     assert recorded_ranks(run) == 0
     assert askable(run).holds(1)

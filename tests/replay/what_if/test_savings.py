@@ -69,7 +69,7 @@ def planted_faults() -> Iterator[tuple[str, float, int]]:
 
 
 @pytest.mark.parametrize(("rule", "share", "ranks"), one_of_each(rule_of, planted_faults()))
-def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
+def test_the_replay_of_a_faulty_training_is_true_to_it(rule, share, ranks):
     _, graphs, _ = planted(rule, share, ranks)
     assert len(graphs) == ranks
     assert abs(error(graphs)) < 0.01

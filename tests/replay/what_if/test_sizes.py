@@ -134,7 +134,7 @@ def test_of_a_batch_and_ranks_both_count():
 
 
 @pytest.mark.parametrize(("number", "why"), [(2, "one machine"), (16, "one machine")])
-def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
+def test_ranks_that_cannot_be_predicted_are_refused_with_those_that_can(number, why):
     with pytest.raises(UsageError) as error:
         asked(ranks(number), drawn=job())
     assert error.value.what.startswith(f"--what-if ranks={number}: ")
@@ -142,7 +142,7 @@ def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
     assert error.value.do.endswith("batch=2x, synthetic-data, ranks=1 (no communication), or ranks=17 and more.")
 
 
-def test_a_wrong_number_of_ranks_is_told_the_rules_that_found_something_too():
+def test_a_wrong_number_of_ranks_is_answered_with_the_rules_that_found_something_too():
     with pytest.raises(UsageError) as error:
         asked(Question("input-wait"), ranks(8))
     assert error.value.what == "--what-if ranks=8: it holds no communication, which alone shows how fast links are"

@@ -117,8 +117,8 @@ def _main_type(place: Place, work: OpWork) -> str:
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
-        told = place.kernels.name.mapped(kernel_names.data_type)
-        types = np.array(told.values or [""])[told.codes[matmul]]
+        named = place.kernels.name.mapped(kernel_names.data_type)
+        types = np.array(named.values or [""])[named.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""
