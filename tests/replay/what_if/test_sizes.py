@@ -12,7 +12,7 @@ from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
-from perfdoctor.replay.what_if.sizes import replay_of_all_steps, size_stop
+from perfdoctor.replay.what_if.sizes import replay_of_all_steps, size_change
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = list(load_rules().values())
@@ -165,5 +165,5 @@ def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkey
 
 def test_a_run_of_one_rank_is_one_rank():
     assert asked(ranks(1)).step_ns[1] == asked(ranks(1)).recorded_ns
-    stop = size_stop("ranks", "1", 1.0, prepare(merge([faulty()])))
+    stop = size_change("ranks", "1", 1.0, prepare(merge([faulty()])))
     assert (stop.samples, stop.ranks) == (1.0, 1)

@@ -43,7 +43,7 @@ def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> flo
 
 
 def efficiency(run: Run) -> Efficiency | None:
-    """None where there is nothing to look at, and on a run without a GPU whose ops have no shapes."""
+    """None where no place was recorded, and on a run without a GPU whose ops have no shapes."""
     counted = [_count(place) for place in run.places]
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
