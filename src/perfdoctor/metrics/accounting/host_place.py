@@ -88,7 +88,7 @@ class HostPlace(Place):
 
     @cached_property
     def handed_over(self) -> Intervals:
-        """When collectives are on the way between threads: from the end of a call to the start, and back to the next op.
+        """When collectives are on the way between threads: from the call's end to the start, and back to the next op.
 
         The way back counts only where the training thread ran nothing between its call and the end: then it had waited.
         Of a long pause it is unknown how much is the way.
