@@ -71,10 +71,15 @@ def recordings(results: Path) -> Iterator[Recorded]:
             yield Recorded(folder, example, name.endswith("_fixed"), pass_name)
 
 
-def short_name(facts: Mapping[str, Any]) -> str:
+def device(each: Recorded, facts: Mapping[str, Any]) -> str:
+    """The GPU that it ran on, "" for a processor: examples take one where there are fewer GPUs than ranks."""
+    gpus = facts["gpus"]
+    return str(gpus[0]) if len(gpus) >= each.example.ranks else ""
+
+
+def short_name(name: str) -> str:
     """`NVIDIA H200` is h200; cpu without a GPU."""
-    names = facts["gpus"]
-    return re.sub(r"[^0-9a-z]+", "-", re.sub(r"^(NVIDIA|Tesla) ", "", names[0]).lower()) if names else "cpu"
+    return re.sub(r"[^0-9a-z]+", "-", re.sub(r"^(NVIDIA|Tesla) ", "", name).lower()) or "cpu"
 
 
 # --- fixtures --------------------------------------------------------------------------------------------------------
@@ -117,7 +122,7 @@ def _story(each: Recorded, results: Mapping[str, Any]) -> str:
     """Three lines: what was recorded, what it does, and what was measured without a profiler."""
     file = each.example.fixed if each.is_fixed else each.example.slow
     facts = results["machine"]
-    where = " and ".join(dict.fromkeys(facts["gpus"])) or "a processor"
+    where = device(each, facts) or "a processor"
     says = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").splitlines()[0]
     left = _numbers(results, each.example.name).get("left_share")
     measured = (
@@ -239,10 +244,11 @@ def main() -> int:
 
 def _add_all(folder: Path, fixtures: Path, results: Mapping[str, Any], *, replace: bool) -> bool:
     """Add what can be shown on that machine; did anything contradict its label?"""
-    gpu, wrong = short_name(results["machine"]), False
+    wrong = False
     for each in recordings(folder):
-        target = fixtures / each.fixture(gpu)
-        if gpu == "cpu" and each.example.cannot_show:
+        ran_on = device(each, results["machine"])
+        target = fixtures / each.fixture(short_name(ran_on))
+        if not ran_on and each.example.cannot_show:
             continue
         if target.exists() and not replace:
             print(f"{target.name}: it is there; --replace makes it anew")

@@ -99,6 +99,12 @@ def test_what_is_left_of_a_fixed_fault_is_shown_and_not_labelled(tmp_path: Path)
     assert label(tmp_path / "h200-slow-input-fixed")["silent"] == []
 
 
+def test_what_ran_on_the_processors_of_a_machine_with_too_few_gpus_is_named_so(tmp_path: Path) -> None:
+    results = results_folder(tmp_path / "results", exposed_communication__torch="communication-exposed")
+    added(results, tmp_path)
+    assert "exposed_communication.py on a processor" in label(tmp_path / "cpu-exposed-communication")["story"]
+
+
 def test_what_tells_of_a_machine_becomes_no_fixture(tmp_path: Path) -> None:
     results = results_folder(tmp_path / "results", slow_input__torch="cpu-slow-input")
     (results / "runs" / "slow_input-torch" / "agents").mkdir()
