@@ -32,7 +32,8 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "fixtures"))
-import scrub  # noqa: E402 it stands where the fixtures are made
+import kept  # noqa: E402 they stand where the fixtures are made
+import scrub  # noqa: E402
 
 #: What a pass is in a fixture; ncu's own pass comes beside another one.
 PASSES = ("torch", "nsys")
@@ -62,11 +63,12 @@ class Recorded:
 
 
 def recordings(results: Path) -> Iterator[Recorded]:
-    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin."""
+    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `…-torch-2` a repetition."""
     for folder in sorted((results / "runs").iterdir()) if (results / "runs").is_dir() else ():
         name, _, passes = folder.name.partition("-")
         example = load_examples().get(name.removesuffix("_fixed"))
-        pass_name = next((each for each in passes.split("-") if each in PASSES), None)
+        words = passes.split("-")
+        pass_name = None if words[-1].isdigit() else next((each for each in words if each in PASSES), None)
         if example and pass_name and any(folder.glob(f"{pass_name}/*")):
             yield Recorded(folder, example, name.endswith("_fixed"), pass_name)
 
@@ -87,7 +89,12 @@ def short_name(name: str) -> str:
 
 def add_fixture(each: Recorded, target: Path, results: Mapping[str, Any]) -> Iterator[str]:
     """Copy the run and write its label. Yields what contradicts the label, or keeps it from being a fixture."""
-    shutil.copytree(each.folder, target / each.pass_name, ignore=shutil.ignore_patterns("*.ncu-rep", "*.log"))
+    for line in kept.keep(each.folder, target / each.pass_name):
+        print(f"    {line}")
+    if not any((target / each.pass_name / each.pass_name).glob("*")):
+        shutil.rmtree(target)
+        yield "left out: no recording is small enough"
+        return
     private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.told(file)]
     if private:
         shutil.rmtree(target)
@@ -167,7 +174,7 @@ def section(results: Mapping[str, Any]) -> str:
     rows = [f"| {_cell(check['name'])} | {check['verdict']} | {_cell(check['found'])} |" for check in of_tools]
     return "\n".join([
         f"## {names or 'A processor, without a GPU'}", "",
-        f"{facts['system']}, {', '.join(versions)}; perfdoctor {results['perfdoctor']}.", "",
+        f"{facts['system'].split()[0]}, {', '.join(versions)}; perfdoctor {results['perfdoctor']}.", "",
         "| check | verdict | found |", "| --- | --- | --- |", *rows, "", *_predictions(results),
     ])  # fmt: skip
 
@@ -254,9 +261,10 @@ def _add_all(folder: Path, fixtures: Path, results: Mapping[str, Any], *, replac
             print(f"{target.name}: it is there; --replace makes it anew")
             continue
         shutil.rmtree(target, ignore_errors=True)
-        trouble = list(add_fixture(each, target, results))
-        wrong |= bool(trouble)
-        print("\n".join([target.name, *(f"    {line}" for line in trouble)]))
+        print(target.name)
+        for line in add_fixture(each, target, results):
+            print(f"    {line}")
+            wrong = True
     return wrong
 
 

@@ -38,8 +38,10 @@ def results_folder(path: Path, **runs: str) -> Path:
         target = path / "runs" / name.replace("__", "-")
         (target / "torch").mkdir(parents=True)
         shutil.copy(FIXTURES / fixture / "torch" / "rank0.pt.trace.json.gz", target / "torch")
-        record = {"name": "torch", "state": "done", "files": ["torch/rank0.pt.trace.json.gz"]}
-        (target / "run.json").write_text(json.dumps({"format": 1, "perfdoctor": "0.1.0", "passes": [record]}), "utf-8")
+        record = {"name": "torch", "command": [], "state": "done", "files": ["torch/rank0.pt.trace.json.gz"]}
+        (target / "run.json").write_text(
+            json.dumps({"format": 1, "perfdoctor": "0.1.0", "command": [], "passes": [record]}), "utf-8"
+        )
     (path / "selftest.json").write_text(json.dumps(RESULTS), "utf-8")
     return path
 
