@@ -24,10 +24,7 @@ def train(after_step: Callable[[], None]) -> None:
     inputs, wanted = torch.randn(2, batch, width).to(run.device, run.dtype)
     for number in run.steps():
         loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
         after_step()
 
 

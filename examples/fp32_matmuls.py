@@ -26,10 +26,7 @@ def train(precision: Callable[[torch.device], contextlib.AbstractContextManager[
     for number in run.steps():
         with precision(run.device):
             loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,7 @@ def train(prepared: Callable[[torch.nn.Module, torch.Tensor], torch.nn.Module]) 
     model = prepared(model, inputs)
     for number in run.steps():
         loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

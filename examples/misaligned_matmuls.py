@@ -29,10 +29,7 @@ def train(run: Training, features: int, words: int) -> None:
     text = torch.randint(known, (2_049 if run.on_gpu else 129,)).to(run.device)
     for number in run.steps():
         loss = torch.nn.functional.cross_entropy(model(text[:-1]), text[1:])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,7 @@ def train(host_memory: Callable[[torch.Tensor], torch.Tensor], *, non_blocking: 
     for number in run.steps():
         inputs, wanted = batches[number % BATCHES].to(run.device, non_blocking=non_blocking)
         loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,7 @@ def train(batches: DataLoader[tuple[torch.Tensor, int]]) -> None:
     for number, (waves, labels) in zip(run.steps(), batches, strict=False):
         outputs = model(waves.to(run.device, non_blocking=True))
         loss = torch.nn.functional.cross_entropy(outputs, labels.to(run.device, non_blocking=True))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

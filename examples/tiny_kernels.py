@@ -37,10 +37,7 @@ def train(recurrent: type[torch.nn.LSTM]) -> None:
     for number in run.steps():
         outputs, _ = model(inputs)
         loss = (outputs[:-1] - inputs[1:]).square().mean()  # foretell the next tick
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

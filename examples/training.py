@@ -1,9 +1,9 @@
-"""What all examples share: the command line, the device, and the clock.
+"""What all examples share: the command line, the device, the clock, and the end of a step.
 
     run = Training(steps=30)
     for number in run.steps():
-        ...
-        run.show(number, loss)
+        loss = ...
+        run.learn(number, loss, optimizer)
 
 Every example trains on a GPU where torch finds one, else on one core of the CPU, and ends with `median step 12.34 ms`.
 """
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 import torch
 
-#: Steps before the clock is looked at: memory is allocated, libraries pick their kernels, worker processes start.
+#: Steps before the clock starts: memory is allocated, libraries pick their kernels, worker processes start.
 WARM_UP = 5
 #: Steps that --trace leaves out, and steps that it records.
 SKIPPED, RECORDED = 6, 6
@@ -59,6 +59,13 @@ class Training:
             begun.append(time.perf_counter())
         if self.rank == 0:
             print(f"median step {1e3 * self._step_seconds(begun[warm_up:], rhythm):.2f} ms", flush=True)
+
+    def learn(self, number: int, loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """The end of a step: gradients, the update of the parameters, and the loss now and then."""
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        self.show(number, loss)
 
     def show(self, number: int, loss: torch.Tensor) -> None:
         """Print a line at every tenth step: reading the loss makes the host wait for the GPU."""

@@ -45,10 +45,7 @@ def train(attention: Attention) -> None:
     inputs, wanted = torch.randn(2, batch, length, width).to(run.device, run.dtype)
     for number in run.steps():
         loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        run.show(number, loss)
+        run.learn(number, loss, optimizer)
 
 
 if __name__ == "__main__":

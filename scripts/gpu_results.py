@@ -63,7 +63,7 @@ class Recorded:
 
 
 def recordings(results: Path) -> Iterator[Recorded]:
-    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `…-torch-2` a repetition."""
+    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `-torch-2` another one."""
     for folder in sorted((results / "runs").iterdir()) if (results / "runs").is_dir() else ():
         name, _, passes = folder.name.partition("-")
         example = load_examples().get(name.removesuffix("_fixed"))
@@ -95,7 +95,7 @@ def add_fixture(each: Recorded, target: Path, results: Mapping[str, Any]) -> Ite
         shutil.rmtree(target)
         yield "left out: no recording is small enough"
         return
-    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.told(file)]
+    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.private(file)]
     if private:
         shutil.rmtree(target)
         yield f"left out, it tells of a machine: {', '.join(private)}"

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
+import pytest
 
 from perfdoctor.detectors import detector
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -233,6 +234,16 @@ def draw(
     )
 
 
+def draw_steps(**picture: object) -> Timeline:
+    """Six marked steps, a character a millisecond, each row of work launched 50 µs before it starts; or as `draw` has it."""
+    return draw(**{"launched_us_before": 50, "repeat": 6, "unit_us": 1000, **picture})
+
+
+def full_queue(host: str) -> Timeline:
+    """Six steps of 40 ms in which the device is busy all the time: the host launches 45 ms ahead, and then does this."""
+    return draw(kernels="#" * 40, host=["l" + " " * 39, "  " + host], host_ahead=45, repeat=6, unit_us=1000)
+
+
 def _lanes(lanes: Lanes) -> list[str]:
     return [lanes] if isinstance(lanes, str) and lanes else list(lanes)
 
@@ -281,6 +292,11 @@ def pauses_ns(drawn: Timeline) -> Iterator[tuple[int, int]]:
         yield begin, max(min(start, high), begin)
 
 
+def paused_ms_per_step(drawn: Timeline) -> float:
+    """All of these pauses, in ms a step: what plain counting gives."""
+    return sum(end - start for start, end in pauses_ns(drawn)) / only_place(drawn).units / 1e6
+
+
 def findings(rule_id: str, drawn: Timeline | Run, **thresholds: float) -> list[Finding]:
     """What one rule finds, with its own thresholds but those given; every summary has been rendered."""
     rule = load_rules()[rule_id]
@@ -296,6 +312,16 @@ def findings(rule_id: str, drawn: Timeline | Run, **thresholds: float) -> list[F
 def only_finding(rule_id: str, drawn: Timeline | Run, **thresholds: float) -> Finding:
     (finding,) = findings(rule_id, drawn, **thresholds)
     return finding
+
+
+def of_step(part: str, ms: float, step_ms: float) -> dict[str, object]:
+    """What a finding must say of a part of the step that takes so many ms of so many."""
+    approx = pytest.approx
+    return {
+        f"{part}_ms": approx(ms),
+        "step_ms": approx(step_ms),
+        f"{part}_percent": approx(100 * ms / step_ms, rel=1e-4),
+    }
 
 
 def summary(finding: Finding) -> str:

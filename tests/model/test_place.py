@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -154,7 +155,7 @@ def test_a_cuda_graph_is_busy_from_its_first_to_its_last_kernel():
     assert split(only_place(whole)).compute_ns == 95
 
 
-def test_matmul_time_is_told_by_math_path():
+def test_matmul_time_is_split_by_math_path():
     parts = split(only_place(draw(kernels="GGGGSSSTTe", kernel_names={"T": "triton_mm"})))
     assert parts.matmul_ns_by_math_path == {
         "tensor_core": 4 * UNIT_NS,
@@ -186,29 +187,20 @@ def test_the_whole_recording_also_holds_what_steady_steps_leave_out():
     assert whole_recording(place).window_ns == 35 * UNIT_NS
 
 
+def busy_and_idle(of: str) -> Run:
+    """Of two devices, or ranks, the first is busy for 100 ns, and the second idle for half of them."""
+    pieces = ((0, 0, 100), (1, 0, 40), (1, 90, 100))
+    kernels = [{"start_ns": start, "end_ns": end, "name": "k", of: number} for number, start, end in pieces]
+    return prepare(timeline(kernels=kernels))
+
+
 def test_each_device_is_accounted_for_on_its_own():
-    run = prepare(
-        timeline(
-            kernels=[
-                {"start_ns": 0, "end_ns": 100, "name": "k", "device": 0},
-                {"start_ns": 0, "end_ns": 40, "name": "k", "device": 1},
-                {"start_ns": 90, "end_ns": 100, "name": "k", "device": 1},
-            ]
-        )
-    )
+    run = busy_and_idle("device")
     assert [(place.device, place.idle.total_ns) for place in run.places] == [(0, 0), (1, 50)]
 
 
 def test_a_run_of_several_places_is_their_mean_and_names_the_worst():
-    run = prepare(
-        timeline(
-            kernels=[
-                {"start_ns": 0, "end_ns": 100, "name": "k", "rank": 0},
-                {"start_ns": 0, "end_ns": 40, "name": "k", "rank": 1},
-                {"start_ns": 90, "end_ns": 100, "name": "k", "rank": 1},
-            ]
-        )
-    )
+    run = busy_and_idle("rank")
     assert run.mean(lambda place: place.idle.total_ns) == 25
     assert run.share(lambda place: place.idle.total_ns) == 0.25
     assert run.worst(lambda place: place.idle.total_ns).rank == 1

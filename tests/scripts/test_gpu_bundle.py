@@ -147,5 +147,5 @@ def test_built_from_wheels_it_records_without_a_network(tmp_path: Path) -> None:
     diagnosis = diagnose(read([results / "runs" / "slow_input-torch"]), list(load_rules().values()))
     assert diagnosis.findings[0].rule == "input-wait"
     files = [path for path in (results / "runs").rglob("*") if path.is_file()]
-    assert {str(path): found for path in files if (found := scrub.told(path))} == {}
+    assert {str(path): found for path in files if (found := scrub.private(path))} == {}
     assert all(path.stat().st_size <= 15 << 20 for path in (results / "packed").iterdir())

@@ -73,7 +73,7 @@ class Results:
         except Exception as error:  # noqa: BLE001 one damaged recording must not cost the others
             self.add("left-out.txt", f"{run.name}: {type(error).__name__}: {error}")
         for file in (path for path in sorted(target.rglob("*")) if path.is_file()):
-            for what in scrub.told(file):
+            for what in scrub.private(file):
                 self.add("private.txt", f"{file.relative_to(self.folder)}: {what}")
         self._keep_reports(run, target)
         self.timings[f"until {run.name}"] = round(time.monotonic() - self._began, 2)

@@ -9,9 +9,7 @@ from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Confidence
-from perfdoctor.records.findings import Finding, Measure, Value
-from perfdoctor.records.savings import Saving
+from perfdoctor.model.timeline import Ints
 
 
 @dataclass(frozen=True)
@@ -34,26 +32,10 @@ class TimeOfOps(Affected):
         """How long one of them takes."""
         return self.of_worst.total_ns / self.of_worst.count
 
-    def finding(
-        self,
-        *,
-        rule: str,
-        saving: Saving,
-        confidence: Confidence,
-        values: Mapping[str, Value],
-        evidence: tuple[Measure, ...],
-    ) -> Finding:
-        """A finding about this time of the training threads, in the situation `host`."""
-        return Finding(
-            rule=rule,
-            saving_ns_per_step=saving,
-            confidence=confidence,
-            values=values,
-            evidence=evidence,
-            situation="host",
-            affected_ns=self.ns,
-            thread_time={rank: (ops.time.starts, ops.time.ends) for rank, ops in self.of_rank.items()},
-        )
+    @property
+    def thread_time(self) -> Mapping[int, tuple[Ints, Ints]]:
+        """By rank, starts and ends of this time, as a finding names it."""
+        return {rank: (ops.time.starts, ops.time.ends) for rank, ops in self.of_rank.items()}
 
 
 def of_host_ops(run: Run, ops: Callable[[HostPlace], HostOps], least_share: float, fewest: float) -> TimeOfOps | None:

@@ -12,9 +12,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.steps import Confidence
-from perfdoctor.records.findings import Evidence, Finding, Value
-from perfdoctor.records.savings import Saving
+from perfdoctor.model.timeline import Mask
 
 Loops = Callable[[Place], list[TensorLoop]]
 
@@ -30,25 +28,10 @@ class IdleInLoops(Idle):
         """The loops in the window of the place that loses most; at least one."""
         return inside(self.worst, self.loops(self.worst))
 
-    def finding(
-        self,
-        *,
-        rule: str,
-        saving: Saving,
-        confidence: Confidence,
-        values: Mapping[str, Value],
-        evidence: tuple[Evidence, ...],
-    ) -> Finding:
-        """A finding about the kernels that these loops launch."""
-        return Finding(
-            rule=rule,
-            saving_ns_per_step=saving,
-            confidence=confidence,
-            values=values,
-            evidence=evidence,
-            work=work_of(self.run, lambda place: launches_of(place, "kernels").within(spans_of(self.loops(place)))),
-            affected_ns=self.ns,
-        )
+    @property
+    def work(self) -> Mapping[tuple[int, int], Mask]:
+        """The kernels that these loops launch, as a finding names them."""
+        return work_of(self.run, lambda place: launches_of(place, "kernels").within(spans_of(self.loops(place))))
 
 
 def of_loops(run: Run, loops: Loops, least_share: float) -> IdleInLoops | None:

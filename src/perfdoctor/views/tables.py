@@ -13,6 +13,8 @@ from perfdoctor.records.views import Table, TableColumn, Unit
 
 #: The first characters of a C++ name say what a kernel does; the rest are nested template arguments.
 _LONGEST_TEXT = 1_000
+#: Further rows took less than a thousandth of the time in every recording examined; and a model has hundreds of layers.
+_MOST_ROWS = 500
 
 
 def text(name: str, values: Iterable[str], explained: str = "") -> TableColumn:
@@ -30,7 +32,7 @@ def numbers(
 
 
 def table(
-    page: str, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int
+    page: str, id_: str, title: str, explained: str, columns: Sequence[TableColumn], *, most: int = _MOST_ROWS
 ) -> Iterable[Table]:
     """A table of the first `most` rows, without empty columns; nothing if there are no rows."""
     rows = len(columns[0].values)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding
-from collective_builders import MS, told, under
+from builders import draw_steps, findings, only_finding
+from collective_builders import MS, described, under
+
+from perfdoctor.records.savings import Saving
 
 LEGEND = {"F": ("ranges", "DistributedDataParallel.forward"), "M": ("ranges", "Megatron.forward")}
 
@@ -11,28 +13,24 @@ LEGEND = {"F": ("ranges", "DistributedDataParallel.forward"), "M": ("ranges", "M
 def step(waits: int = 4, *, of: int = 40, forward: str = "F", beside: bool = False):
     """The broadcast is launched 50 µs before it starts, inside the forward's range."""
     compute = "#" * (of - waits - 2)
-    return draw(
+    return draw_steps(
         kernels="##" + ("#" if beside else " ") * waits + compute,
         nccl="  " + "=" * waits + " " * len(compute),
         host=[" " + forward * (of - 2) + " "],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
 
 
 def test_it_fires_where_the_forward_pass_waits_for_buffers():
-    finding = only_finding("broadcast-buffers", told(step(), kind="broadcast"))
+    finding = only_finding("broadcast-buffers", described(step(), kind="broadcast"))
     assert finding.values["broadcasts_per_step"] == 1
     assert finding.values["exposed_ms"] == 4
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (1.2 * MS, 4 * MS, 4 * MS)
+    assert finding.saving_ns_per_step == Saving(1.2 * MS, 4 * MS, 4 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    assert findings("broadcast-buffers", told(step(1, of=40), kind="broadcast")) == []
-    assert len(findings("broadcast-buffers", told(step(1, of=33), kind="broadcast"))) == 1
+    assert findings("broadcast-buffers", described(step(1, of=40), kind="broadcast")) == []
+    assert len(findings("broadcast-buffers", described(step(1, of=33), kind="broadcast"))) == 1
 
 
 def test_it_stays_silent_for_what_else_the_forward_pass_sends():
@@ -41,12 +39,12 @@ def test_it_stays_silent_for_what_else_the_forward_pass_sends():
 
 def test_it_stays_silent_for_broadcasts_that_are_not_ddps():
     """Tensor parallelism broadcasts each batch: that is data."""
-    assert findings("broadcast-buffers", told(step(forward="M"), kind="broadcast")) == []
+    assert findings("broadcast-buffers", described(step(forward="M"), kind="broadcast")) == []
 
 
 def test_it_stays_silent_where_compute_hides_them():
-    assert findings("broadcast-buffers", told(step(beside=True), kind="broadcast")) == []
+    assert findings("broadcast-buffers", described(step(beside=True), kind="broadcast")) == []
 
 
-def test_it_hangs_under_exposed_communication():
-    assert "broadcast-buffers" in under(told(step(), kind="broadcast"), "exposed-communication")
+def test_it_is_a_symptom_of_exposed_communication():
+    assert "broadcast-buffers" in under(described(step(), kind="broadcast"), "exposed-communication")

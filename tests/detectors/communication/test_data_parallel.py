@@ -7,6 +7,7 @@ from builders import findings, only_finding, summary
 from several_gpus_cases import MS, gpus
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 
@@ -18,8 +19,7 @@ def test_it_fires_where_the_range_and_several_gpus_are_there():
         "idle_percent": pytest.approx(50, abs=1),
         "extra_ms": pytest.approx(10),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(0, 10 * MS, 10 * MS)
     assert "drives 4 GPUs from one process" in summary(finding)
 
 
@@ -42,7 +42,7 @@ def test_it_stays_silent_on_one_gpu_and_on_one_for_each_process():
     assert findings("data-parallel", gpus(30, 20, ranks=True)) == []
 
 
-def test_uneven_gpus_hang_under_it():
+def test_uneven_gpus_are_a_symptom_of_it():
     found = diagnose(gpus(30, 15), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "data-parallel")
     assert [each.rule for each in above.symptoms] == ["uneven-gpus"]

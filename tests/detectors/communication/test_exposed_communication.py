@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
-from collective_builders import told
+from builders import draw, draw_steps, findings, of_step, only_finding, summary
+from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
+from perfdoctor.records.savings import Saving
 
 MS = 1_000_000
 
@@ -30,14 +31,13 @@ def step(hidden: int, exposed: int, *, of: int = 40, **more):
 def test_it_fires_where_collectives_run_while_no_kernel_does():
     finding = only_finding("exposed-communication", step(10, 10))
     # 20 ms of communication, 10 of them beside compute
-    assert finding.values == {"exposed_ms": 10.0, "step_ms": 40.0, "exposed_percent": 25.0, "hidden_percent": 50.0}
+    assert finding.values == {**of_step("exposed", 10.0, 40.0), "hidden_percent": 50.0}
     # 20 ms of compute are free to hide 10; half of the bytes would win 5
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
 
 
-def test_with_one_rank_it_says_that_waiting_cannot_be_told_from_transfer():
+def test_with_one_rank_it_says_that_waiting_cannot_be_distinguished_from_transfer():
     finding = only_finding("exposed-communication", step(0, 10))
     assert (finding.situation, finding.confidence) == ("one-rank", "medium")
     assert "Only one rank was recorded" in summary(finding)
@@ -50,8 +50,7 @@ def test_with_several_ranks_it_is_sure():
 
 def test_what_compute_cannot_hide_is_won_by_sending_less():
     """Hardly any compute: 4 ms can hide, 36 ms are exposed, of which half the bytes are 18."""
-    saving = only_finding("exposed-communication", step(0, 36)).saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (4 * MS, 18 * MS, 36 * MS)
+    assert only_finding("exposed-communication", step(0, 36)).saving_ns_per_step == Saving(4 * MS, 18 * MS, 36 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():
@@ -69,27 +68,22 @@ def test_it_stays_silent_where_compute_hides_all_of_a_large_communication():
 def test_it_stays_silent_where_all_of_it_is_waiting_for_a_late_rank():
     """Rank 0 stands in the collective for 20 ms, but once rank 1 has come it takes 1 ms: that is rank-skew's."""
     early = step(0, 20, rank=0)
-    late = draw(kernels="#" * 39 + " ", nccl=" " * 39 + "=", launched_us_before=50, repeat=6, unit_us=1000, rank=1)
+    late = draw_steps(kernels="#" * 39 + " ", nccl=" " * 39 + "=", rank=1)
     assert findings("exposed-communication", merge([early, late]), min_share_of_step=0.03) == []
 
 
 def test_waiting_for_a_late_rank_is_taken_off():
     early = step(0, 20, rank=0)
-    late = draw(
-        kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, launched_us_before=50, repeat=6, unit_us=1000, rank=1
-    )
+    late = draw_steps(kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, rank=1)
     finding = only_finding("exposed-communication", merge([early, late]))
     # a mean of 15 ms a rank is exposed; a third of all time in collectives (10 of 30) is waiting
     assert finding.values["exposed_ms"] == pytest.approx(10.0)
 
 
 def test_its_table_lists_collectives_by_kind():
-    picture = draw(
+    picture = draw_steps(
         kernels="##########          ",
         nccl="          ======aa-- ",
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     table = only_finding("exposed-communication", picture).evidence[2]
     assert table.rows == (("all_reduce", 2.0, 8 * MS), ("all_gather", 1.0, 2 * MS))
@@ -97,12 +91,9 @@ def test_its_table_lists_collectives_by_kind():
 
 def test_only_what_compute_waited_for_is_promised():
     """The host is late: compute goes on in the middle of the collective, so a shorter one would win nothing."""
-    host_bound = draw(
+    host_bound = draw_steps(
         kernels="#" * 10 + " " * 10 + "#" * 20,
         nccl=" " * 10 + "=" * 25 + " " * 5,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     finding = only_finding("exposed-communication", host_bound)
     assert finding.values["exposed_ms"] == 10.0
@@ -110,7 +101,7 @@ def test_only_what_compute_waited_for_is_promised():
 
 
 def test_it_tells_the_bandwidth_of_large_messages_where_all_ranks_were_recorded():
-    ranks = [told(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
+    ranks = [described(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
     (table,) = only_finding("exposed-communication", merge(ranks)).evidence[3:]
     # 100 MB in 10 ms; two ranks load the link once
     assert table.rows == (("all_reduce", 2, 100_000_000, pytest.approx(1e10)),)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding, summary
-from collective_builders import MIB, MS, told, under
+from builders import draw_steps, findings, only_finding, summary
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.model.timeline import merge
 
@@ -18,17 +18,14 @@ def step(
 ):
     """Compute, and a bucket that begins `hidden` units before its end and lasts `exposed` units longer."""
     busy = of - exposed
-    drawn = draw(
+    drawn = draw_steps(
         kernels="#" * busy + " " * exposed,
         nccl=" " * (busy - hidden) + "=" * (hidden + exposed),
         host=[launched_in * busy + " " * exposed],
         legend=LEGEND,
         rank=rank,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
-    return told(drawn, bytes=25 * MIB if sizes else -1)
+    return described(drawn, bytes=25 * MIB if sizes else -1)
 
 
 def test_it_fires_where_one_bucket_is_sent_at_the_end():
@@ -45,16 +42,13 @@ def test_it_fires_where_one_bucket_is_sent_at_the_end():
 
 
 def test_it_fires_where_the_largest_of_several_comes_last():
-    several = draw(
+    several = draw_steps(
         kernels="#" * 30 + " " * 10,
         nccl=" " * 20 + "=" * 4 + " " * 6 + "-" * 10,
         host=["A" * 30 + " " * 10],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
-    finding = only_finding("late-gradient-bucket", told(several, bytes=[2 * MIB, 6 * MIB] * 6))
+    finding = only_finding("late-gradient-bucket", described(several, bytes=[2 * MIB, 6 * MIB] * 6))
     assert (finding.situation, finding.values["buckets_per_step"]) == ("", 2)
     assert finding.values["largest_percent"] == 75
     assert round(finding.values["hidden_percent"]) == 29  # 4 of 14 ms
@@ -74,14 +68,11 @@ def test_it_stays_silent_for_sums_that_no_gradient_hook_launched():
 
 def test_it_stays_silent_where_the_host_is_what_compute_waits_for():
     """The bucket is exposed, but compute goes on while it still travels: nothing waited for it."""
-    host_bound = draw(
+    host_bound = draw_steps(
         kernels="#" * 10 + " " * 20 + "#" * 10,
         nccl=" " * 10 + "=" * 25 + " " * 5,
         host=["A" * 40],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     assert findings("late-gradient-bucket", host_bound) == []
 
@@ -111,5 +102,5 @@ def test_it_stays_silent_where_one_rank_alone_may_have_waited():
     assert len(findings("late-gradient-bucket", both)) == 1
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "late-gradient-bucket" in under(step(), "exposed-communication")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw, findings, only_finding, summary
-from exposed_copy_cases import assert_a_quarter_is_exposed
+from exposed_copy_cases import assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Frame, Text, Timeline
@@ -16,14 +16,7 @@ MS = 1_000_000
 
 
 def step(exposed: int, direction: str = "p2p", *, of: int = 40, **more) -> Timeline:
-    picture = {
-        "copies": "x" * exposed + " " * (of - exposed),
-        "kernels": " " * exposed + "#" * (of - exposed),
-        "launched_us_before": 50,
-        "repeat": 6,
-        "unit_us": 1000,
-    }
-    drawn = draw(**{**picture, **more})
+    drawn = exposed_step(exposed, "x", of=of, **more)
     copies = drawn.copies.with_columns(direction=Text.constant(direction, len(drawn.copies)))
     return replace(drawn, frames={**drawn.frames, "copies": copies})
 
@@ -74,7 +67,7 @@ def test_the_device_that_receives_waits_as_well_without_a_row_of_it():
     assert only_finding("peer-copies", computes).values["exposed_ms"] == 4.0
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "peer-copies" in [each.rule for each in above.symptoms]

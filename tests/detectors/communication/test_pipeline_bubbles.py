@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
-from collective_builders import MS, told, under
+from builders import draw_steps, findings, only_finding
+from collective_builders import MS, described, under
+
+from perfdoctor.records.savings import Saving
 
 LEGEND = {
     "R": ("ranges", "nccl:recv 1<-0"),
@@ -15,16 +17,13 @@ LEGEND = {
 def step(waits: int = 5, *, of: int = 20, launched_in: str = "R", group_size: int = -1):
     """Twice a step: compute, and a receive that is waited for."""
     half = "#" * (of - waits) + " " * waits
-    drawn = draw(
+    drawn = draw_steps(
         kernels=half * 2,
         nccl=(" " * (of - waits) + "s" * waits) * 2,
         host=[(launched_in * (of - waits) + " " * waits) * 2],
         legend=LEGEND,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
-    return told(drawn, group_size=group_size)
+    return described(drawn, group_size=group_size)
 
 
 def test_it_fires_where_a_stage_stands_in_receives():
@@ -32,8 +31,7 @@ def test_it_fires_where_a_stage_stands_in_receives():
     assert finding.values["messages_per_step"] == 2
     assert finding.values["exposed_ms"] == pytest.approx(10)
     assert finding.values["exposed_percent"] == pytest.approx(25)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(2.5 * MS, 5 * MS, 10 * MS)
 
 
 def test_it_fires_where_the_recording_tells_the_group():
@@ -46,14 +44,14 @@ def test_it_stays_silent_just_below_the_threshold():
 
 
 def test_it_stays_silent_where_the_kernel_may_be_an_all_to_all():
-    """NCCL runs both with the same kernel: without a range or a group it cannot be told."""
+    """NCCL runs both with the same kernel: without a range or a group they cannot be distinguished."""
     assert findings("pipeline-bubbles", step(launched_in=" ")) == []
     assert findings("pipeline-bubbles", step(launched_in="X")) == []
 
 
 def test_it_stays_silent_for_other_collectives():
-    assert findings("pipeline-bubbles", told(step(), kind="all_to_all", group_size=4)) == []
+    assert findings("pipeline-bubbles", described(step(), kind="all_to_all", group_size=4)) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "pipeline-bubbles" in under(step(), "exposed-communication")

@@ -6,6 +6,7 @@ import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.model.timeline import merge
+from perfdoctor.records.savings import Saving
 
 MS = 1_000_000
 
@@ -32,8 +33,7 @@ def test_it_fires_and_names_the_rank_that_waits_least():
     assert finding.values["step_ms"] == 40.0
     assert finding.confidence == "high"
     # the middle rank comes 16 ms before the last one
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (8 * MS, 16 * MS, 16 * MS)
+    assert finding.saving_ns_per_step == Saving(8 * MS, 16 * MS, 16 * MS)
     assert "Rank 3 is the straggler, with 100 % of all lateness." in summary(finding)
 
 

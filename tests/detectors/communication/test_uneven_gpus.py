@@ -11,6 +11,7 @@ from several_gpus_cases import MS, gpus
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text, Timeline
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 
@@ -23,8 +24,7 @@ def test_it_fires_where_one_gpu_does_more():
         "devices": 4,
         "extra_percent": pytest.approx(50),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(0, 5 * MS, 10 * MS)
     assert "GPU 0 computes for 30.0 ms a step, 50 % more than the mean of 4 GPUs (20.0 ms)" in summary(finding)
 
 
@@ -49,7 +49,7 @@ def of_blocks(*kernels: tuple[str, float, int]) -> Timeline:
     return replace(drawn, frames={**drawn.frames, "kernels": frame.with_columns(blocks=blocks, name=names)})
 
 
-def test_a_little_more_work_is_told_from_a_slower_device_by_its_kernels():
+def test_a_little_more_work_is_distinguished_from_a_slower_device_by_its_kernels():
     """30 and 27 ms: 1.5 of 40 beyond the mean. In more blocks, or in another kernel, it is work."""
     assert findings("uneven-gpus", of_blocks(("gemm", 30, 512), ("gemm", 27, 512))) == []
     for larger in (("gemm", 30, 569), ("head", 30, 512)):

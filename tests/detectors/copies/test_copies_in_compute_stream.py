@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw_steps, findings, of_step, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -23,34 +24,23 @@ def in_stream(drawn: Timeline, stream: int = 7) -> Timeline:
 
 def step(exposed: int, char: str = "h", *, of: int = 40, stream: int = 7) -> Timeline:
     """A copy of `exposed` ms in front of each step's compute."""
-    picture = draw(
+    picture = draw_steps(
         copies=char * exposed + " " * (of - exposed),
         kernels=" " * exposed + "#" * (of - exposed),
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
     )
     return in_stream(picture, stream)
 
 
 def test_it_fires_where_copies_and_kernels_share_a_stream():
     finding = only_finding("copies-in-compute-stream", step(10))
-    assert finding.values == {
-        "copies_per_step": 1.0,
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
-        "stream": 7,
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.values == {"copies_per_step": 1.0, **of_step("exposed", 10.0, 40.0), "stream": 7}
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "run in stream 7" in summary(finding)
 
 
 def test_little_compute_hides_little():
     """39 ms of copies beside 1 ms of kernels: another stream hides 1 ms."""
-    saving = only_finding("copies-in-compute-stream", step(39)).saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (MS // 2, MS, 39 * MS)
+    assert only_finding("copies-in-compute-stream", step(39)).saving_ns_per_step == Saving(MS // 2, MS, 39 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():
@@ -67,7 +57,7 @@ def test_it_stays_silent_where_another_stream_would_not_help(char):
     assert findings("copies-in-compute-stream", step(10, char)) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "copies-in-compute-stream" in [each.rule for each in above.symptoms]

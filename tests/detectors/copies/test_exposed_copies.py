@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
+
+from perfdoctor.records.savings import Saving
 
 
 def step(exposed: int, char: str = "h", **more):
@@ -15,29 +17,25 @@ def step(exposed: int, char: str = "h", **more):
 def test_it_fires_where_a_pinned_copy_is_waited_for():
     finding = only_finding("exposed-copies", step(10))
     assert finding.values == {
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
+        **of_step("exposed", 10.0, 40.0),
         "direction": "h2d",
         "gigabytes_per_second": pytest.approx(25.0),
         "hideable_ms": 10.0,
     }
     assert finding.situation == ""
     # 30 ms of compute could hide all 10; half of the bytes are 5
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 10 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert finding.confidence == "high"
     assert "(h2d, 25.0 GB/s)" in summary(finding)
 
 
-def test_a_copy_bound_run_is_told_as_such():
+def test_a_copy_bound_run_is_reported_as_such():
     """One stream copies for 97 % of the time, kernels take 2 %: little compute hides little."""
     finding = only_finding("exposed-copies", step(97, of=100))
     assert finding.values["exposed_percent"] == 97.0
     assert finding.situation == "copy-bound"
     assert "only 3.0 ms of compute remain to hide them behind" in summary(finding)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (3 * MS, 48.5 * MS, 97 * MS)
+    assert finding.saving_ns_per_step == Saving(3 * MS, 48.5 * MS, 97 * MS)
     assert finding.confidence == "medium"
 
 
@@ -74,9 +72,7 @@ def test_it_stays_silent_where_the_copy_runs_beside_a_collective():
 
 
 def test_the_direction_with_the_longest_exposed_copies_comes_first():
-    picture = draw(
-        copies="hhdddd" + " " * 34, kernels=" " * 6 + "#" * 34, launched_us_before=50, repeat=6, unit_us=1000
-    )
+    picture = draw_steps(copies="hhdddd" + " " * 34, kernels=" " * 6 + "#" * 34)
     finding = only_finding("exposed-copies", picture)
     assert finding.values["direction"] == "d2h"
     table = finding.evidence[2]
@@ -85,9 +81,7 @@ def test_the_direction_with_the_longest_exposed_copies_comes_first():
 
 def test_the_direction_named_is_one_that_the_rule_counts():
     """9 ms of pageable copies belong to pageable-copies; the 6 ms that this rule counts go to the host."""
-    picture = draw(
-        copies="H" * 9 + "d" * 6 + " " * 25, kernels=" " * 15 + "#" * 25, launched_us_before=50, repeat=6, unit_us=1000
-    )
+    picture = draw_steps(copies="H" * 9 + "d" * 6 + " " * 25, kernels=" " * 15 + "#" * 25)
     finding = only_finding("exposed-copies", picture)
     assert finding.values["exposed_ms"] == 6.0
     assert finding.values["direction"] == "d2h"

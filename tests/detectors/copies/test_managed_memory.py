@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import draw, findings, only_finding, summary
-from exposed_copy_cases import assert_a_quarter_is_exposed
+from builders import findings, only_finding, summary
+from exposed_copy_cases import assert_a_quarter_is_exposed, exposed_step
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text, Timeline
@@ -17,14 +17,7 @@ MS = 1_000_000
 
 def step(exposed: int, memory: str = "managed", direction: str = "h2d", *, of: int = 40, **more) -> Timeline:
     """A copy of such memory of `exposed` ms in front of each step's compute."""
-    picture = {
-        "copies": "h" * exposed + " " * (of - exposed),
-        "kernels": " " * exposed + "#" * (of - exposed),
-        "launched_us_before": 50,
-        "repeat": 6,
-        "unit_us": 1000,
-    }
-    drawn = draw(**{**picture, **more})
+    drawn = exposed_step(exposed, "h", of=of, **more)
     rows = len(drawn.copies)
     copies = drawn.copies.with_columns(
         host_memory=Text.constant(memory, rows), direction=Text.constant(direction, rows)
@@ -53,7 +46,7 @@ def test_it_stays_silent_where_kernels_run_beside():
     assert findings("managed-memory", step(10, kernels="#" * 40)) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "managed-memory" in [each.rule for each in above.symptoms]

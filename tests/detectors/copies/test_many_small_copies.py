@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text
@@ -33,9 +33,7 @@ def test_it_fires_where_a_batch_is_sent_in_pieces():
         "copies_per_step": 100.0,
         "mean_bytes": pytest.approx(2000.0),
         "mean_us": pytest.approx(2.0),
-        "exposed_ms": pytest.approx(0.2),
-        "step_ms": pytest.approx(2.0),
-        "exposed_percent": pytest.approx(10.0),
+        **of_step("exposed", 0.2, 2.0),
     }
     # all are equally fast: by their rate alone nothing is won
     assert finding.saving_ns_per_step.likely == 0
@@ -72,7 +70,7 @@ def test_it_stays_silent_within_the_device():
     assert findings("many-small-copies", step(100, "x")) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(100), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "many-small-copies" in [each.rule for each in above.symptoms]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 from measured_builders import H100, measurement, with_rates
+
+from perfdoctor.records.savings import Saving
 
 
 def step(exposed: int, char: str = "H", **more):
@@ -16,15 +18,12 @@ def step(exposed: int, char: str = "H", **more):
 def test_it_fires_where_a_pageable_copy_is_waited_for(char):
     finding = only_finding("pageable-copies", step(10, char), pinned_speedup=2.0)
     assert finding.values == {
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
+        **of_step("exposed", 10.0, 40.0),
         "megabytes": pytest.approx(60.0),
         "gigabytes_per_second": pytest.approx(6.0),
     }
     # at twice the rate 10 ms become 5 ms
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (2.5 * MS, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(2.5 * MS, 5 * MS, 10 * MS)
     assert "60.0 MB a step at 6.0 GB/s" in summary(finding)
 
 

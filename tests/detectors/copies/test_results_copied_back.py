@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -30,12 +31,9 @@ def test_it_fires_where_each_step_sends_much_back():
     assert finding.values == {
         "megabytes": pytest.approx(250.0),  # 10 ms at 25 GB/s
         "copies_per_step": 1.0,
-        "exposed_ms": 10.0,
-        "step_ms": 40.0,
-        "exposed_percent": 25.0,
+        **of_step("exposed", 10.0, 40.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (5 * MS, 8 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(5 * MS, 8 * MS, 10 * MS)
     assert "250.0 MB a step are copied to the host" in summary(finding)
 
 
@@ -71,7 +69,7 @@ def test_it_stays_silent_where_it_happens_now_and_then():
     assert findings("results-copied-back", picture) == []
 
 
-def test_to_pageable_memory_it_hangs_under_pageable_copies():
+def test_to_pageable_memory_it_is_a_symptom_of_pageable_copies():
     """Also where a batch that is copied to the device, which is exposed-copies', takes longer."""
     picture = step(10, "D", copies="h" * 15 + " " * 15 + "D" * 10, kernels=" " * 15 + "#" * 15 + " " * 10)
     found = diagnose(picture, list(load_rules().values())).findings
@@ -80,7 +78,7 @@ def test_to_pageable_memory_it_hangs_under_pageable_copies():
     assert [each.rule for each in above.symptoms] == ["results-copied-back"]
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "results-copied-back" in [each.rule for each in above.symptoms]

@@ -10,6 +10,7 @@ from measured_builders import measurement, with_rates
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import UserValues
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -41,13 +42,12 @@ def test_it_fires_where_the_link_is_slow():
         "exposed_percent": 25.0,
     }
     # a slot one generation older gives 25.2 GB/s (half of the time), the best one 50.4 (a quarter of it)
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0, 5 * MS, 7.5 * MS)
+    assert finding.saving_ns_per_step == Saving(0, 5 * MS, 7.5 * MS)
     assert finding.situation == ""
     assert "12.6 GB/s, 20 % of the 63 GB/s" in summary(finding)
 
 
-def test_what_an_older_slot_gives_is_told_as_such_and_nothing_is_promised():
+def test_what_an_older_slot_gives_is_reported_as_such_and_nothing_is_promised():
     finding = only_finding("slow-host-link", step(27.7))
     assert finding.situation == "older-slot"
     assert finding.saving_ns_per_step.likely == 0
@@ -78,7 +78,7 @@ def test_it_stays_silent_where_copies_are_small():
     assert findings("slow-host-link", step(0.1)) == []  # 1 MB each
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(12.6), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "slow-host-link" in [each.rule for each in above.symptoms]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import BASE_NS, draw, findings, only_finding, timeline
+from builders import BASE_NS, draw, draw_steps, findings, only_finding, timeline
 from collective_builders import MS, under
 
 from perfdoctor.model.timeline import merge
@@ -12,12 +12,9 @@ from perfdoctor.model.timeline import merge
 def rank(number: int, gemm: int = 10, other: int = 10, *, gpu: str = "NVIDIA H100 80GB HBM3", repeats: int = 1):
     """Two kernels of so many ms, and a collective that ends the step for all after 40 ms."""
     busy = (gemm + other) * repeats
-    return draw(
+    return draw_steps(
         kernels=("G" * gemm + "e" * other) * repeats + " " * (40 - busy),
         nccl=" " * busy + "=" * (40 - busy),
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
         rank=number,
         device=number,
         gpu=gpu,
@@ -40,8 +37,7 @@ def test_it_fires_where_every_kernel_of_one_rank_is_slower():
 
 def test_where_nobody_waits_for_it_nothing_is_promised_for_sure():
     alone = [
-        draw(kernels="G" * long + " " * (20 - long), repeat=6, unit_us=1000, rank=number, launched_us_before=50)
-        for number, long in enumerate((10, 10, 10, 13))
+        draw_steps(kernels="G" * long + " " * (20 - long), rank=number) for number, long in enumerate((10, 10, 10, 13))
     ]
     saving = only_finding("gpus-differ", merge(alone)).saving_ns_per_step
     assert (saving.low, saving.likely) == (0, 0)
@@ -73,7 +69,7 @@ def test_among_many_it_is_slow_that_stands_out_from_how_the_others_differ():
     assert findings("gpus-differ", of_units(99, 101, 101, 100, 105)) == []
 
 
-def test_among_many_less_than_three_percent_of_the_step_is_not_told():
+def test_among_many_less_than_three_percent_of_the_step_is_not_reported():
     assert findings("gpus-differ", of_units(100, 100, 100, 100, 103)) == []
 
 
@@ -124,10 +120,10 @@ def test_it_stays_silent_where_the_work_differs():
 def test_it_stays_silent_where_the_same_kernels_have_more_blocks():
     """Longer sequences: every kernel takes longer, since it has more to do."""
     ranks = [
-        draw(
+        draw_steps(
             kernels="G" * long + "e" * long + " " * (40 - 2 * long),
             nccl=" " * 2 * long + "=" * (40 - 2 * long),
-            launched_us_before=50, repeat=6, unit_us=1000, rank=number, device=number, blocks=10 * long,
+            rank=number, device=number, blocks=10 * long,
         )
         for number, long in enumerate((10, 10, 10, 13))
     ]  # fmt: skip
@@ -142,5 +138,5 @@ def test_it_stays_silent_where_all_ranks_differ_from_each_other():
     assert findings("gpus-differ", merge([rank(n, 10 + 2 * n, 10 + 2 * n) for n in range(4)])) == []
 
 
-def test_it_hangs_under_rank_skew():
+def test_it_is_a_symptom_of_rank_skew():
     assert "gpus-differ" in under(job(rank(3, 13, 13)), "rank-skew")

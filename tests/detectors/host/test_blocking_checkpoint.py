@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary, timeline
+from builders import draw, findings, full_queue, only_finding, summary, timeline
 
 from perfdoctor.model.timeline import merge
 
@@ -111,14 +111,7 @@ def test_it_stays_silent_just_below_the_threshold():
 
 def test_it_stays_silent_where_the_device_is_busy_while_the_host_saves():
     """The queue is full: the host saves, and the device never notices."""
-    picture = draw(
-        kernels="#" * 40,
-        host=["l" + " " * 39, "  " + "k" * 30],
-        host_ahead=45,
-        repeat=6,
-        unit_us=1000,
-    )
-    assert findings("blocking-checkpoint", picture) == []
+    assert findings("blocking-checkpoint", full_queue("k" * 30)) == []
 
 
 def test_it_stays_silent_where_a_thread_beside_the_training_writes():

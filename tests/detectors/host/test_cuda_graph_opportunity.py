@@ -10,6 +10,7 @@ from builders import draw, findings, only_finding, summary, timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.kernels.repetition import repetition
+from perfdoctor.records.savings import Saving
 
 
 def steps(*, busy: int = 5, period: int = 20, kernels: int = 5, repeat: int = 12, launch: str = "l", **more):
@@ -44,8 +45,7 @@ def test_it_fires_where_all_steps_are_alike():
     assert (finding.values["idle_ms"], finding.values["step_ms"], finding.values["idle_percent"]) == (0.75, 1.0, 75.0)
     assert finding.values["kernels"] == 5
     assert finding.values["same"] == finding.values["steps"]
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (225_000, 450_000, 712_500)
+    assert finding.saving_ns_per_step == Saving(225_000, 450_000, 712_500)
     assert "exactly the same 5 kernels" in summary(finding)
 
 

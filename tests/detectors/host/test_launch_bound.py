@@ -1,8 +1,10 @@
-"""launch-bound: the host issues work more slowly than the device does it."""
+"""launch-bound: the host launches work more slowly than the device does it."""
 
 from __future__ import annotations
 
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
+
+from perfdoctor.records.savings import Saving
 
 
 def step(*, busy: int, period: int = 20, kernels: int = 5, unit_us: float = 10, **more):
@@ -19,15 +21,8 @@ def test_it_fires_where_each_kernel_waits_for_its_launch():
     shares = {"recoverable_share_low": 0.3, "recoverable_share_likely": 0.6, "recoverable_share_high": 0.95}
     finding = only_finding("launch-bound", step(busy=5), **shares)
     # five kernels of 50 µs, one each 200 µs: 750 of 1,000 µs idle
-    assert finding.values == {
-        "idle_ms": 0.75,
-        "step_ms": 1.0,
-        "idle_percent": 75.0,
-        "kernels_per_step": 5.0,
-        "kernel_us": 50.0,
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (225_000, 450_000, 712_500)
+    assert finding.values == {**of_step("idle", 0.75, 1.0), "kernels_per_step": 5.0, "kernel_us": 50.0}
+    assert finding.saving_ns_per_step == Saving(225_000, 450_000, 712_500)
     assert finding.confidence == "high"
     assert "while the host is busy launching: 5 kernels a step, 50 µs each" in summary(finding)
 
@@ -68,7 +63,7 @@ def test_it_stays_silent_where_one_launch_replays_a_whole_graph():
     assert findings("launch-bound", picture, min_share_of_step=0.06) == []
 
 
-def test_it_stays_silent_where_the_host_computes_instead_of_issuing():
+def test_it_stays_silent_where_the_host_computes_instead_of_launching():
     picture = draw(
         kernels="  " + "#" * 8 + " " * 30,
         host=["l" + " " * 39, "o" * 40],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, pauses_ns, summary
-
-from perfdoctor.metrics.accounting.prepare import prepare
+from builders import draw, findings, only_finding, paused_ms_per_step, summary
 
 
 def step(wait: int, around: str = "u", *, of: int = 40, first: str = " ", legend=None, last: str = " "):
@@ -65,8 +63,5 @@ def test_it_stays_silent_where_the_scaler_skipped_the_update():
 
 def test_the_number_is_what_plain_counting_gives():
     """Every pause ends with a launch right after a read: all of it is lost."""
-    drawn = step(7)
-    (place,) = prepare(drawn).places
-    lost = sum(end - start for start, end in pauses_ns(drawn))
-    finding = only_finding("optimizer-syncs", drawn)
-    assert finding.values["lost_ms"] == pytest.approx(lost / place.units / 1e6, rel=0.03)
+    lost_ms = only_finding("optimizer-syncs", step(7)).values["lost_ms"]
+    assert lost_ms == pytest.approx(paused_ms_per_step(step(7)), rel=0.03)

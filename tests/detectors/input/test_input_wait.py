@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, full_queue, of_step, only_finding, summary
 
 from perfdoctor.model.timeline import merge
 
@@ -22,7 +22,7 @@ def test_it_fires_where_the_device_waits_for_workers():
     assert finding.situation == "workers"
     assert finding.confidence == "high"
     # 10 of 40 ms
-    assert finding.values == {"wait_ms": 10.0, "step_ms": 40.0, "wait_percent": 25.0, "longest_ms": 10.0}
+    assert finding.values == {**of_step("wait", 10.0, 40.0), "longest_ms": 10.0}
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (7 * MS, 9.5 * MS)
     assert finding.saving_ns_per_step.high == 10 * MS
     assert "10.0 ms of a 40.0 ms step (25 %)" in summary(finding)
@@ -40,7 +40,7 @@ def test_it_tells_a_wait_that_only_the_users_own_range_marks():
     assert (finding.situation, finding.confidence) == ("other", "high")
 
 
-def test_a_wait_that_is_only_inferred_is_told_as_such():
+def test_a_wait_that_is_only_inferred_is_reported_as_such():
     picture = draw(
         copies="  h" + " " * 22,
         kernels="   #######" + " " * 15,
@@ -63,14 +63,7 @@ def test_it_stays_silent_just_below_the_threshold():
 
 def test_it_stays_silent_where_the_loader_is_awaited_while_the_device_is_busy():
     """The host runs ahead: it stands in `__next__` for most of the step, and the device never notices."""
-    picture = draw(
-        kernels="#" * 40,
-        host=["l" + " " * 39, "  " + "i" * 36],
-        host_ahead=45,
-        repeat=6,
-        unit_us=1000,
-    )
-    assert findings("input-wait", picture) == []
+    assert findings("input-wait", full_queue("i" * 36)) == []
 
 
 def test_it_stays_silent_where_copies_and_not_the_loader_fill_the_step():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
+
+from perfdoctor.records.savings import Saving
 
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{}<float>, at::detail::Array<char*, 3>>(int)"
@@ -35,15 +37,8 @@ def test_it_fires_on_a_chain():
         fusable_share_high=0.75,
     )
     # four kernels of 400 µs in a step of 4 ms; three quarters of them lie between the first and the last
-    assert finding.values == {
-        "chains_per_step": 1.0,
-        "links_mean": 4.0,
-        "chains_ms": pytest.approx(1.6),
-        "step_ms": pytest.approx(4.0),
-        "chains_percent": pytest.approx(40.0),
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (300_000, 600_000, 900_000)
+    assert finding.values == {"chains_per_step": 1.0, "links_mean": 4.0, **of_step("chains", 1.6, 4.0)}
+    assert finding.saving_ns_per_step == Saving(300_000, 600_000, 900_000)
     assert "1 chains a step of 4.0 element-wise" in summary(finding)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import SGEMM, draw, findings, only_finding, summary, timeline
+from builders import SGEMM, draw, draw_steps, findings, of_step, only_finding, summary, timeline
 from measured_builders import H100, matmuls, with_rates
 from ncu_builders import NAN, steps, with_ncu
 
@@ -31,7 +31,7 @@ def step(matmul: int, char: str = "S", *, of: int = 40, **more):
 
 def test_it_fires_where_matmuls_read_32_bits():
     finding = only_finding("fp32-matmuls", step(20), **BELOW_PEAKS)
-    assert finding.values == {"matmul_ms": 20.0, "step_ms": 40.0, "matmul_percent": 50.0, "tf32_percent": 0.0}
+    assert finding.values == {**of_step("matmul", 20.0, 40.0), "tf32_percent": 0.0}
     # 20 ms at 1.25, 2 and 4 times the rate
     saving = finding.saving_ns_per_step
     assert [saving.low, saving.likely, saving.high] == [4 * MS, 10 * MS, 15 * MS]
@@ -145,18 +145,18 @@ def test_a_gpu_without_tf32_and_bfloat16_gets_other_advice(gpu, situation):
 
 def test_matmuls_beside_other_kernels_save_less_than_they_last():
     """Two streams compute at once: 40 ms of kernels in 20 ms of time."""
-    picture = draw(kernels=["S" * 20, "e" * 20], launched_us_before=50, repeat=6, unit_us=1000)
+    picture = draw_steps(kernels=["S" * 20, "e" * 20])
     finding = only_finding("fp32-matmuls", picture, **BELOW_PEAKS)
     assert finding.saving_ns_per_step.likely == 5 * MS
 
 
 def test_matmuls_beside_each_other_are_no_more_than_the_whole_step():
-    picture = draw(kernels=["S" * 20, "S" * 20], launched_us_before=50, repeat=6, unit_us=1000)
+    picture = draw_steps(kernels=["S" * 20, "S" * 20])
     assert only_finding("fp32-matmuls", picture).values["matmul_percent"] == 100.0
 
 
 def test_its_table_names_the_largest_kernels_first():
-    picture = draw(kernels="SSSSSDDDDDDDDDDe", launched_us_before=50, repeat=6, unit_us=1000)
+    picture = draw_steps(kernels="SSSSSDDDDDDDDDDe")
     table = only_finding("fp32-matmuls", picture).evidence[1]
     assert table.rows == (("volta_dgemm_64x64_nn", 1.0, 10 * MS), ("ampere_sgemm_128x64_tn", 1.0, 5 * MS))
 

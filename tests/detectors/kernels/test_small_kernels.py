@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import ELEMENTWISE, draw, findings, only_finding, summary
+from builders import ELEMENTWISE, draw, findings, of_step, only_finding, summary
+
+from perfdoctor.records.savings import Saving
 
 CHAIN = {"e": ELEMENTWISE, "f": ELEMENTWISE}
 
@@ -29,15 +31,8 @@ def step(small: int, *, of: int = 100, **more):
 def test_it_fires_where_many_kernels_are_short():
     finding = only_finding("small-kernels", step(40), fusable_share=0.5)
     # 40 kernels of 5 µs in a step of 500 µs
-    assert finding.values == {
-        "small_per_step": 40.0,
-        "small_ms": pytest.approx(0.2),
-        "step_ms": pytest.approx(0.5),
-        "small_percent": pytest.approx(40.0),
-        "mean_us": pytest.approx(5.0),
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (50_000, 100_000, 180_000)
+    assert finding.values == {"small_per_step": 40.0, **of_step("small", 0.2, 0.5), "mean_us": pytest.approx(5.0)}
+    assert finding.saving_ns_per_step == Saving(50_000, 100_000, 180_000)
     assert "40 kernels a step take 5.0 µs each" in summary(finding)
 
 
@@ -132,13 +127,10 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
     # 3,000 ops of 10 µs, 10 µs apart, in a step of 70 ms; behind the last one comes the long op
     assert finding.values == {
         "small_per_step": 3_000.0,
-        "small_ms": pytest.approx(59.99),
-        "step_ms": pytest.approx(70.0),
-        "small_percent": pytest.approx(85.7, abs=0.1),
+        **of_step("small", 59.99, 70.0),
         "mean_us": pytest.approx(10.0),
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (23_996_000, 53_991_000, 59_990_000)
+    assert finding.saving_ns_per_step == Saving(23_996_000, 53_991_000, 59_990_000)
     assert (finding.confidence, finding.situation) == ("medium", "host")
     assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
 

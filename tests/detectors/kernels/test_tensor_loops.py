@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from builders import findings, only_finding, summary
+from builders import findings, of_step, only_finding, summary
 from tensor_loop_cases import LERP, NORM, US, steps
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -39,12 +39,7 @@ def test_it_fires_where_the_device_waits_for_the_loop(case: Case) -> None:
     shares = {"recoverable_share_low": 0.5, "recoverable_share_likely": 0.8}
     finding = only_finding(case.rule, steps(40, (case.op,)), **shares)
     # 40 ops of 20 µs behind 400 µs: between two of their kernels the device is idle for 10 µs, 39 times
-    assert finding.values == {
-        **dict(case.values),
-        "idle_ms": pytest.approx(0.39),
-        "step_ms": pytest.approx(1.2),
-        "idle_percent": pytest.approx(32.5),
-    }
+    assert finding.values == {**dict(case.values), **of_step("idle", 0.39, 1.2)}
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high) == pytest.approx((195 * US, 312 * US, 390 * US))
     assert case.says in summary(finding)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding, summary
+from builders import draw, findings, of_step, only_finding, summary
+
+from perfdoctor.records.savings import Saving
 
 SOFTMAX = (
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, {}, {}, false>(float*, float const*, int)"
@@ -44,14 +46,8 @@ def step(between: str, *, of: int = 40, behind: str = "G", **more):
 def test_it_fires_where_scores_are_written_to_memory():
     finding = only_finding("unfused-attention", step("mmaassssss"), avoidable_share_low=0.4, avoidable_share_likely=0.7)
     # scale, mask and softmax, a millisecond together, in a step of four
-    assert finding.values == {
-        "times_per_step": 1.0,
-        "between_ms": pytest.approx(1.0),
-        "step_ms": pytest.approx(4.0),
-        "between_percent": pytest.approx(25.0),
-    }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (400_000, 700_000, 1_000_000)
+    assert finding.values == {"times_per_step": 1.0, **of_step("between", 1.0, 4.0)}
+    assert finding.saving_ns_per_step == Saving(400_000, 700_000, 1_000_000)
     assert finding.confidence == "medium"
     assert "1 times a step attention runs as matmul, softmax, matmul" in summary(finding)
 

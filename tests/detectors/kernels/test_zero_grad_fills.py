@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding, summary
+from exposed_copy_cases import zero_grad_memsets
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
@@ -37,26 +39,14 @@ def test_it_fires_where_kernels_fill_the_gradients():
         "step_ms": 10.0,
         "filling_percent": 10.0,
     }
-    saving = finding.saving_ns_per_step
-    assert (saving.low, saving.likely, saving.high) == (0.8 * MS, MS, MS)
+    assert finding.saving_ns_per_step == Saving(0.8 * MS, MS, MS)
     assert "zero_grad launches 10 kernels and memsets a step" in summary(finding)
 
 
-def memsets():
-    return draw(
-        copies=" " * 10 + "m" * 10 + " " * 20,
-        kernels="#" * 10 + " " * 10 + "#" * 20,
-        host=["lll", " z"],
-        legend={"z": ("ranges", "Optimizer.zero_grad#SGD.zero_grad")},
-        repeat=6,
-        unit_us=1000,
-    )
-
-
-def test_memsets_hang_under_exposed_copies_and_kernels_do_not():
-    assert only_finding("zero-grad-fills", memsets()).symptom_of == ("exposed-copies",)
+def test_memsets_are_symptoms_of_exposed_copies_and_kernels_are_not():
+    assert only_finding("zero-grad-fills", zero_grad_memsets()).symptom_of == ("exposed-copies",)
     assert only_finding("zero-grad-fills", step(10)).symptom_of == ()
-    found = diagnose(memsets(), list(load_rules().values())).findings
+    found = diagnose(zero_grad_memsets(), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert [each.rule for each in above.symptoms] == ["zero-grad-fills"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import draw, findings
+from builders import draw_steps, findings
 
 from perfdoctor.model.timeline import Frame, Text, Timeline, merge
 
 
 def rank(number: int, late: int, *, kind: str = "all_reduce") -> Timeline:
     """A sum that this rank comes to `late` units later than the others, and 20 units in a message, of 40 a step."""
-    drawn = draw(
+    drawn = draw_steps(
         kernels="#" * (10 + late) + " " * (30 - late),
         nccl=" " * (10 + late) + "=" * (4 - late) + "  " + "-" * 20 + " " * 4,
-        launched_us_before=50,
-        repeat=6,
-        unit_us=1000,
         rank=number,
     )
     is_sum = drawn.collectives.duration_ns < 10_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw
+from builders import draw, draw_steps
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.communication.skew import skew
@@ -17,12 +17,9 @@ def run_of(*busy: int):
     """Ranks that compute for so many of 20 ms, and stand in a collective for the rest of the step."""
     return prepare(
         merge([
-            draw(
+            draw_steps(
                 kernels="#" * ms + " " * (20 - ms),
                 nccl=" " * ms + "=" * (20 - ms),
-                launched_us_before=50,
-                repeat=6,
-                unit_us=1000,
                 rank=rank,
                 device=rank,
             )

@@ -122,27 +122,23 @@ def convolutions():
     layer(torch.randn(*shape)).sum().backward()  # nobody asks for the gradient of the image
 
 
-def grouped_apart():
-    """What a convolution with groups computes, a group at a time: torch counts its weight's gradient too often."""
+def grouped(*, apart: bool):
+    """A convolution with four groups, or a group at a time: torch counts its weight's gradient too often."""
     image, weight = torch.randn(2, 8, 12, 12, requires_grad=True), torch.randn(16, 2, 3, 3, requires_grad=True)
-    parts = zip(image.split(2, 1), weight.split(4), strict=True)
-    torch.cat([functional.conv2d(x, w, padding=1) for x, w in parts], 1).sum().backward()
+    _convolved(functional.conv2d, image, weight, groups=4, apart=apart, padding=1)
 
 
-def grouped():
-    image, weight = torch.randn(2, 8, 12, 12, requires_grad=True), torch.randn(16, 2, 3, 3, requires_grad=True)
-    functional.conv2d(image, weight, padding=1, groups=4).sum().backward()
-
-
-def transposed_apart():
+def transposed(*, apart: bool):
     image, weight = torch.randn(2, 8, 5, 6, requires_grad=True), torch.randn(8, 3, 3, 3, requires_grad=True)
-    parts = zip(image.split(4, 1), weight.split(4), strict=True)
-    torch.cat([functional.conv_transpose2d(x, w, stride=2) for x, w in parts], 1).sum().backward()
+    _convolved(functional.conv_transpose2d, image, weight, groups=2, apart=apart, stride=2)
 
 
-def transposed():
-    image, weight = torch.randn(2, 8, 5, 6, requires_grad=True), torch.randn(8, 3, 3, 3, requires_grad=True)
-    functional.conv_transpose2d(image, weight, stride=2, groups=2).sum().backward()
+def _convolved(convolution, image, weight, *, groups: int, apart: bool, **options):
+    if not apart:
+        convolution(image, weight, groups=groups, **options).sum().backward()
+        return
+    parts = zip(image.chunk(groups, 1), weight.chunk(groups), strict=True)
+    torch.cat([convolution(x, w, **options) for x, w in parts], 1).sum().backward()
 
 
 PROGRAMS = {
@@ -154,10 +150,10 @@ PROGRAMS = {
     "resnet": resnet,
     "products": products,
     "convolutions": convolutions,
-    "grouped": grouped,
-    "grouped-apart": grouped_apart,
-    "transposed": transposed,
-    "transposed-apart": transposed_apart,
+    "grouped": lambda: grouped(apart=False),
+    "grouped-apart": lambda: grouped(apart=True),
+    "transposed": lambda: transposed(apart=False),
+    "transposed-apart": lambda: transposed(apart=True),
 }
 
 

@@ -312,12 +312,19 @@ def test_a_terminal_stays_one_and_what_is_typed_arrives(tmp_path: Path, way: str
     assert b"typed some words" in screen.seen
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_ctrl_c_reaches_the_program_once_and_it_may_clean_up(tmp_path: Path, way: str) -> None:
-    run = Run(tmp_path / "run", counting("SIGINT", 1), way)
+@contextmanager
+def interrupted(run: Run) -> Iterator[Terminal]:
+    """The run on a terminal, where Ctrl-C was typed as soon as the program was ready."""
     with terminal(run) as screen:
         screen.read_until(b"ready")
         screen.type(b"\x03")
+        yield screen
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ctrl_c_reaches_the_program_once_and_it_may_clean_up(tmp_path: Path, way: str) -> None:
+    run = Run(tmp_path / "run", counting("SIGINT", 1), way)
+    with interrupted(run) as screen:
         assert screen.code() == 33
         assert run.alive() == []
     assert screen.seen.count(b"got SIGINT") == 1
@@ -327,9 +334,7 @@ def test_ctrl_c_reaches_the_program_once_and_it_may_clean_up(tmp_path: Path, way
 
 def test_after_ctrl_c_the_whole_program_writes_its_folder_and_keeps_the_programs_code(tmp_path: Path) -> None:
     run = PerfdoctorRun(tmp_path / "run", counting("SIGINT", 1))
-    with terminal(run) as screen:
-        screen.read_until(b"ready")
-        screen.type(b"\x03")
+    with interrupted(run) as screen:
         assert screen.code() == 33
         assert run.alive() == []
     assert screen.seen.count(b"got SIGINT") == 1
@@ -341,9 +346,7 @@ def test_after_ctrl_c_the_whole_program_writes_its_folder_and_keeps_the_programs
 @pytest.mark.parametrize("way", WAYS)
 def test_a_second_ctrl_c_ends_everything_at_once(tmp_path: Path, way: str) -> None:
     run = Run(tmp_path / "run", counting("SIGINT", 600), way)
-    with terminal(run) as screen:
-        screen.read_until(b"ready")
-        screen.type(b"\x03")
+    with interrupted(run) as screen:
         screen.read_until(b"got SIGINT")
         time.sleep(0.5)
         screen.type(b"\x03")
@@ -355,9 +358,7 @@ def test_a_second_ctrl_c_ends_everything_at_once(tmp_path: Path, way: str) -> No
 
 def test_a_second_ctrl_c_ends_the_whole_program_and_its_folder_records_it(tmp_path: Path) -> None:
     run = PerfdoctorRun(tmp_path / "run", counting("SIGINT", 600))
-    with terminal(run) as screen:
-        screen.read_until(b"ready")
-        screen.type(b"\x03")
+    with interrupted(run) as screen:
         screen.read_until(b"got SIGINT")
         time.sleep(0.5)
         screen.type(b"\x03")

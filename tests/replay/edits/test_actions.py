@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import plant
 import pytest
-from builders import draw, only_place
+from builders import draw, draw_steps, only_place
 from tables import one_of_each
 
 from perfdoctor.detectors import detector
@@ -65,7 +65,7 @@ def test_a_fix_goes_no_further_than_all_the_way():
 
 def two_kernels() -> Run:
     """Steps of 40 ms in which one kernel takes 10 and another one 30, launched one behind the other in a full queue."""
-    return prepare(draw(kernels="e" * 10 + "#" * 30, launched_us_before=50, repeat=6, unit_us=1000))
+    return prepare(draw_steps(kernels="e" * 10 + "#" * 30))
 
 
 def test_a_finding_says_of_what_its_saving_is_a_share():
@@ -107,9 +107,9 @@ def planted(tmp_path_factory):
 
     def run_of(rule: str) -> Run:
         fault = plant.FAULTS[rule]
-        sick = plant.sick({rule: 0.4}, fault.fewest_ranks, 5)
+        faulty = plant.faulty({rule: 0.4}, fault.fewest_ranks, 5)
         write = plant.write_kineto if "kineto" in fault.forms else plant.write_nsys
-        return prepare(read([write(sick.machines, tmp_path_factory.mktemp(rule))]))
+        return prepare(read([write(faulty.machines, tmp_path_factory.mktemp(rule))]))
 
     return run_of
 

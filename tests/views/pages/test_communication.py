@@ -6,8 +6,8 @@ import statistics
 from collections import defaultdict
 
 import pytest
-from builders import draw
-from collective_builders import told
+from builders import draw, draw_steps
+from collective_builders import described
 from folders import ROOT
 from machine_builders import beside, links
 from recorded import of_recordings, recording
@@ -66,11 +66,11 @@ def test_waiting_is_the_time_until_the_last_rank_arrives():
 
 def rank(number, size, *, gpu=SXM, ranks=2, late=0, device=None):
     """30 ms of compute and an all-reduce of 10 ms."""
-    drawn = draw(
+    drawn = draw_steps(
         kernels="#" * (30 + late) + " " * (10 - late), nccl=" " * (30 + late) + "=" * (10 - late),
-        launched_us_before=50, repeat=6, unit_us=1000, rank=number, device=number if device is None else device, gpu=gpu,
+        rank=number, device=number if device is None else device, gpu=gpu,
     )  # fmt: skip
-    return told(drawn, bytes=size, group_size=ranks, data_type="Float")
+    return described(drawn, bytes=size, group_size=ranks, data_type="Float")
 
 
 def test_bandwidth_is_of_the_transfer_alone():
@@ -125,7 +125,7 @@ def test_devices_that_may_be_in_two_machines_have_no_bound():
 
 
 def test_sizes_have_rows_of_their_own():
-    drawn = told(
+    drawn = described(
         draw(kernels="## ##", nccl="  =  =", launched_us_before=50, repeat=4), bytes=[1000, 2_000_000] * 4, group_size=8
     )
     assert {row["message"] for row in rows(prepare(drawn))} == {1000, 2_000_000}

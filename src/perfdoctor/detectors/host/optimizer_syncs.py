@@ -28,16 +28,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = part_of_cause(run, "host_sync", lambda place: _updating(place).total_ns, at["min_share_of_step"])
     if found is None:
         return
-    worst = found.worst
-    sources = _updating(worst).sources()
-    scaled = bool(host_rows(worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
+    sources = _updating(found.worst).sources()
+    scaled = bool(host_rows(found.worst, ("ops",)).name.matches(torch_names.UNSCALES).any())
     yield Finding(
         rule="optimizer-syncs",
         saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="high",
         values={
             **found.time_values("lost"),
-            "times_per_step": sum(times for *_, times, _ in sources) / worst.units,
+            "times_per_step": sum(times for *_, times, _ in sources) / found.worst.units,
         },
         evidence=(
             Measure("GPU idle after blocking calls around the update", found.ns, "ns"),
@@ -45,9 +44,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                 "Calls around the update that made the GPU run dry",
                 ("call", "op", "line", "times", "idle a step"),
                 ("text", "text", "text", "count", "ns"),
-                tuple((call, op, line, times, worst.per_step(ns)) for call, op, line, times, ns in sources[:5]),
+                tuple((call, op, line, times, found.worst.per_step(ns)) for call, op, line, times, ns in sources[:5]),
             ),
-            *longest(run, _updating(worst).longest(worst)),
+            *longest(run, _updating(found.worst).longest(found.worst)),
         ),
         situation="scaler" if scaled else "",
     )

@@ -22,9 +22,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     ops_per_step = sum(loop.turns * len(loop.names) for loop in found.of_worst) / found.worst.units
-    yield found.finding(
+    yield Finding(
         rule="gradient-clipping",
-        saving=shares(at, "recoverable_share").of(found.ns),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
         values={
             "ops_per_step": ops_per_step,
@@ -35,4 +35,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("ops on single tensors a step", ops_per_step, "count"),
             Measure("device idle while the host asks for them", found.ns, "ns"),
         ),
+        work=found.work,
+        affected_ns=found.ns,
     )

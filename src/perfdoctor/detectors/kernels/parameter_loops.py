@@ -22,19 +22,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     longest = max(found.of_worst, key=lambda loop: loop.end_ns - loop.start_ns)
-    yield found.finding(
+    yield Finding(
         rule="parameter-loops",
-        saving=shares(at, "recoverable_share").of(found.ns),
+        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
         confidence="medium",
-        values={
-            "tensors": longest.turns,
-            "body": " ".join(longest.names),
-            **found.time_values("idle"),
-        },
+        values={"tensors": longest.turns, "body": " ".join(longest.names), **found.time_values("idle")},
         evidence=(
             Measure(
                 "turns of these loops a step", sum(loop.turns for loop in found.of_worst) / found.worst.units, "count"
             ),
             Measure("device idle while the host goes through them", found.ns, "ns"),
         ),
+        work=found.work,
+        affected_ns=found.ns,
     )

@@ -76,9 +76,9 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     if found is None:
         return
-    yield found.finding(
+    yield Finding(
         rule="small-kernels",
-        saving=shares(at, "batchable_share").of(found.ns),
+        saving_ns_per_step=shares(at, "batchable_share").of(found.ns),
         confidence="medium",
         values={"small_per_step": found.per_step, **found.time_values("small"), "mean_us": us(found.mean_ns)},
         evidence=(
@@ -86,4 +86,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time, with the Python between them", found.ns, "ns"),
             Measure("their own time", found.of_worst.total_ns / found.worst.units, "ns"),
         ),
+        situation="host",
+        affected_ns=found.ns,
+        thread_time=found.thread_time,
     )

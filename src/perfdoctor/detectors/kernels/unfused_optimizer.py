@@ -52,13 +52,16 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_host_ops(run, host_updates, at["min_share_of_host_step"], at["min_host_ops_per_step"])
     if found is None:
         return
-    yield found.finding(
+    yield Finding(
         rule="unfused-optimizer",
-        saving=shares(at, "host_recoverable_share").of(found.ns),
+        saving_ns_per_step=shares(at, "host_recoverable_share").of(found.ns),
         confidence="medium",
         values={"kernels_per_step": found.per_step, **found.time_values("update"), "mean_us": us(found.mean_ns)},
         evidence=(
             Measure("per-tensor ops a step inside the optimizer", found.per_step, "count"),
             Measure("their time, with the Python around them", found.ns, "ns"),
         ),
+        situation="host",
+        affected_ns=found.ns,
+        thread_time=found.thread_time,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from perfdoctor.detectors.savings import NO_SAVING
 from perfdoctor.metrics.memory.growth import Reserve, reserves
@@ -27,23 +28,24 @@ def _in_pieces(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     ]
     if proven:
         refits, rank = max(proven, key=lambda each: each[0].free_bytes)
-        yield Finding(
-            rule="allocator-fragmentation",
-            saving_ns_per_step=NO_SAVING,
-            confidence="high",
-            values={
-                "grown_mib": mib(refits.free_bytes),
-                "reserved_mib": mib(refits.reserved_bytes),
-                "held_mib": mib(refits.largest_free_bytes),
-                "rises": refits.count,
-            },
-            evidence=(
-                Measure(f"reserved on rank {rank} when most of it lay free", refits.reserved_bytes, "bytes"),
-                Measure("free at that moment", refits.free_bytes, "bytes"),
-                Measure("largest free piece", refits.largest_free_bytes, "bytes"),
-            ),
-            situation="pieces",
+        evidence = (
+            Measure(f"reserved on rank {rank} when most of it lay free", refits.reserved_bytes, "bytes"),
+            Measure("free at that moment", refits.free_bytes, "bytes"),
+            Measure("largest free piece", refits.largest_free_bytes, "bytes"),
         )
+        grown, held = refits.free_bytes, refits.largest_free_bytes
+        finding = _finding(grown, refits.reserved_bytes, held, refits.count, evidence)
+        yield replace(finding, confidence="high", situation="pieces")
+
+
+def _finding(grown: int, reserved: int, held: int, rises: int, evidence: tuple[Measure, ...]) -> Finding:
+    return Finding(
+        rule="allocator-fragmentation",
+        saving_ns_per_step=NO_SAVING,
+        confidence="medium",
+        values={"grown_mib": mib(grown), "reserved_mib": mib(reserved), "held_mib": mib(held), "rises": rises},
+        evidence=evidence,
+    )
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -59,20 +61,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         yield from _in_pieces(run, at)
         return
     most = max(rising, key=_grown)
-    yield Finding(
-        rule="allocator-fragmentation",
-        saving_ns_per_step=NO_SAVING,
-        confidence="medium",
-        values={
-            "grown_mib": mib(_grown(most)),
-            "reserved_mib": mib(most.peak_bytes),
-            "held_mib": mib(most.held_last_bytes),
-            "rises": most.rises,
-        },
-        evidence=(
-            Measure(f"reserved after the first sample on rank {most.rank}", most.first_bytes, "bytes"),
-            Measure("most that was reserved", most.peak_bytes, "bytes"),
-            Measure("held at the end of the first step", most.held_first_bytes, "bytes"),
-            Measure("held at the end of the last", most.held_last_bytes, "bytes"),
-        ),
+    evidence = (
+        Measure(f"reserved after the first sample on rank {most.rank}", most.first_bytes, "bytes"),
+        Measure("most that was reserved", most.peak_bytes, "bytes"),
+        Measure("held at the end of the first step", most.held_first_bytes, "bytes"),
+        Measure("held at the end of the last", most.held_last_bytes, "bytes"),
     )
+    yield _finding(_grown(most), most.peak_bytes, most.held_last_bytes, most.rises, evidence)

@@ -11,18 +11,13 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 
-#: Enough for a model with hundreds of layers of different sizes.
-_MOST_ROWS = 500
-
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = collective_costs(run)
     if costs is None:
         return
     explained = f"Also by group and data type, longest first. {basis(run)}"
-    yield from table(
-        "communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs), most=_MOST_ROWS
-    )
+    yield from table("communication", "collectives", "Collectives by kind and size", explained, _columns(run, costs))
 
 
 def _columns(run: Run, costs: CollectiveCosts) -> list[TableColumn]:

@@ -14,19 +14,16 @@ from perfdoctor.records.views import Table, TableColumn
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 from perfdoctor.vocabulary.kinds import MATH_PATHS
 
-#: Further rows took less than a thousandth of the time in every recording examined.
-_MOST_ROWS = 500
-
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     costs = kernel_costs(run)
     if costs is None:
         return
     explained = f"Costliest first. {basis(run)}"
-    yield from table("kernels", "kernels", "Kernels by name", explained, _by_name(run, costs), most=_MOST_ROWS)
+    yield from table("kernels", "kernels", "Kernels by name", explained, _by_name(run, costs))
     explained = "The family is derived from a kernel's name."
     rows = _by_family(run, costs)
-    yield from table("kernels", "kernel-families", "Kernels by family", explained, rows, most=_MOST_ROWS)
+    yield from table("kernels", "kernel-families", "Kernels by family", explained, rows)
 
 
 def _by_name(run: Run, costs: KernelCosts) -> list[TableColumn]:
