@@ -63,7 +63,7 @@ class Recorded:
 
 
 def recordings(results: Path) -> Iterator[Recorded]:
-    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `-torch-2` another one."""
+    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `-torch-2` another."""
     for folder in sorted((results / "runs").iterdir()) if (results / "runs").is_dir() else ():
         name, _, passes = folder.name.partition("-")
         example = load_examples().get(name.removesuffix("_fixed"))
