@@ -111,8 +111,8 @@ def _precision(results: Sequence[Result]) -> float:
 
 
 def _first(results: Sequence[Result]) -> float | None:
-    told = [result for result in results if result.tells_first]
-    return sum(not result.wrong_first for result in told) / len(told) if told else None
+    given = [result for result in results if result.tells_first]
+    return sum(not result.wrong_first for result in given) / len(given) if given else None
 
 
 def _totals(results: Sequence[Result]) -> Iterator[str]:

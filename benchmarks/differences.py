@@ -1,7 +1,7 @@
 """In which numbers, and in which words, do two JSON reports of one recording differ?
 
 Numbers, ids, statuses, keys and their order must be the same; words may be said better. A word is what only people read
-(`WORDS`); numbers in a sentence are looked at as well, since a sentence that names another number says something else.
+(`WORDS`); numbers in a sentence are compared as well, since a sentence that names another number says something else.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each case of fixtures/plant.py is written in both forms, read back by the readers and diagnosed. A rule is *found* where
 it is among the findings, symptoms too; a finding is a *false one* where it promises 3 % of the step or more, and neither
 was planted nor follows from what was. A rule that only informs promises nothing: planted, it must be found at every
-level, and where it is found though it was not planted, that is a false one. Healthy trainings have twins that look sick.
+level, and where it is found though it was not planted, that is a false one. Some healthy trainings look faulty.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Case:
     ranks: int = 1
     seed: int = 0
     forms: Sequence[str] = FORMS
-    #: What makes a healthy training look sick: see planted/twins.py.
+    #: What makes a healthy training look faulty: see planted/twins.py.
     twin: str = ""
 
     @property
@@ -71,7 +71,7 @@ class Result:
     cost: Mapping[str, float]
     found: Mapping[str, float]
     first: str
-    #: Findings that the report hangs under another, which is their cause.
+    #: Findings that the report lists as symptoms of another one.
     under: Mapping[str, str]
     #: Rules that could not look, or failed.
     unable: Mapping[str, str]
@@ -86,9 +86,9 @@ class Result:
     def asked(self) -> dict[str, float]:
         """The planted faults that must be found here, with their level: in pairs one may hide behind the other."""
         shares = self.case.shares.items()
-        told = {rule: level for rule, level in shares if self.form in plant.FAULTS[rule].forms}
+        given = {rule: level for rule, level in shares if self.form in plant.FAULTS[rule].forms}
         return {
-            rule: level for rule, level in told.items() if plant.FAULTS[rule].informs or self.cost[rule] >= 0.8 * level
+            rule: level for rule, level in given.items() if plant.FAULTS[rule].informs or self.cost[rule] >= 0.8 * level
         }
 
     @property
@@ -102,7 +102,7 @@ class Result:
 
     @property
     def _by_cost(self) -> list[tuple[float, str]]:
-        return sorted(((cost * plant.FAULTS[rule].curable, rule) for rule, cost in self.cost.items()), reverse=True)
+        return sorted(((cost * plant.FAULTS[rule].fixable, rule) for rule, cost in self.cost.items()), reverse=True)
 
     @property
     def tells_first(self) -> bool:
@@ -112,7 +112,7 @@ class Result:
 
     @property
     def wrong_first(self) -> str:
-        """What is first instead of the fault that costs most; "" where that is first, or cannot be told."""
+        """What is first instead of the fault that costs most; "" where that is first, or cannot be known."""
         most = self._by_cost[0][1] if self.cost else ""
         if not self.tells_first or self.form not in plant.FAULTS[most].forms:
             return ""
@@ -144,7 +144,7 @@ def all_cases(only: Sequence[str] = ()) -> list[Case]:
 
     `only`: those in which one of these rules is planted; "healthy" for those in which none is.
     """
-    return [case for case in (*_healthy(), *_sick()) if not only or set(only) & {*(case.shares or ("healthy",))}]
+    return [case for case in (*_healthy(), *_faulty()) if not only or set(only) & {*(case.shares or ("healthy",))}]
 
 
 def _healthy() -> list[Case]:
@@ -155,7 +155,7 @@ def _healthy() -> list[Case]:
     ]
 
 
-def _sick() -> list[Case]:
+def _faulty() -> list[Case]:
     faults, cases = known(), []
     for rule in faults:
         fewest = plant.FAULTS[rule].fewest_ranks
@@ -188,16 +188,16 @@ def _pairs(faults: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def judge(case: Case) -> list[Result]:
     """Play, write, read and diagnose one case in its forms."""
-    sick = plant.sick(case.shares, case.ranks, case.seed, case.twin)
+    faulty = plant.faulty(case.shares, case.ranks, case.seed, case.twin)
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         for form in case.forms:
-            folder = _WRITERS[form](sick.machines, Path(scratch) / form)
-            results.append(_result(case, form, sick, diagnose(read(plant.paths(folder)), list(_rules().values()))))
+            folder = _WRITERS[form](faulty.machines, Path(scratch) / form)
+            results.append(_result(case, form, faulty, diagnose(read(plant.paths(folder)), list(_rules().values()))))
     return results
 
 
-def _result(case: Case, form: str, sick: plant.Sick, diagnosis: Diagnosis) -> Result:
+def _result(case: Case, form: str, faulty: plant.Faulty, diagnosis: Diagnosis) -> Result:
     base = max(diagnosis.base_ns, 1)
     found = {each.rule: each.saving_ns_per_step.likely / base for each in all_findings(diagnosis)}
     unable = {
@@ -212,7 +212,7 @@ def _result(case: Case, form: str, sick: plant.Sick, diagnosis: Diagnosis) -> Re
     ]
     first = diagnosis.findings[0].rule if diagnosis.findings else ""
     under = {each.rule: cause.rule for cause in diagnosis.findings for each in cause.symptoms}
-    return Result(case, form, sick.cost, found, first, under, unable, tuple(parts))
+    return Result(case, form, faulty.cost, found, first, under, unable, tuple(parts))
 
 
 def judge_all(cases: Sequence[Case]) -> list[Result]:
@@ -229,7 +229,7 @@ class Score:
     found: dict[float, int] = field(default_factory=dict)
     true: int = 0
     false: int = 0
-    #: Promised ÷ what a cure would really win.
+    #: Predicted saving ÷ what a fix would really save.
     promises: list[float] = field(default_factory=list)
 
     def recall(self, level: float) -> float | None:
@@ -253,7 +253,7 @@ def scores(results: Sequence[Result]) -> dict[str, Score]:
             score.planted[level] = score.planted.get(level, 0) + 1
             score.found[level] = score.found.get(level, 0) + (rule in result.found)
             score.true += rule in result.found
-            won = result.cost[rule] * plant.FAULTS[rule].curable
+            won = result.cost[rule] * plant.FAULTS[rule].fixable
             if rule in result.found and won >= 0.05 and plant.FAULTS[rule].promises:
                 score.promises.append(result.found[rule] / won)
         for rule in result.false:

@@ -2,7 +2,7 @@
 
 A small training on the CPU whose steps take about two milliseconds: what an agent costs a step weighs most there. One
 process runs it in turns of a few steps: alone, with the agent waiting for its window, inside the window, and under plain
-torch.profiler with the same options; and again in the opposite order. Told is the median ratio of neighbouring turns, in
+torch.profiler with the same options; and again in the opposite order. Printed is the median ratio of neighbouring turns, in
 time on the processor, and the same ratio of turns that do not differ: what the machine's unrest alone makes of it. It is
 about a hundredth; what the agent does before its window is less, and is timed by itself.
 """

@@ -2,7 +2,7 @@
 
 On the largest public recordings, and on a synthetic timeline with 200,000 pieces in sight. A frame is what
 `requestAnimationFrame` gives between two draws, so 60 a second is the most that a screen of 60 Hz shows; the time that
-drawing itself took is told beside it, as the machine may be busy with other things.
+drawing itself took is printed beside it, as the machine may be busy with other things.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def _reports() -> Iterator[tuple[str, Diagnosis, Views]]:
-    """The synthetic one takes the words of the last diagnosis: only its timeline is looked at."""
+    """The synthetic one takes the words of the last diagnosis: only its timeline is measured."""
     rules = list(load_rules().values())
     for path in [Path(__file__).parents[1] / "fixtures" / "input-bound-single-process" / "torch", *_largest()]:
         try:

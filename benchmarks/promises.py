@@ -3,8 +3,8 @@
 `make promises [EXAMPLES="slow_input tiny_kernels"] [ROUNDS=5]`. Each round records the slow example, which promises; runs
 it unrecorded; and does the same with its fixed twin, one right behind the other, since a machine has good minutes and
 bad ones. What is promised is a share of the step, and is held against the fixed step as a share of the slow one, both
-recorded and both unrecorded: a recorder lengthens ops, and both steps. Told are medians over the rounds, and how far a
-program is from itself in another round: what is nearer to each other than that cannot be told apart.
+recorded and both unrecorded: a recorder lengthens ops, and both steps. Printed are medians over the rounds, and how far a
+program is from itself in another round: smaller differences than that are noise.
 
 An example whose fault a processor cannot show promises nothing: then its twins are measured all the same, to see
 whether that is true.
@@ -173,11 +173,11 @@ def main() -> None:
         print("promises: no Python with torch (PERFDOCTOR_TORCH_PYTHON): left out.")
         return
     with tempfile.TemporaryDirectory() as scratch:
-        told = [
+        stated = [
             _tell(example, [_round(python, example, Path(scratch)) for _ in range(given.rounds)])
             for example in given.examples or load_examples()
         ]
-    promised = [kept for kept in told if kept is not None]
+    promised = [kept for kept in stated if kept is not None]
     print(f"\n{sum(promised)} of {len(promised)} promises kept to {100 * _KEPT:.0f} %, unrecorded")
 
 

@@ -120,7 +120,7 @@ def planted_cases(folder: Path) -> Iterator[Case]:
         own = folder / (twin or next(iter(shares)))
         if not own.is_dir():
             own.mkdir(parents=True)
-            machines = plant.sick(shares, ranks, 1, twin).machines
+            machines = plant.faulty(shares, ranks, 1, twin).machines
             plant.write_nsys(machines, own / "nsys")
             plant.write_kineto(machines, own / "kineto")
         for form in faults.FORMS:

@@ -47,7 +47,7 @@ def _judge(folder: Path | None, case: Mapping[str, Any]) -> tuple[str, list[str]
 
 @dataclass(frozen=True)
 class Promise:
-    """A step as it was, as it is promised with some findings cured, and as it was measured then, in ms."""
+    """A step as it was, as it is predicted with some findings fixed, and as it was measured then, in ms."""
 
     rung: Mapping[str, Any]
     recorded_ms: float

@@ -18,7 +18,7 @@ from perfdoctor.readers.open import read
 
 
 def tells_of_the_host(run: Run) -> bool:
-    """Calls, and what they were made for: without both no cause can be told."""
+    """Calls, and what they were made for: without both no cause can be known."""
     recorded = run.timeline.recorded
     return "calls" in recorded and bool(recorded & {"ops", "ranges"}) and any(p.device is not None for p in run.places)
 

@@ -32,7 +32,8 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "fixtures"))
-import scrub  # noqa: E402 it stands where the fixtures are made
+import kept  # noqa: E402 they stand where the fixtures are made
+import scrub  # noqa: E402
 
 #: What a pass is in a fixture; ncu's own pass comes beside another one.
 PASSES = ("torch", "nsys")
@@ -62,19 +63,25 @@ class Recorded:
 
 
 def recordings(results: Path) -> Iterator[Recorded]:
-    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin."""
+    """The runs of examples; `host_syncs_fixed-torch-ncu` is the torch pass of the fixed twin, `-torch-2` another."""
     for folder in sorted((results / "runs").iterdir()) if (results / "runs").is_dir() else ():
         name, _, passes = folder.name.partition("-")
         example = load_examples().get(name.removesuffix("_fixed"))
-        pass_name = next((each for each in passes.split("-") if each in PASSES), None)
+        words = passes.split("-")
+        pass_name = None if words[-1].isdigit() else next((each for each in words if each in PASSES), None)
         if example and pass_name and any(folder.glob(f"{pass_name}/*")):
             yield Recorded(folder, example, name.endswith("_fixed"), pass_name)
 
 
-def short_name(facts: Mapping[str, Any]) -> str:
+def device(each: Recorded, facts: Mapping[str, Any]) -> str:
+    """The GPU that it ran on, "" for a processor: examples take one where there are fewer GPUs than ranks."""
+    gpus = facts["gpus"]
+    return str(gpus[0]) if len(gpus) >= each.example.ranks else ""
+
+
+def short_name(name: str) -> str:
     """`NVIDIA H200` is h200; cpu without a GPU."""
-    names = facts["gpus"]
-    return re.sub(r"[^0-9a-z]+", "-", re.sub(r"^(NVIDIA|Tesla) ", "", names[0]).lower()) if names else "cpu"
+    return re.sub(r"[^0-9a-z]+", "-", re.sub(r"^(NVIDIA|Tesla) ", "", name).lower()) or "cpu"
 
 
 # --- fixtures --------------------------------------------------------------------------------------------------------
@@ -82,8 +89,13 @@ def short_name(facts: Mapping[str, Any]) -> str:
 
 def add_fixture(each: Recorded, target: Path, results: Mapping[str, Any]) -> Iterator[str]:
     """Copy the run and write its label. Yields what contradicts the label, or keeps it from being a fixture."""
-    shutil.copytree(each.folder, target / each.pass_name, ignore=shutil.ignore_patterns("*.ncu-rep", "*.log"))
-    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.told(file)]
+    for line in kept.keep(each.folder, target / each.pass_name):
+        print(f"    {line}")
+    if not any((target / each.pass_name / each.pass_name).glob("*")):
+        shutil.rmtree(target)
+        yield "left out: no recording is small enough"
+        return
+    private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.private(file)]
     if private:
         shutil.rmtree(target)
         yield f"left out, it tells of a machine: {', '.join(private)}"
@@ -117,7 +129,7 @@ def _story(each: Recorded, results: Mapping[str, Any]) -> str:
     """Three lines: what was recorded, what it does, and what was measured without a profiler."""
     file = each.example.fixed if each.is_fixed else each.example.slow
     facts = results["machine"]
-    where = " and ".join(dict.fromkeys(facts["gpus"])) or "a processor"
+    where = device(each, facts) or "a processor"
     says = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").splitlines()[0]
     left = _numbers(results, each.example.name).get("left_share")
     measured = (
@@ -162,7 +174,7 @@ def section(results: Mapping[str, Any]) -> str:
     rows = [f"| {_cell(check['name'])} | {check['verdict']} | {_cell(check['found'])} |" for check in of_tools]
     return "\n".join([
         f"## {names or 'A processor, without a GPU'}", "",
-        f"{facts['system']}, {', '.join(versions)}; perfdoctor {results['perfdoctor']}.", "",
+        f"{facts['system'].split()[0]}, {', '.join(versions)}; perfdoctor {results['perfdoctor']}.", "",
         "| check | verdict | found |", "| --- | --- | --- |", *rows, "", *_predictions(results),
     ])  # fmt: skip
 
@@ -239,18 +251,20 @@ def main() -> int:
 
 def _add_all(folder: Path, fixtures: Path, results: Mapping[str, Any], *, replace: bool) -> bool:
     """Add what can be shown on that machine; did anything contradict its label?"""
-    gpu, wrong = short_name(results["machine"]), False
+    wrong = False
     for each in recordings(folder):
-        target = fixtures / each.fixture(gpu)
-        if gpu == "cpu" and each.example.cannot_show:
+        ran_on = device(each, results["machine"])
+        target = fixtures / each.fixture(short_name(ran_on))
+        if not ran_on and each.example.cannot_show:
             continue
         if target.exists() and not replace:
             print(f"{target.name}: it is there; --replace makes it anew")
             continue
         shutil.rmtree(target, ignore_errors=True)
-        trouble = list(add_fixture(each, target, results))
-        wrong |= bool(trouble)
-        print("\n".join([target.name, *(f"    {line}" for line in trouble)]))
+        print(target.name)
+        for line in add_fixture(each, target, results):
+            print(f"    {line}")
+            wrong = True
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""Pictures of collectives whose size, group and type are told, and what the whole rulebook makes of them."""
+"""Pictures of collectives whose size, group and type are recorded, and what all rules find in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MS = 1_000_000
 MIB = 1 << 20
 
 
-def told(drawn: Timeline, **columns) -> Timeline:
+def described(drawn: Timeline, **columns) -> Timeline:
     """The same picture with these columns of all its collectives; a list gives one value a row, in order of start."""
     frame = drawn.collectives
     changed = {}
@@ -26,6 +26,6 @@ def told(drawn: Timeline, **columns) -> Timeline:
 
 
 def under(drawn: Timeline, cause: str) -> set[str]:
-    """The rules whose findings hang under that of `cause`."""
+    """The rules whose findings are listed as symptoms of `cause`."""
     found = {advice.rule: advice for advice in diagnose(drawn, list(load_rules().values())).findings}
     return {symptom.rule for symptom in found[cause].symptoms}

@@ -70,14 +70,14 @@ def graph(drawn: Timeline, **settings) -> Graph:
     return found
 
 
-# ---- a run to cure ---------------------------------------------------------------------------------------------------
+# ---- a run to fix ----------------------------------------------------------------------------------------------------
 
 #: The signals that a replay needs, and all others of a picture.
 EVERYTHING = ["kernels", "copies", "collectives", "calls", "ops", "ranges", "functions", "os_calls", "overheads"]
 MS = 1_000_000
 
 
-def sick(**more):
+def faulty(**more):
     """Per step of 100 ms: 10 of a copy, 40 of fp32 matmul, 30 of others; for 29 the host waits for its next batch.
 
     Of these 29 the device stands still for 14. Without them the host needs 71 ms for a step.
@@ -211,9 +211,9 @@ __all__ = [
     "WORK",
     "Node",
     "by_hand",
+    "faulty",
     "graph",
     "random_graphs",
     "random_timelines",
-    "sick",
     "simulated",
 ]

@@ -36,18 +36,18 @@ from dataclasses import asdict
 from pathlib import Path
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.tools import nsys
-told = json.loads(sys.argv[1])
-folder = Path(told["folder"])
-for name, value in told["constants"].items():
+given = json.loads(sys.argv[1])
+folder = Path(given["folder"])
+for name, value in given["constants"].items():
     assert hasattr(launch, name)
     setattr(launch, name, value)
-arguments = lambda program: [*told["tool"], *program]
-if told["nsys"]:
+arguments = lambda program: [*given["tool"], *program]
+if given["nsys"]:
     arguments = lambda program: nsys.command(nsys.find(), folder / "rep", program, has_gpu=False, has_range=False)
-tool = launch.Tool(arguments, folder / "tool.log") if told["tool"] or told["nsys"] else None
+tool = launch.Tool(arguments, folder / "tool.log") if given["tool"] or given["nsys"] else None
 overdue = lambda: [int((folder / "overdue").read_text())] if (folder / "overdue").exists() else []
 ended = launch.run(
-    told["command"], dict(os.environ), tool=tool, time_limit_s=told["time_limit_s"],
+    given["command"], dict(os.environ), tool=tool, time_limit_s=given["time_limit_s"],
     is_finished=(folder / "finished").exists, overdue=overdue,
 )
 (folder / "ended.json").write_text(json.dumps(asdict(ended)))
@@ -82,9 +82,9 @@ class Run:
     def __enter__(self) -> Run:  # noqa: PYI034 Self is younger than our oldest Python
         self.folder.mkdir(exist_ok=True)
         words = self.words()
-        told: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        told["env"] = {**os.environ, "PYTHONPATH": str(ROOT / "src"), MARK: self.mark, **self.environment}
-        self.process = subprocess.Popen(words, **{**told, **self.popen})
+        known: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        known["env"] = {**os.environ, "PYTHONPATH": str(ROOT / "src"), MARK: self.mark, **self.environment}
+        self.process = subprocess.Popen(words, **{**known, **self.popen})
         return self
 
     def words(self) -> list[str]:
@@ -95,11 +95,11 @@ class Run:
             self.environment = {**self.environment, "PERFDOCTOR_NSYS": nsys()}
         elif self.script or self.way in STAND_INS:
             tool = stand_in(self.folder, self.script or STAND_INS[self.way])
-        told = {
+        known = {
             "folder": str(self.folder), "tool": tool, "nsys": self.way == "nsys", "command": list(self.command),
             "constants": self.constants, "time_limit_s": self.time_limit_s,
         }  # fmt: skip
-        return [sys.executable, "-c", _DRIVER, json.dumps(told)]
+        return [sys.executable, "-c", _DRIVER, json.dumps(known)]
 
     def __exit__(self, *_: object) -> None:
         for pid, _name in self.alive():
@@ -148,7 +148,7 @@ class PerfdoctorRun(Run):
 
     @property
     def notes(self) -> str:
-        return "\n".join(note for told in self.manifest["passes"] for note in told["notes"])
+        return "\n".join(note for known in self.manifest["passes"] for note in known["notes"])
 
 
 def perfdoctor(folder: Path, *command: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Timelines with what a machine told beside them: samples of GPUs, links, NCCL's log, measured links."""
+"""Timelines with what the machine recorded beside them: samples of GPUs, links, NCCL's log, measured links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING_RECORDED = Timeline.build({}, ())
 
 
 def beside(drawn: Timeline = NOTHING_RECORDED, **signals: Iterable[Mapping[str, object]]) -> Timeline:
-    """The timeline with literal rows of these signals; what a row leaves out is not told."""
+    """The timeline with literal rows of these signals; what a row leaves out is unknown."""
     frames = {signal: text_rows.frame(signal, rows) for signal, rows in signals.items()}
     return replace(
         drawn,
@@ -24,13 +24,19 @@ def beside(drawn: Timeline = NOTHING_RECORDED, **signals: Iterable[Mapping[str, 
 
 
 def samples(
-    count: int, *, device: int = 0, start_ns: int = 0, every_ns: int = SECOND_NS, on_clock: bool = False, **told: object
+    count: int,
+    *,
+    device: int = 0,
+    start_ns: int = 0,
+    every_ns: int = SECOND_NS,
+    on_clock: bool = False,
+    **given: object,
 ) -> list[dict[str, object]]:
-    """Equal samples of one GPU, at work unless told otherwise; a list gives one value a sample."""
+    """Equal samples of one GPU, at work unless said otherwise; a list gives one value a sample."""
     usual: dict[str, object] = {"utilization_share": 1.0, "reasons": 0, "name": "samples.csv", "is_on_clock": on_clock}
     rows = []
     for number in range(count):
-        own = {key: value[number] if isinstance(value, list) else value for key, value in told.items()}
+        own = {key: value[number] if isinstance(value, list) else value for key, value in given.items()}
         at = start_ns + number * every_ns
         rows.append({**usual, "device": device, "start_ns": at, "end_ns": at, **own})
     return rows

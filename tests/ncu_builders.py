@@ -36,14 +36,14 @@ def advice(*rows: Mapping[str, object]) -> Frame:
     return frame("kernel_advice", each)
 
 
-def with_ncu(drawn: Timeline, measured: Sequence[Mapping[str, object]], told: Sequence[Mapping[str, object]] = ()):
-    frames = {**drawn.frames, "kernel_profiles": profiles(*measured), "kernel_advice": advice(*told)}
+def with_ncu(drawn: Timeline, measured: Sequence[Mapping[str, object]], given: Sequence[Mapping[str, object]] = ()):
+    frames = {**drawn.frames, "kernel_profiles": profiles(*measured), "kernel_advice": advice(*given)}
     return replace(drawn, frames=frames, recorded=drawn.recorded | {"kernel_profiles", "kernel_advice"})
 
 
-def alone(measured: Sequence[Mapping[str, object]], told: Sequence[Mapping[str, object]] = ()) -> Timeline:
+def alone(measured: Sequence[Mapping[str, object]], given: Sequence[Mapping[str, object]] = ()) -> Timeline:
     """Nothing but what ncu measured."""
-    return with_ncu(Timeline.build({}, ()), measured, told)
+    return with_ncu(Timeline.build({}, ()), measured, given)
 
 
 def steps(

@@ -37,16 +37,16 @@ def metric(name_id: int, value: float | str) -> bytes:
     return message((1, name_id), (2, field(kind, value)), (4, 0))
 
 
-def rule(name: str, *told: Mapping[str, object]) -> bytes:
-    """`told`: text, title, percent, kind (1 of a part, 2 of the whole kernel)."""
+def rule(name: str, *given: Mapping[str, object]) -> bytes:
+    """`given`: text, title, percent, kind (1 of a part, 2 of the whole kernel)."""
     messages = b""
-    for each in told:
+    for each in given:
         text = message((1, str(each.get("text", ""))), (2, 4), (4, str(each.get("title", ""))))
         body = field(1, text)
         if "percent" in each:
             body += field(10, message((1, each.get("kind", 2)), (2, float(each["percent"]))))
         messages += field(1, body)
-    return message((1, name), (2, "a name for people"), *([(3, messages)] if told else []), (4, "a section"))
+    return message((1, name), (2, "a name for people"), *([(3, messages)] if given else []), (4, "a section"))
 
 
 def launch(

@@ -1,4 +1,4 @@
-"""Memory snapshots made by hand, as torch writes them: what happened is told call by call.
+"""Memory snapshots made by hand, as torch writes them, call by call.
 
 ```
 made = Recording()

@@ -384,7 +384,9 @@ def test_needs_are_signals_steps_places_or_ranks(rule_id):
 def test_no_symptom_is_the_cause_of_its_cause():
     for rule_id, document in DOCUMENTS.items():
         for cause in document.get("symptom_of", []):
-            assert not DOCUMENTS[cause].get("symptom_of"), f"{rule_id} hangs under {cause}, which hangs itself"
+            assert not DOCUMENTS[cause].get("symptom_of"), (
+                f"{rule_id} is a symptom of {cause}, which is a symptom itself"
+            )
 
 
 # Fixes

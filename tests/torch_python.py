@@ -11,9 +11,9 @@ import pytest
 
 def torch_python() -> str:
     """Its path; skips the test without any, fails it where PERFDOCTOR_REQUIRE_TORCH is set."""
-    told = os.environ.get("PERFDOCTOR_TORCH_PYTHON")
-    if told:
-        return told
+    given = os.environ.get("PERFDOCTOR_TORCH_PYTHON")
+    if given:
+        return given
     if importlib.util.find_spec("torch") is not None:
         return sys.executable
     if os.environ.get("PERFDOCTOR_REQUIRE_TORCH"):

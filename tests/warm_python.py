@@ -68,9 +68,9 @@ def serve(asked: socket.socket) -> dict[str, Any]:
         message, files, _, _ = socket.recv_fds(asked, 1 << 20, 2)
         if not message:
             sys.exit(0)
-        told = json.loads(message)
-        if "wait" in told:
-            asked.send(json.dumps(os.waitpid(told["wait"], 0)[1]).encode())
+        given = json.loads(message)
+        if "wait" in given:
+            asked.send(json.dumps(os.waitpid(given["wait"], 0)[1]).encode())
             continue
         pid = os.fork()
         if pid == 0:
@@ -78,21 +78,21 @@ def serve(asked: socket.socket) -> dict[str, Any]:
                 os.dup2(file, number)
                 os.close(file)
             asked.close()
-            return told
+            return given
         for file in files:
             os.close(file)
         asked.send(json.dumps(pid).encode())
 
 
-told = serve(socket.socket(fileno=int(sys.argv[1])))
-os.chdir(told["folder"])
+given = serve(socket.socket(fileno=int(sys.argv[1])))
+os.chdir(given["folder"])
 os.environ.clear()
-os.environ.update(told["environment"])
-sys.argv = told["words"]
+os.environ.update(given["environment"])
+sys.argv = given["words"]
 sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *_PATH]
 sys.meta_path.insert(0, _AsIfNew())
 sys.modules.pop("sitecustomize", None)
-del torch, told
+del torch, given
 site.execsitecustomize()
 sys.path.insert(0, str(Path(sys.argv[0]).parent))
 try:

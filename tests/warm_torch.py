@@ -34,8 +34,8 @@ class Program:
         reading, writing = os.pipe()
         self.stdout = os.fdopen(reading, "rb", buffering=0)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed when it is read
-        told = {"words": [str(word) for word in words], "folder": str(folder), "environment": dict(environment)}
-        socket.send_fds(self._server, [json.dumps(told).encode()], [writing, self._errors.fileno()])
+        given = {"words": [str(word) for word in words], "folder": str(folder), "environment": dict(environment)}
+        socket.send_fds(self._server, [json.dumps(given).encode()], [writing, self._errors.fileno()])
         os.close(writing)
         self.pid: int = json.loads(self._server.recv(100))
         self._output = b""

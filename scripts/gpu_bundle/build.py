@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from email import message_from_bytes
 from pathlib import Path
 
 import nsys_parts
@@ -130,12 +131,51 @@ def _own_wheel(target: Path) -> Path:
 
 def _downloaded(python: str, own: Path, target: Path) -> list[Path]:
     """The wheel of perfdoctor itself, and one for everything that it needs with this Python."""
+    _fetch(python, [str(own)], target)
+    while more := missing(python, target):
+        _fetch(python, more, target)
+    return sorted(path for path in target.glob("*.whl") if _project(path) not in _LEFT_OUT)
+
+
+def _fetch(python: str, wanted: Sequence[str], target: Path) -> None:
     tags = [word for platform in _PLATFORMS for word in ("--platform", platform)]
     _run([
         *_pip(), "download", "--quiet", "--dest", str(target), "--only-binary=:all:", "--implementation", "cp",
-        "--python-version", python, *tags, str(own),
+        "--python-version", python, *tags, *wanted,
     ])  # fmt: skip
-    return sorted(path for path in target.glob("*.whl") if path.name.split("-")[0] not in _LEFT_OUT)
+
+
+def missing(python: str, folder: Path) -> list[str]:
+    """What the wheels need with this Python and pip did not fetch: it reads conditions as if for its own Python."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 comes with `build`
+
+    there, more = {_project(path) for path in folder.glob("*.whl")}, []
+    of_target = {
+        "python_version": python, "python_full_version": f"{python}.0", "implementation_version": f"{python}.0",
+        "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix",
+        "implementation_name": "cpython", "platform_python_implementation": "CPython", "extra": "",
+    }  # fmt: skip
+    for wheel in sorted(folder.glob("*.whl")):
+        for text in _requirements(wheel):
+            needed = Requirement(text)
+            if (needed.marker is None or needed.marker.evaluate(of_target)) and _plain_name(needed.name) not in there:
+                more.append(f"{needed.name}{needed.specifier}")
+    return sorted(set(more))
+
+
+def _requirements(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+        return message_from_bytes(packed.read(name)).get_all("Requires-Dist") or []
+
+
+def _project(wheel: Path) -> str:
+    return _plain_name(wheel.name.split("-")[0])
+
+
+def _plain_name(name: str) -> str:
+    """PEP 503."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _pip() -> list[str]:

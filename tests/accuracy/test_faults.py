@@ -49,7 +49,7 @@ CERTAIN = {
     "uncoalesced-access": 1,
     "device-throttling": 1,
 }
-#: Each twin, and the rules that must have looked at it: a rule that lacks its files is silent for no reason of its own.
+#: Each twin, and the rules that must have checked it: a rule that lacks its files is silent for no reason of its own.
 LOOKED = {
     "kernels-near-their-limits": ("kernels-far-from-roofline", "low-occupancy-kernels", "uncoalesced-access"),
     "short-kernels-far-from-limits": ("kernels-far-from-roofline", "low-occupancy-kernels", "uncoalesced-access"),
@@ -92,7 +92,7 @@ def test_a_healthy_training_has_no_finding_worth_three_percent(ranks, seed):
 
 
 @pytest.mark.parametrize("twin", one_of_each(LOOKED.get, plant.TWINS))
-def test_nothing_is_found_in_a_healthy_training_that_looks_sick_though_it_was_looked_for(twin):
+def test_nothing_is_found_in_a_healthy_training_that_looks_faulty_though_its_rules_were_checked(twin):
     for result in faults.judge(faults.Case({}, 4, 1, twin=twin)):
         assert not result.false, result.form
         assert not {rule for rule in LOOKED[twin] if rule in result.found}, result.form
@@ -120,8 +120,8 @@ def test_the_wait_for_a_rank_that_saves_is_no_transfer():
 @pytest.mark.parametrize("rule", one_of_each(kind, (rule for rule, fault in plant.FAULTS.items() if not fault.informs)))
 def test_a_fault_costs_what_was_asked_for(rule):
     """The truth that rules are held against: planted shares are of the step as it is with the fault."""
-    sick = plant.sick({rule: 0.1}, plant.FAULTS[rule].fewest_ranks)
-    assert sick.cost[rule] == pytest.approx(0.1, abs=0.01)
+    faulty = plant.faulty({rule: 0.1}, plant.FAULTS[rule].fewest_ranks)
+    assert faulty.cost[rule] == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.parametrize("rule", one_of_each(kind, (rule for rule, fault in plant.FAULTS.items() if fault.informs)))
@@ -174,9 +174,9 @@ def test_only_a_form_that_can_tell_a_fault_is_asked_to_tell_it_first():
 
 
 def test_what_hides_behind_a_slower_loader_costs_nothing():
-    sick = plant.sick({"input-wait": 0.4, "exposed-copies": 0.1})
-    assert sick.cost["input-wait"] == pytest.approx(0.4, abs=0.02)
-    assert sick.cost["exposed-copies"] == pytest.approx(0.0, abs=0.01)
+    faulty = plant.faulty({"input-wait": 0.4, "exposed-copies": 0.1})
+    assert faulty.cost["input-wait"] == pytest.approx(0.4, abs=0.02)
+    assert faulty.cost["exposed-copies"] == pytest.approx(0.0, abs=0.01)
 
 
 def test_the_ranks_of_a_job_leave_a_collective_together():
@@ -187,7 +187,7 @@ def test_the_ranks_of_a_job_leave_a_collective_together():
 
 
 def test_the_same_seed_plays_the_same_training():
-    one, other = (plant.sick({"host-syncs": 0.1}, 2, 3).machines for _ in range(2))
+    one, other = (plant.faulty({"host-syncs": 0.1}, 2, 3).machines for _ in range(2))
     assert [rank.kernels for rank in one] == [rank.kernels for rank in other]
 
 

@@ -19,18 +19,18 @@ from perfdoctor.readers.ncu import report_file as ncu_file
 from perfdoctor.readers.open import read
 
 
-def written(tmp_path: Path, rule: str, ranks: int = 1, seed: int = 1, share: float = 0.1) -> tuple[plant.Sick, Path]:
-    sick = plant.sick({rule: share}, ranks, seed)
-    return sick, plant.write_nsys(sick.machines, tmp_path / "run")
+def written(tmp_path: Path, rule: str, ranks: int = 1, seed: int = 1, share: float = 0.1) -> tuple[plant.Faulty, Path]:
+    faulty = plant.faulty({rule: share}, ranks, seed)
+    return faulty, plant.write_nsys(faulty.machines, tmp_path / "run")
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_what_ncu_measured_follows_from_the_kernels_that_ran(tmp_path, seed):
     """Bytes are the memory's share of 2,039 GB/s over the time, and sectors are 32 bytes each."""
-    sick, folder = written(tmp_path, "uncoalesced-access", seed=seed)
+    faulty, folder = written(tmp_path, "uncoalesced-access", seed=seed)
     frame = read([folder])["kernel_profiles"]
     longest = {name: [] for name in frame.name}
-    for row in sick.machines[0].kernels:
+    for row in faulty.machines[0].kernels:
         if row["name"] in longest:
             longest[row["name"]].append(row["end"] - row["start"])
     assert len(longest) == len(frame) == 4
@@ -60,8 +60,8 @@ def test_nvidias_own_package_reads_the_planted_report_as_we_do(tmp_path, capfd):
 
 
 def test_a_kernel_that_nobody_launched_is_measured_all_the_same(tmp_path):
-    sick = plant.sick({}, 1, 1, "kernels-of-another-program")
-    folder = plant.write_nsys(sick.machines, tmp_path / "run")
+    faulty = plant.faulty({}, 1, 1, "kernels-of-another-program")
+    folder = plant.write_nsys(faulty.machines, tmp_path / "run")
     timeline = read([folder])
     assert any("never_launched" in name for name in timeline["kernel_profiles"].name)
     assert any("1 launch matches no kernel" in note and "never_launched_kernel" in note for note in timeline.notes)
@@ -70,23 +70,23 @@ def test_a_kernel_that_nobody_launched_is_measured_all_the_same(tmp_path):
 @pytest.mark.parametrize(("seed", "hot"), [(0, 1), (1, 4), (2, 4)])
 def test_matmuls_take_as_much_longer_as_the_sampled_clock_is_lower(tmp_path, seed, hot):
     """Recomputed from the CSV itself, beside the kernels of the healthy training."""
-    sick, folder = written(tmp_path, "device-throttling", 4, seed, 0.2)
+    faulty, folder = written(tmp_path, "device-throttling", 4, seed, 0.2)
     (file,) = [path for path in folder.iterdir() if path.suffix == ".csv"]
-    begin = min(row["start"] for row in sick.machines[0].calls)
+    begin = min(row["start"] for row in faulty.machines[0].calls)
     lowest: dict[int, int] = {}
     for row in csv.DictReader(file.read_text().splitlines(), skipinitialspace=True):
         if "unix_ns" in row:
             at, gpu, clock = int(row["unix_ns"]), int(row["device"]), int(row["sm_clock_mhz"])
         else:
-            told = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc)
-            at = round((told.timestamp() - 3600) * 1e9)  # an hour east of Greenwich
+            given = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=timezone.utc)
+            at = round((given.timestamp() - 3600) * 1e9)  # an hour east of Greenwich
             gpu, clock = int(row["index"]), int(row["clocks.current.sm [MHz]"].split()[0])
         if at - EPOCH_NS > begin and clock > 210:  # at rest it is 210
             lowest[gpu] = min(clock, lowest.get(gpu, clock))
     assert sorted(lowest) == [0, 1, 2, 3]
     assert sum(clock < 1400 for clock in lowest.values()) == hot
-    healthy = plant.sick({}, 4, seed).machines
-    for rank, usual in zip(sick.machines, healthy, strict=True):
+    healthy = plant.faulty({}, 4, seed).machines
+    for rank, usual in zip(faulty.machines, healthy, strict=True):
         slow, fast = (
             [row["end"] - row["start"] for row in each.kernels if row["name"] == GEMM] for each in (rank, usual)
         )
@@ -104,7 +104,7 @@ def _ring(board: topology.Board, chosen) -> bool:
 
 @pytest.mark.parametrize(("ranks", "seed"), [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2)])
 def test_the_distant_gpus_have_no_ring_and_others_of_the_board_have(ranks, seed):
-    beside = plant.sick({"distant-gpus": 0.1}, ranks, seed).machines[0].beside
+    beside = plant.faulty({"distant-gpus": 0.1}, ranks, seed).machines[0].beside
     chosen = tuple(beside.nccl.gpus) if beside.nccl else tuple(range(ranks))
     assert len(chosen) == ranks
     assert not _ring(beside.topology, chosen)
@@ -112,7 +112,7 @@ def test_the_distant_gpus_have_no_ring_and_others_of_the_board_have(ranks, seed)
 
 
 def test_eight_distant_gpus_are_of_two_boards(tmp_path):
-    board = plant.sick({"distant-gpus": 0.1}, 8, 4).machines[0].beside.topology
+    board = plant.faulty({"distant-gpus": 0.1}, 8, 4).machines[0].beside.topology
     inside = [
         all(board.link(a, b) == "NV12" for a, b in itertools.combinations(eight, 2))
         for eight in (range(8), range(8, 16))
@@ -129,10 +129,10 @@ def test_a_board_is_printed_and_read_back(tmp_path, seed):
     file.write_text(board.text(seed))
     assert ("NIC0" in file.read_text()) == bool(seed)
     frame = read([file])["links"]
-    told = dict(zip(zip(frame.text("source"), frame.text("target"), strict=True), frame.name, strict=True))
-    assert told["GPU0", "GPU3"] == told["GPU3", "GPU0"] == "NV12"
-    assert (told["GPU1", "mlx5_0"], told["mlx5_0", "GPU2"]) == ("PXB", "SYS")
-    assert len(told) == 4 * 3 + 2 * 4
+    given = dict(zip(zip(frame.text("source"), frame.text("target"), strict=True), frame.name, strict=True))
+    assert given["GPU0", "GPU3"] == given["GPU3", "GPU0"] == "NV12"
+    assert (given["GPU1", "mlx5_0"], given["mlx5_0", "GPU2"]) == ("PXB", "SYS")
+    assert len(given) == 4 * 3 + 2 * 4
 
 
 def test_the_log_names_each_way_of_the_ring_in_both_directions(tmp_path):
@@ -152,20 +152,20 @@ def test_the_log_names_each_way_of_the_ring_in_both_directions(tmp_path):
 def test_the_request_that_failed_did_not_fit_or_only_in_pieces(tmp_path, seed, fits):
     _, folder = written(tmp_path, "out-of-memory", seed=seed)
     with next(folder.glob("*.pickle")).open("rb") as stream:
-        told = pickle.load(stream)
-    (failed,) = [event for trace in told["device_traces"] for event in trace if event["action"] == "oom"]
+        given = pickle.load(stream)
+    (failed,) = [event for trace in given["device_traces"] for event in trace if event["action"] == "oom"]
     free = [
-        block["size"] for segment in told["segments"] for block in segment["blocks"] if block["state"] == "inactive"
+        block["size"] for segment in given["segments"] for block in segment["blocks"] if block["state"] == "inactive"
     ]
     assert max(free, default=0) < failed["size"]
     assert (failed["device_free"] + sum(free) >= failed["size"]) == fits
-    assert sum(segment["total_size"] for segment in told["segments"]) + failed["device_free"] <= 40 * 2**30
+    assert sum(segment["total_size"] for segment in given["segments"]) + failed["device_free"] <= 40 * 2**30
 
 
 def test_what_lies_beside_a_recorded_run_is_read_too(tmp_path):
-    """With memory told by the processes the traces stand in a run's folder, and a snapshot is given by its name."""
-    sick = plant.sick({"memory-growth": 0.0, "out-of-memory": 0.0, "shared-gpu": 0.1, "nccl-failures": 0.0}, 2, 1)
-    folder = plant.write_nsys(sick.machines, tmp_path / "run")
+    """With memory reported by the processes the traces lie in a run's folder, and a snapshot is given by its name."""
+    faulty = plant.faulty({"memory-growth": 0.0, "out-of-memory": 0.0, "shared-gpu": 0.1, "nccl-failures": 0.0}, 2, 1)
+    folder = plant.write_nsys(faulty.machines, tmp_path / "run")
     assert [path.name for path in plant.paths(folder)] == ["run", "rank1_snapshot.pickle"]
     timeline = read(plant.paths(folder))
     for signal in ("memory", "memory_events", "device_samples", "nccl_facts", "links"):

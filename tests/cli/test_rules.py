@@ -39,7 +39,7 @@ INPUT_WAIT = rulebook.Rule(
     status="stable",
     needs=("places", "steps"),
     summary="{wait_ms:.1f} ms of a {step_ms:.1f} ms step pass.",
-    why="Nothing is issued meanwhile.",
+    why="Nothing is launched meanwhile.",
     not_a_problem_when="It is a test.",
     references=("https://example.org/loader",),
     thresholds={"min_share": rulebook.Threshold(0.03, "fraction of step time", "Below is noise.")},
@@ -117,7 +117,7 @@ def test_a_rule_s_page_has_everything_in_its_document(command):
     page = run(command, "input-wait").stdout
     assert page.startswith("The GPU waits for the next batch\ninput-wait · input · stable, since 0.1.0\n")
     for part in (
-        "Why it matters\n  Nothing is issued meanwhile.",
+        "Why it matters\n  Nothing is launched meanwhile.",
         "What a report says\n  … ms of a … ms step pass.\n  - no workers: It waits … ms.",
         "How it is detected\n  From steps.\n  What may be uncertain: no loader was seen.",
         "  min_share = 0.03 (fraction of step time)\n      Below is noise.",

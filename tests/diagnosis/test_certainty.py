@@ -39,7 +39,7 @@ def test_many_steps_leave_the_detectors_word_as_it_is() -> None:
     assert ";" not in certainty.because
 
 
-def test_a_detectors_doubt_is_told_where_it_is_not_sure() -> None:
+def test_a_detectors_doubt_is_reported_where_it_is_not_sure() -> None:
     assert judged(RULE, finding("medium"), run_of(8)).because.endswith("; the loader is guessed.")
     assert "guessed" not in judged(RULE, finding("high"), run_of(8)).because
 

@@ -169,7 +169,7 @@ def launch_bound_with_small_kernels() -> Timeline:
     return draw(kernels=kernels, kernel_names=names, host=host, repeat=6, unit_us=5, recorded=EVERYTHING)
 
 
-def test_a_symptom_hangs_under_its_cause_and_is_numbered_after_it():
+def test_a_symptom_is_listed_under_its_cause_and_numbered_after_it():
     diagnosis = diagnose(launch_bound_with_small_kernels(), RULES)
     cause = next(advice for advice in diagnosis.findings if advice.rule == "launch-bound")
     assert [symptom.rule for symptom in cause.symptoms] == ["cuda-graph-opportunity", "small-kernels"]
@@ -331,7 +331,7 @@ def test_with_a_loader_in_the_training_process_faster_kernels_are_promised():
     assert not any("loader is the limit" in note for note in diagnosis.notes)
 
 
-# What a report is told beside the findings
+# What a report gets beside the findings
 
 
 def test_notes_say_how_many_ranks_of_the_job_were_recorded():
@@ -395,7 +395,7 @@ def test_the_kernel_table_is_thirty_rows_at_most():
     assert len(diagnose(many, RULES).kernels) == 30
 
 
-def test_gpus_and_sources_are_told():
+def test_gpus_and_sources_are_reported():
     drawn = draw(kernels="##", gpu="NVIDIA H100 80GB HBM3")
     sourced = Timeline.build(
         drawn.frames, drawn.recorded, devices=[*drawn.devices, Device(0, 1, "unused")],
@@ -440,7 +440,7 @@ def test_findings_of_one_saving_are_in_alphabetical_order(monkeypatch):
     assert [advice.rule for advice in diagnose(waiting_for_input(), rules).findings] == ["exposed-copies", "input-wait"]
 
 
-def test_a_symptom_of_a_symptom_hangs_under_the_root(monkeypatch):
+def test_a_symptom_of_a_symptom_is_listed_under_the_root(monkeypatch):
     def found(rule_id):
         def detect(run, at):
             yield Finding(rule_id, Saving(0, 1_000, 1_000), "high", {})

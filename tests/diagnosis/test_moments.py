@@ -1,4 +1,4 @@
-"""Which moment of the recording does a finding show? The longest of what it is about, and none where that is not told."""
+"""Which moment of the recording does a finding show? The longest of what it is about, and none where that is not known."""
 
 from __future__ import annotations
 
@@ -188,6 +188,6 @@ def test_a_report_shows_where_to_look(path, rule):
     assert span.end_ns - span.start_ns <= 2 * diagnosis.base_ns  # a moment, not all of the run
 
 
-def test_a_moment_that_is_over_at_once_is_told_by_one_time():
+def test_a_moment_that_is_over_at_once_is_named_by_one_time():
     assert where(Span("", 3, 1_120_000_000, 1_120_508_000)) == "508 µs on rank 3, at 1.12 s of the window"
     assert where(Span("", 3, 0, 2_000_000)) == "2.00 ms on rank 3, from 0 to 2.00 ms of the window"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw, findings
-from graphs import EVERYTHING, MS, sick
+from graphs import EVERYTHING, MS, faulty
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
@@ -29,7 +29,7 @@ def limited_by_kernels():
 
 
 def asked(*questions, drawn=None, rules=RULES):
-    return diagnose(sick() if drawn is None else drawn, rules, questions).prediction
+    return diagnose(faulty() if drawn is None else drawn, rules, questions).prediction
 
 
 def refused(*questions, **how):
@@ -138,7 +138,7 @@ def test_shorter_kernels_win_no_more_than_they_are_shorter():
 
 
 def test_without_a_question_the_shown_causes_are_fixed_that_can_be_simulated():
-    diagnosis = diagnose(sick(), RULES)
+    diagnosis = diagnose(faulty(), RULES)
     replayable = [each.rule for each in diagnosis.findings if each.saving_ns_per_step.likely and action(each.rule)]
     assert MOST_FIXES == SHOWN_FINDINGS
     assert diagnosis.prediction.fixed[: len(replayable)] == tuple(replayable[:MOST_FIXES])
@@ -150,7 +150,7 @@ def test_without_a_question_the_shown_causes_are_fixed_that_can_be_simulated():
 
 
 def test_a_fix_that_wins_nothing_by_itself_is_predicted_where_another_uncovers_it():
-    diagnosis = diagnose(sick(), RULES)
+    diagnosis = diagnose(faulty(), RULES)
     savings = {each.rule: each.saving_ns_per_step.likely for each in diagnosis.findings}
     assert savings["fp32-matmuls"] == 0  # while the loader is the limit
     assert diagnosis.prediction.fixed.index("input-wait") < diagnosis.prediction.fixed.index("fp32-matmuls")
@@ -162,30 +162,30 @@ def action(rule):
 
 def test_what_cannot_be_simulated_is_the_first_finding_s_saving_subtracted():
     rules = [replace(rule, action="") for rule in RULES]
-    diagnosis = diagnose(sick(), rules)
+    diagnosis = diagnose(faulty(), rules)
     first, prediction = diagnosis.findings[0], diagnosis.prediction
     left_ns = 100 * MS - first.saving_ns_per_step.likely
     assert prediction.steps == (PredictedStep(first.rule, left_ns),)
     assert prediction.replay_error is None
-    assert predicted((), (), prepare(sick()), None) is None
+    assert predicted((), (), prepare(faulty()), None) is None
 
 
 # What it rests on
 
 
 def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
-    run = prepare(sick())
+    run = prepare(faulty())
     replay = replay_of(run)
     longer, less = (replace(replay, base_ns=replay.base_ns * by) for by in (1.0123, 0.97))
     assert next(notes(None, run, replay)).endswith("the step takes as long as recorded, to less than 0.1 %.")
     assert next(notes(None, run, longer)).endswith("Replayed unchanged, the step takes 1.2 % longer than recorded.")
     assert next(notes(None, run, less)).endswith("the step takes 3.0 % less than recorded.")
-    assert any("Replayed unchanged" in note for note in diagnose(sick(), RULES).notes)
+    assert any("Replayed unchanged" in note for note in diagnose(faulty(), RULES).notes)
 
 
 def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
     monkeypatch.setattr("perfdoctor.replay.what_if.savings._LARGEST_ERROR", -1.0)
-    diagnosis = diagnose(sick(), RULES)
+    diagnosis = diagnose(faulty(), RULES)
     assert diagnosis.prediction.replay_error is None
     assert diagnosis.notes[-1].startswith(
         "Savings are arithmetic, since this recording cannot be replayed: the replay of its unchanged steps is off by "
@@ -195,7 +195,7 @@ def test_a_note_says_that_savings_are_arithmetic_and_why(monkeypatch):
 def test_what_cannot_be_simulated_again_says_why():
     assert why_not_replayable(prepare(draw(kernels="## ++"))) == "no steps were found in it"
     assert why_not_replayable(prepare(draw(host="oooo oo", repeat=4))) == ""
-    assert why_not_replayable(prepare(sick())) == ""
+    assert why_not_replayable(prepare(faulty())) == ""
 
 
 # What cannot be asked
@@ -235,10 +235,10 @@ def test_where_nothing_was_found_only_sizes_can_be_asked():
 
 
 def test_a_gpu_without_bf16_is_not_asked_for_it():
-    what, do = refused(Question("fp32-matmuls", "bf16"), drawn=sick(gpu="Tesla V100-SXM2-32GB"))
+    what, do = refused(Question("fp32-matmuls", "bf16"), drawn=faulty(gpu="Tesla V100-SXM2-32GB"))
     assert what == "--what-if fp32-matmuls=bf16: this GPU has no units for it"
     assert do == "Choices of fp32-matmuls here: fp16, low, likely, high."
-    assert asked(Question("fp32-matmuls", "fp16"), drawn=sick(gpu="Tesla V100-SXM2-32GB")).steps
+    assert asked(Question("fp32-matmuls", "fp16"), drawn=faulty(gpu="Tesla V100-SXM2-32GB")).steps
 
 
 def test_a_share_of_kernels_needs_a_finding_that_tells_which(monkeypatch):

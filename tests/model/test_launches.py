@@ -65,7 +65,7 @@ def recorded(found: Sequence[tuple], calls: Sequence[tuple]) -> Timeline:
 
 
 def open_rows(place: Place, kernel: int, chosen: np.ndarray) -> list[int]:
-    """The chosen ops around a kernel's launch, the shortest first: every op and every call is looked at."""
+    """The chosen ops around a kernel's launch, the shortest first: checked against every op and every call."""
     run, kernels = place.timeline, place.kernels
     key = [int(kernels[column][kernel]) for column in ("rank", "process", "correlation")]
     columns = [run.calls[column].tolist() for column in ("rank", "process", "correlation")]

@@ -155,7 +155,7 @@ def test_a_cuda_graph_is_busy_from_its_first_to_its_last_kernel():
     assert split(only_place(whole)).compute_ns == 95
 
 
-def test_matmul_time_is_told_by_math_path():
+def test_matmul_time_is_split_by_math_path():
     parts = split(only_place(draw(kernels="GGGGSSSTTe", kernel_names={"T": "triton_mm"})))
     assert parts.matmul_ns_by_math_path == {
         "tensor_core": 4 * UNIT_NS,

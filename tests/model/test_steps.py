@@ -155,7 +155,7 @@ def test_the_host_may_be_several_steps_ahead_of_the_device():
 
 
 def test_work_that_another_thread_launched_does_not_begin_a_step():
-    """A copy of the next batch, issued early by a thread of the loader."""
+    """A copy of the next batch, launched early by a thread of the loader."""
     drawn = draw(
         kernels="  ####    ",
         copies="       hh ",

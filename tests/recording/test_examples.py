@@ -81,8 +81,8 @@ def test_two_ranks_run_and_one_of_them_prints(name):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
-    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    ranks = [started(name, steps=4, RANK=rank, LOCAL_RANK=rank, **told) for rank in ("0", "1")]
+    given = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    ranks = [started(name, steps=4, RANK=rank, LOCAL_RANK=rank, **given) for rank in ("0", "1")]
     ended = [rank.finish() for rank in ranks]
     assert [code for code, _, _ in ended] == [0, 0], ended
     output = "".join(output for _, output, _ in ended)

@@ -87,25 +87,25 @@ def test_times_are_those_that_the_generator_counted(path: Path) -> None:
     """Shares of the whole recording; the steps used to the nanosecond; what idle time is made of; a real file's wait."""
     known, diagnosis = expected(path), recording(path).diagnosis
     whole = {row.rank: row for row in diagnosis.recording}
-    for told in known.get("shares", ()):
-        row = whole[told["rank"]]
+    for given in known.get("shares", ()):
+        row = whole[given["rank"]]
         for part in ("compute", "exposed_communication", "exposed_copy", "idle"):
             assert 100 * getattr(row, f"{part}_ns") / row.window_ns == pytest.approx(
-                told[part], abs=told["tolerance"]
+                given[part], abs=given["tolerance"]
             ), part
     assert diagnosis.steps.used == known["steps_used"]
     used = {row.rank: row for row in diagnosis.time}
-    for told in known.get("steps", ()):
-        row = used[told.pop("rank")]
-        assert {part: getattr(row, part) for part in told} == told
+    for given in known.get("steps", ()):
+        row = used[given.pop("rank")]
+        assert {part: getattr(row, part) for part in given} == given
     for row in diagnosis.time:
         causes = row.idle_causes_ns
-        if told := known.get("idle"):
-            assert max(causes, key=lambda cause: causes[cause]) == told["cause"]
-            assert causes[told["cause"]] / row.idle_ns == pytest.approx(told["share"], abs=told["tolerance"])
-        if told := known.get("wait"):
+        if given := known.get("idle"):
+            assert max(causes, key=lambda cause: causes[cause]) == given["cause"]
+            assert causes[given["cause"]] / row.idle_ns == pytest.approx(given["share"], abs=given["tolerance"])
+        if given := known.get("wait"):
             share = causes["input_wait"] / row.window_ns
-            assert share == pytest.approx(told["share_of_steps"], abs=told["tolerance"])
+            assert share == pytest.approx(given["share_of_steps"], abs=given["tolerance"])
 
 
 TWINS = [
@@ -116,10 +116,10 @@ TWINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sick", "cured", "rule"), TWINS)
-def test_the_promise_holds_what_the_cured_twin_takes(sick: str, cured: str, rule: str) -> None:
+@pytest.mark.parametrize(("faulty", "fixed", "rule"), TWINS)
+def test_the_predicted_step_is_that_of_the_fixed_twin(faulty: str, fixed: str, rule: str) -> None:
     """The twins are the same run but for the one thing; a promise may be off by 2 % of the step."""
-    before, after = (recording(FIXTURES / name / "torch").diagnosis for name in (sick, cured))
+    before, after = (recording(FIXTURES / name / "torch").diagnosis for name in (faulty, fixed))
     promise, saved = findings(before)[rule].saving_ns_per_step, before.base_ns - after.base_ns
     margin = 0.02 * before.base_ns
     assert promise.low - margin <= saved <= promise.high + margin
@@ -155,7 +155,7 @@ def scrubber() -> Any:
 def test_no_recording_tells_of_the_machine_it_was_made_on() -> None:
     scrub = scrubber()
     recordings = [path for path in FIXTURES.rglob("*") if path.suffix in (".sqlite", ".gz")]
-    assert {str(path): found for path in recordings if (found := scrub.told(path))} == {}
+    assert {str(path): found for path in recordings if (found := scrub.private(path))} == {}
 
 
 def test_the_scrubber_keeps_only_what_belongs_to_the_recorded_process(tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_the_scrubber_keeps_only_what_belongs_to_the_recorded_process(tmp_path: 
             INSERT INTO ThreadNames VALUES (2, 10, 70 << 24 | 70), (3, 10, 71 << 24 | 71), (4, 10, 70 << 24 | 72);
             INSERT INTO NVTX_EVENTS VALUES (0, 9, 59, 70 << 24 | 70, 1);
         """)
-    assert scrub.told(source) == ["threads of process 71"]
+    assert scrub.private(source) == ["threads of process 71"]
     scrub.nsys(source, target)
-    assert scrub.told(target) == []
+    assert scrub.private(target) == []
     for secret in (b"somebody-else", b"TOKEN", b"abc", b"EXPORT_PATH"):
         assert secret not in target.read_bytes()
     assert b"step 1" in target.read_bytes()
@@ -189,11 +189,11 @@ def test_the_scrubber_takes_paths_and_names_out_of_a_trace() -> None:
     assert scrubber().kineto(trace) == clean
 
 
-def test_the_promise_for_the_sick_example_is_what_its_cured_twin_takes() -> None:
+def test_the_predicted_step_of_the_slow_example_is_that_of_its_fixed_twin() -> None:
     """One CPU, recorded once each: within a third."""
-    sick, cured = (
+    faulty, fixed = (
         recording(FIXTURES / name / "torch").diagnosis for name in ("cpu-slow-input", "cpu-slow-input-fixed")
     )
-    assert sick.prediction is not None
-    assert sick.prediction.fixed == ("input-wait",)
-    assert sick.prediction.step_ns[1] == pytest.approx(cured.steps.median_ns, rel=1 / 3)
+    assert faulty.prediction is not None
+    assert faulty.prediction.fixed == ("input-wait",)
+    assert faulty.prediction.step_ns[1] == pytest.approx(fixed.steps.median_ns, rel=1 / 3)

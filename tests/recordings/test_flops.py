@@ -131,7 +131,7 @@ def test_kernels_without_a_launch_are_unknown_and_lower_the_share_that_is_known(
 
 @of("resnet50-workers4.pt.trace.json.gz")
 def test_older_recordings_do_not_tell_where_convolutions_lay_their_weights(path: Path):
-    """So that of a ResNet next to nothing is counted, and no share of the peak is told."""
+    """So that of a ResNet next to nothing is counted, and no share of the peak is reported."""
     result = counted(path)
     assert result.known_share < 0.01
     assert (result.mfu, result.lacks) == (None, ("shapes",))

@@ -93,8 +93,8 @@ viz.Bytes.__repr__ = lambda self: str(self.value)
 for path in sys.argv[1:]:
     data = pickle.load(open(path, "rb"))
     text = viz.segsum(data)
-    told = {name: int(re.search(name + r": (\\d+)", text)[1]) for name in ("segments", "total_reserved", "total_allocated")}
-    print(json.dumps({**told, "active": sum(map(viz.calc_active, data["segments"]))}))
+    totals = {name: int(re.search(name + r": (\\d+)", text)[1]) for name in ("segments", "total_reserved", "total_allocated")}
+    print(json.dumps({**totals, "active": sum(map(viz.calc_active, data["segments"]))}))
 """
     done = subprocess.run([torch_python(), "-c", program, *FILES], capture_output=True, text=True, check=True)
     for path, line in zip(FILES, done.stdout.splitlines(), strict=True):

@@ -143,7 +143,7 @@ def _times_of_device_work(run: Run, tables: dict[str, Table]) -> None:
 
 
 def _exposed(run: Run, diagnosis: Diagnosis, tables: dict[str, Table]) -> None:
-    """What is exposed is told by row; of rows side by side it counts for each."""
+    """What is exposed is reported by row; of rows side by side it counts for each."""
     for id_, quantity in {"collectives": "exposed_communication_ns", "copies": "exposed_copy_ns"}.items():
         if (
             id_ not in tables
@@ -151,11 +151,11 @@ def _exposed(run: Run, diagnosis: Diagnosis, tables: dict[str, Table]) -> None:
             or not any(c.name.startswith("exposed") for c in tables[id_].columns)
         ):
             continue
-        told = np.mean([
+        given = np.mean([
             getattr(split, quantity) / place.units for split, place in zip(diagnosis.time, run.places, strict=True)
         ])  # fmt: skip
         rows = _column(tables[id_], "exposed")
-        assert np.nansum(rows) >= told * (1 - ROUNDED) - 1, id_
+        assert np.nansum(rows) >= given * (1 - ROUNDED) - 1, id_
         assert (rows <= _column(tables[id_], "time") * (1 + ROUNDED) + 1).all(), id_
 
 
@@ -172,8 +172,8 @@ def _ranks(diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> None
     }
     for column in table.columns:
         if column.name in shares:
-            told = np.array(column.values) / np.array(length.values)
-            assert sorted(told) == pytest.approx(shares[column.name], abs=ROUNDED)
+            given = np.array(column.values) / np.array(length.values)
+            assert sorted(given) == pytest.approx(shares[column.name], abs=ROUNDED)
     _heat(diagnosis, heat)
 
 
@@ -181,8 +181,8 @@ def _heat(diagnosis: Diagnosis, heat: Heat) -> None:
     assert heat.values.sum(axis=1) == pytest.approx(np.ones(len(heat.rows)))
     for key, part in PARTS.items():
         if in_words(part) in heat.columns:
-            told = heat.values[:, heat.columns.index(in_words(part))]
-            assert told == pytest.approx([getattr(split, key) / split.window_ns for split in diagnosis.time], abs=1e-9)
+            given = heat.values[:, heat.columns.index(in_words(part))]
+            assert given == pytest.approx([getattr(split, key) / split.window_ns for split in diagnosis.time], abs=1e-9)
 
 
 def _steps(run: Run, diagnosis: Diagnosis, shown: Views, tables: dict[str, Table]) -> None:
@@ -190,9 +190,9 @@ def _steps(run: Run, diagnosis: Diagnosis, shown: Views, tables: dict[str, Table
         return
     rows = [row for row in rows_of(tables["steps"]) if row["step"] is not None]
     length = "duration" if "duration" in rows[0] else "mean of all ranks"
-    told = {in_short(part) for split in diagnosis.time for part in (*PARTS.values(), *split.idle_causes_ns)}
+    given = {in_short(part) for split in diagnosis.time for part in (*PARTS.values(), *split.idle_causes_ns)}
     for row in rows:
-        parts = [value for name, value in row.items() if name in told]
+        parts = [value for name, value in row.items() if name in given]
         assert sum(parts) == pytest.approx(row[length], abs=len(parts))
     (place, *others) = run.places
     if not others and place.steps.on_main_stream is None and len(rows) == diagnosis.steps.used:
@@ -206,7 +206,7 @@ def _steps(run: Run, diagnosis: Diagnosis, shown: Views, tables: dict[str, Table
 
 
 def _timeline(diagnosis: Diagnosis, shown: Views) -> None:
-    """The idle that is drawn is the idle that is told."""
+    """The idle time that is drawn is the one that the report states."""
     view = shown.timeline
     if view is None:
         return

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scrub
@@ -42,14 +44,18 @@ def bare_environment(folder: Path) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(folder), "TMPDIR": str(folder)}
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for this Python that takes the dependencies from where they are: to fetch and compress them takes a minute."""
+def builder() -> Any:
     sys.path.insert(0, str(ROOT / "scripts" / "gpu_bundle"))
     try:
         import build  # noqa: PLC0415
     finally:
         sys.path.pop(0)
+    return build
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for this Python that takes the dependencies from where they are: to fetch and compress them takes a minute."""
     common, tag = io.BytesIO(), f"cp{sys.version_info.major}{sys.version_info.minor}"
     with tarfile.open(fileobj=common, mode="w") as archive:
         for source, name in (("src/perfdoctor", ""), ("rules", "/rules"), ("examples", "/examples")):
@@ -60,8 +66,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
             archive.addfile(link)
     parts = {"common": lzma.compress(common.getvalue(), preset=0), tag: lzma.compress(b"\0" * 10240)}
     file = tmp_path_factory.mktemp("bundle") / "perfdoctor-gpu-bundle.sh"
-    file.write_bytes(build.bundle(parts))
+    file.write_bytes(builder().bundle(parts))
     return file
+
+
+def test_what_only_another_python_needs_is_fetched_for_it(tmp_path: Path) -> None:
+    """pip reads conditions as if for the Python that it runs in, whatever it downloads for."""
+    with zipfile.ZipFile(tmp_path / "one-1.0-py3-none-any.whl", "w") as wheel:
+        needs = ["tomli>=2.0; python_version < '3.11'", "Two_Words>=1", "three; extra == 'pandas'"]
+        wheel.writestr("one-1.0.dist-info/METADATA", "".join(f"Requires-Dist: {need}\n" for need in needs) + "\n")
+    assert builder().missing("3.12", tmp_path) == ["Two_Words>=1"]
+    with zipfile.ZipFile(tmp_path / "two_words-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("two_words-1.0.dist-info/METADATA", "Name: two-words\n\n")
+    assert builder().missing("3.12", tmp_path) == []
+    assert builder().missing("3.10", tmp_path) == ["tomli>=2.0"]
 
 
 def test_without_torch_it_says_so_and_leaves_results(bundle: Path, tmp_path: Path) -> None:
@@ -129,5 +147,5 @@ def test_built_from_wheels_it_records_without_a_network(tmp_path: Path) -> None:
     diagnosis = diagnose(read([results / "runs" / "slow_input-torch"]), list(load_rules().values()))
     assert diagnosis.findings[0].rule == "input-wait"
     files = [path for path in (results / "runs").rglob("*") if path.is_file()]
-    assert {str(path): found for path in files if (found := scrub.told(path))} == {}
+    assert {str(path): found for path in files if (found := scrub.private(path))} == {}
     assert all(path.stat().st_size <= 15 << 20 for path in (results / "packed").iterdir())

@@ -38,8 +38,10 @@ def results_folder(path: Path, **runs: str) -> Path:
         target = path / "runs" / name.replace("__", "-")
         (target / "torch").mkdir(parents=True)
         shutil.copy(FIXTURES / fixture / "torch" / "rank0.pt.trace.json.gz", target / "torch")
-        record = {"name": "torch", "state": "done", "files": ["torch/rank0.pt.trace.json.gz"]}
-        (target / "run.json").write_text(json.dumps({"format": 1, "perfdoctor": "0.1.0", "passes": [record]}), "utf-8")
+        record = {"name": "torch", "command": [], "state": "done", "files": ["torch/rank0.pt.trace.json.gz"]}
+        (target / "run.json").write_text(
+            json.dumps({"format": 1, "perfdoctor": "0.1.0", "command": [], "passes": [record]}), "utf-8"
+        )
     (path / "selftest.json").write_text(json.dumps(RESULTS), "utf-8")
     return path
 
@@ -97,6 +99,12 @@ def test_what_is_left_of_a_fixed_fault_is_shown_and_not_labelled(tmp_path: Path)
     assert done.returncode == 1
     assert "it is fixed, but input-wait predicts to save" in done.stdout
     assert label(tmp_path / "h200-slow-input-fixed")["silent"] == []
+
+
+def test_what_ran_on_the_processors_of_a_machine_with_too_few_gpus_is_named_so(tmp_path: Path) -> None:
+    results = results_folder(tmp_path / "results", exposed_communication__torch="communication-exposed")
+    added(results, tmp_path)
+    assert "exposed_communication.py on a processor" in label(tmp_path / "cpu-exposed-communication")["story"]
 
 
 def test_what_tells_of_a_machine_becomes_no_fixture(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import kept
-import pytest
 from folders import FIXTURES
 
 from perfdoctor.readers.open import read
@@ -84,12 +83,12 @@ def test_what_is_kept_is_a_run_folder_without_paths_and_settings(tmp_path: Path)
     assert len(read([tmp_path / "kept"]).ops) > 0
 
 
-def test_a_trace_beyond_the_limit_is_cut_until_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_trace_beyond_the_limit_is_cut_until_it_fits(tmp_path: Path):
     source = FIXTURES / "cpu-slow-input" / "torch" / "rank0.pt.trace.json.gz"
-    monkeypatch.setattr(kept, "MOST_BYTES", source.stat().st_size * 4 // 5)
-    (line,) = kept.keep(run_folder(tmp_path / "run"), tmp_path / "kept")
-    assert line == "torch/rank0.pt.trace.json.gz: the first 4 of 6 steps"
+    most = source.stat().st_size // 2
+    (line,) = kept.keep(run_folder(tmp_path / "run"), tmp_path / "kept", most)
+    assert line == "torch/rank0.pt.trace.json.gz: the first 3 of 6 steps"
     cut = tmp_path / "kept" / "torch" / source.name
-    assert cut.stat().st_size <= kept.MOST_BYTES
+    assert cut.stat().st_size <= most
     steps = [event for event in json.loads(gzip.decompress(cut.read_bytes()))["traceEvents"] if event["name"].startswith("ProfilerStep#")]  # fmt: skip
-    assert len(steps) == 4
+    assert len(steps) == 3

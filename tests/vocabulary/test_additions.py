@@ -187,7 +187,7 @@ def _insert(file: Path, row: str, *, behind: str) -> None:
 
 
 @pytest.mark.parametrize("run", ["gpu", "cpu"])
-def test_the_time_of_a_new_cause_is_told_in_every_report(said: Path, run: str) -> None:
+def test_the_time_of_a_new_cause_is_reported_in_every_report(said: Path, run: str) -> None:
     (row,) = json.loads((said / f"{run}.json").read_text("utf-8"))["time"]
     assert row["idle_causes_ns"]["swapping"] > 0.5 * row["window_ns"]
     assert sum(row["idle_causes_ns"].values()) == row["idle_ns"]

@@ -1,4 +1,4 @@
-"""Can every part of a step be told from every other, wherever it is shown?"""
+"""Can every part of a step be distinguished from every other, wherever it is shown?"""
 
 from __future__ import annotations
 

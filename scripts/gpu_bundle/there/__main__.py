@@ -31,6 +31,7 @@ _LAST_START_S = 60.0
 _EVERY_S = 2.0
 _PACKED_EVERY_S = 20.0
 _ASK_S = 60
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _GPU_FACTS = "name,driver_version,memory.total,power.limit,clocks.max.sm,clocks.max.memory,pcie.link.gen.max"
 
 
@@ -54,7 +55,9 @@ def main() -> int:
     began = time.monotonic()
     given = _arguments()
     output = given.output.absolute()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    if output.is_dir() and any(output.iterdir()):
+        sys.exit(f"perfdoctor-gpu-bundle: {output} is not empty: name another folder with --output")
+    for number in _ENDS:
         signal.signal(number, _end)
     work = given.work.absolute() if given.work else Path(tempfile.mkdtemp(prefix="perfdoctor-bundle-"))
     work.mkdir(parents=True, exist_ok=True)
@@ -78,6 +81,8 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 def _finish(results: Results, began: float) -> None:
+    for number in _ENDS:  # whoever asks for the end may ask twice, and what is there is still to be packed
+        signal.signal(number, signal.SIG_IGN)
     results.collect(all_of_them=True)
     results.timed("all", began)
     packs = results.pack()

@@ -4,6 +4,7 @@ selftest.json  selftest.txt   what was checked, and what came of it
 environment.txt               what `perfdoctor env` says, and NVIDIA's own tools
 timings.json                  seconds of each part
 left-out.txt                  what was too large or damaged, and why
+private.txt                   what still tells of the machine: look before you share it
 runs/<training>-<pass>/       run folders, scrubbed and cut, with ncu's own reports
 packed/results-<n>.tar.gz     all of it, in files of at most 15 MiB
 """
@@ -19,10 +20,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import kept
+import scrub
 
 #: A way back that was met: at most eight files of 16 MiB. One is left for whatever goes with them.
 MOST_BYTES_PACKED = 15 << 20
 MOST_PACKS = 7
+#: Fixtures are cut to less at home; what comes back has as many steps as fit.
+MOST_BYTES_RECORDING = 3_000_000
 _MOST_BYTES_NCU = 4 << 20
 
 
@@ -64,18 +68,25 @@ class Results:
     def _keep(self, run: Path) -> None:
         target = self.folder / "runs" / run.name
         try:
-            for line in kept.keep(run, target):
+            for line in kept.keep(run, target, MOST_BYTES_RECORDING):
                 self.add("left-out.txt", f"{run.name}: {line}")
         except Exception as error:  # noqa: BLE001 one damaged recording must not cost the others
             self.add("left-out.txt", f"{run.name}: {type(error).__name__}: {error}")
+        for file in (path for path in sorted(target.rglob("*")) if path.is_file()):
+            for what in scrub.private(file):
+                self.add("private.txt", f"{file.relative_to(self.folder)}: {what}")
+        self._keep_reports(run, target)
+        self.timings[f"until {run.name}"] = round(time.monotonic() - self._began, 2)
+        self.write("timings.json", json.dumps(self.timings, indent=1) + "\n")
+
+    def _keep_reports(self, run: Path, target: Path) -> None:
+        """As ncu wrote them: they cannot be scrubbed, and become no fixtures."""
         for report in sorted(run.glob("ncu/*.ncu-rep")):
             if report.stat().st_size > _MOST_BYTES_NCU:
                 self.add("left-out.txt", f"{run.name}: {report.name} has {report.stat().st_size / 1e6:.1f} MB")
                 continue
             (target / "ncu").mkdir(parents=True, exist_ok=True)
             shutil.copy(report, target / "ncu" / report.name)
-        self.timings[f"until {run.name}"] = round(time.monotonic() - self._began, 2)
-        self.write("timings.json", json.dumps(self.timings, indent=1) + "\n")
 
     def pack(self) -> list[Path]:
         """Everything into as few archives as fit, each of which opens by itself."""

@@ -19,7 +19,7 @@ from perfdoctor.records.savings import CASES
 from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, why_not_replayable
-from perfdoctor.replay.what_if.sizes import fix_stop, size_stop, why_not
+from perfdoctor.replay.what_if.sizes import fix_change, size_change, why_not
 from perfdoctor.replay.what_if.sizes import simulated as simulated_sizes
 
 #: How many of the findings shown first a prediction takes as fixed, if no others are asked for.
@@ -170,13 +170,13 @@ def answered(
             raise UsageError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
     if len(fixes) == len(questions):
         return _simulated(replay, list(fixes.values()), {question.rule: question.choice for question in questions})
-    stops = [
-        fix_stop(fixes[each.rule], each.choice)
+    changes = [
+        fix_change(fixes[each.rule], each.choice)
         if each.rule in fixes
-        else size_stop(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
+        else size_change(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
         for each in questions
     ]
-    return simulated_sizes(stops, run)
+    return simulated_sizes(changes, run)
 
 
 def _of_range(

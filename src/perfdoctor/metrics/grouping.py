@@ -32,7 +32,7 @@ class Spread:
         return ratio(self.total, self.count)
 
     def take(self, groups: Ints) -> Spread:
-        """The same of these groups, in this order."""
+        """The numbers of these groups alone, in this order."""
         return Spread(
             self.count[groups], self.total[groups], self.median[groups], self.least[groups], self.most[groups]
         )

@@ -1,4 +1,4 @@
-"""What do the rows of all places, sorted into groups, come to in one step? The group that takes longest is first."""
+"""What do the rows of all places sum to in one step, group by group? The group that takes longest is first."""
 
 from __future__ import annotations
 

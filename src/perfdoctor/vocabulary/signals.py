@@ -23,7 +23,7 @@ PROFILE_NUMBERS = (
     "dram_bytes", "flop", "excess_sector_share", "useful_bytes", "stall_share",
 )  # fmt: skip
 
-#: What a GPU told of itself at one moment: the float columns of `device_samples`. Rates are one way, shares 0 to 1.
+#: What a GPU reported at one moment: the float columns of `device_samples`. Rates are one way, shares 0 to 1.
 SAMPLE_NUMBERS = (
     "power_w", "power_limit_w", "default_power_limit_w", "sm_clock_mhz", "max_sm_clock_mhz", "application_clock_mhz",
     "memory_clock_mhz", "temperature_c", "utilization_share", "memory_utilization_share", "memory_used_bytes",

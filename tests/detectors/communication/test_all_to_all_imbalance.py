@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding
-from collective_builders import MIB, MS, told, under
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
@@ -14,7 +14,7 @@ def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
     """30 ms of compute, and an all-to-all of 10 ms with so many MiB on each rank."""
     return merge(
         [
-            told(
+            described(
                 draw_steps(
                     kernels="#" * (40 - exposed) + " " * exposed,
                     nccl=" " * (40 - exposed) + "=" * exposed,
@@ -46,7 +46,7 @@ def test_it_stays_silent_for_even_loads():
     assert findings("all-to-all-imbalance", job(4 * MIB, 4 * MIB)) == []
 
 
-def test_it_stays_silent_where_bytes_are_not_told():
+def test_it_stays_silent_where_bytes_are_not_known():
     assert findings("all-to-all-imbalance", job(-1, -1)) == []
 
 
@@ -58,5 +58,5 @@ def test_it_stays_silent_for_other_collectives():
     assert findings("all-to-all-imbalance", job(2 * MIB, 8 * MIB, kind="all_reduce")) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "all-to-all-imbalance" in under(job(2 * MIB, 8 * MIB), "exposed-communication")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders import draw_steps, findings, only_finding
-from collective_builders import MS, told, under
+from collective_builders import MS, described, under
 
 from perfdoctor.records.savings import Saving
 
@@ -22,15 +22,15 @@ def step(waits: int = 4, *, of: int = 40, forward: str = "F", beside: bool = Fal
 
 
 def test_it_fires_where_the_forward_pass_waits_for_buffers():
-    finding = only_finding("broadcast-buffers", told(step(), kind="broadcast"))
+    finding = only_finding("broadcast-buffers", described(step(), kind="broadcast"))
     assert finding.values["broadcasts_per_step"] == 1
     assert finding.values["exposed_ms"] == 4
     assert finding.saving_ns_per_step == Saving(1.2 * MS, 4 * MS, 4 * MS)
 
 
 def test_it_stays_silent_just_below_the_threshold():
-    assert findings("broadcast-buffers", told(step(1, of=40), kind="broadcast")) == []
-    assert len(findings("broadcast-buffers", told(step(1, of=33), kind="broadcast"))) == 1
+    assert findings("broadcast-buffers", described(step(1, of=40), kind="broadcast")) == []
+    assert len(findings("broadcast-buffers", described(step(1, of=33), kind="broadcast"))) == 1
 
 
 def test_it_stays_silent_for_what_else_the_forward_pass_sends():
@@ -39,12 +39,12 @@ def test_it_stays_silent_for_what_else_the_forward_pass_sends():
 
 def test_it_stays_silent_for_broadcasts_that_are_not_ddps():
     """Tensor parallelism broadcasts each batch: that is data."""
-    assert findings("broadcast-buffers", told(step(forward="M"), kind="broadcast")) == []
+    assert findings("broadcast-buffers", described(step(forward="M"), kind="broadcast")) == []
 
 
 def test_it_stays_silent_where_compute_hides_them():
-    assert findings("broadcast-buffers", told(step(beside=True), kind="broadcast")) == []
+    assert findings("broadcast-buffers", described(step(beside=True), kind="broadcast")) == []
 
 
-def test_it_hangs_under_exposed_communication():
-    assert "broadcast-buffers" in under(told(step(), kind="broadcast"), "exposed-communication")
+def test_it_is_a_symptom_of_exposed_communication():
+    assert "broadcast-buffers" in under(described(step(), kind="broadcast"), "exposed-communication")

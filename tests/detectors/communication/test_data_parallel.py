@@ -42,7 +42,7 @@ def test_it_stays_silent_on_one_gpu_and_on_one_for_each_process():
     assert findings("data-parallel", gpus(30, 20, ranks=True)) == []
 
 
-def test_uneven_gpus_hang_under_it():
+def test_uneven_gpus_are_a_symptom_of_it():
     found = diagnose(gpus(30, 15), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "data-parallel")
     assert [each.rule for each in above.symptoms] == ["uneven-gpus"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
-from collective_builders import told
+from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
@@ -37,7 +37,7 @@ def test_it_fires_where_collectives_run_while_no_kernel_does():
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
 
 
-def test_with_one_rank_it_says_that_waiting_cannot_be_told_from_transfer():
+def test_with_one_rank_it_says_that_waiting_cannot_be_distinguished_from_transfer():
     finding = only_finding("exposed-communication", step(0, 10))
     assert (finding.situation, finding.confidence) == ("one-rank", "medium")
     assert "Only one rank was recorded" in summary(finding)
@@ -101,7 +101,7 @@ def test_only_what_compute_waited_for_is_promised():
 
 
 def test_it_tells_the_bandwidth_of_large_messages_where_all_ranks_were_recorded():
-    ranks = [told(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
+    ranks = [described(step(0, 10, rank=n, device=n), bytes=100_000_000, group_size=2) for n in (0, 1)]
     (table,) = only_finding("exposed-communication", merge(ranks)).evidence[3:]
     # 100 MB in 10 ms; two ranks load the link once
     assert table.rows == (("all_reduce", 2, 100_000_000, pytest.approx(1e10)),)

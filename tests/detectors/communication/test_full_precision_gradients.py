@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding
-from collective_builders import MIB, MS, told, under
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.model.timeline import merge
 
@@ -15,7 +15,7 @@ def step(kernel: str = "G", exposed: int = 10, *, of: int = 40, rank: int = 0, *
         nccl=" " * (of - exposed) + "=" * exposed,
         rank=rank,
     )
-    return told(drawn, **{"bytes": 25 * MIB, **columns})
+    return described(drawn, **{"bytes": 25 * MIB, **columns})
 
 
 def test_it_fires_by_the_kernels_name():
@@ -66,5 +66,5 @@ def test_without_sizes_it_takes_several_ranks():
     assert only_finding("full-precision-gradients", both).confidence == "high"
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "full-precision-gradients" in under(step(), "exposed-communication")

@@ -65,5 +65,5 @@ def test_it_stays_silent_where_nothing_is_scattered():
     assert findings("late-gathers", step(scatter="")) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "late-gathers" in under(step(), "exposed-communication")

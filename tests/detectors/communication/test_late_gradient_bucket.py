@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders import draw_steps, findings, only_finding, summary
-from collective_builders import MIB, MS, told, under
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.model.timeline import merge
 
@@ -25,7 +25,7 @@ def step(
         legend=LEGEND,
         rank=rank,
     )
-    return told(drawn, bytes=25 * MIB if sizes else -1)
+    return described(drawn, bytes=25 * MIB if sizes else -1)
 
 
 def test_it_fires_where_one_bucket_is_sent_at_the_end():
@@ -48,7 +48,7 @@ def test_it_fires_where_the_largest_of_several_comes_last():
         host=["A" * 30 + " " * 10],
         legend=LEGEND,
     )
-    finding = only_finding("late-gradient-bucket", told(several, bytes=[2 * MIB, 6 * MIB] * 6))
+    finding = only_finding("late-gradient-bucket", described(several, bytes=[2 * MIB, 6 * MIB] * 6))
     assert (finding.situation, finding.values["buckets_per_step"]) == ("", 2)
     assert finding.values["largest_percent"] == 75
     assert round(finding.values["hidden_percent"]) == 29  # 4 of 14 ms
@@ -102,5 +102,5 @@ def test_it_stays_silent_where_one_rank_alone_may_have_waited():
     assert len(findings("late-gradient-bucket", both)) == 1
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "late-gradient-bucket" in under(step(), "exposed-communication")

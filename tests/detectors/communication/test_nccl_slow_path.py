@@ -48,28 +48,28 @@ def test_it_stays_silent_about_links_that_differ_without_a_map():
 
 
 def test_it_fires_where_peer_access_was_switched_off():
-    told = beside(
+    given = beside(
         nccl_facts=[fact("environment", "NCCL_P2P_DISABLE=1"), fact("machines", "2", 1.0)],
         transports=[way("SHM/direct/direct", 0, 1), way("SHM/direct/direct", 1, 0)],
     )
-    finding = only_finding("nccl-slow-path", told)
+    finding = only_finding("nccl-slow-path", given)
     assert finding.situation == "peer-access-off"
     assert "2 connections inside a machine go through shared host memory (NCCL_P2P_DISABLE=1 is set" in summary(finding)
 
 
 def test_it_fires_where_shared_memory_is_taken_past_nvlink():
-    told = beside(
+    given = beside(
         nccl_facts=[fact("members", "", 2.0)], transports=[way("SHM/direct/direct", 0, 1)], links=links((0, 1, "NV4"))
     )
-    assert only_finding("nccl-slow-path", told).situation == "past-nvlink"
+    assert only_finding("nccl-slow-path", given).situation == "past-nvlink"
 
 
 def test_it_stays_silent_on_gpus_that_have_no_peer_access():
     """Workstation cards: shared memory is the best that they have."""
-    told = beside(
+    given = beside(
         nccl_facts=[fact("members", "", 2.0)], transports=[way("SHM/direct/direct", 0, 1)], links=links((0, 1, "PHB"))
     )
-    assert findings("nccl-slow-path", told) == []
+    assert findings("nccl-slow-path", given) == []
 
 
 def test_it_fires_without_gpudirect_between_machines():
@@ -92,7 +92,7 @@ def test_it_stays_silent_on_one_machine_though_gpudirect_is_off():
 
 def test_what_sends_through_a_distant_nic_is_left_to_distant_nic_unless_gpudirect_is_off():
     """Behind the processor NCCL never uses it: GPU 0 takes mlx5_1 across the sockets, and has mlx5_0 beside it."""
-    told = {
+    given = {
         "transports": [way("NET/IB/1", 0, 8, device=0)],
         "links": [
             {"source": "GPU0", "target": "mlx5_0", "name": "PXB"},
@@ -101,8 +101,8 @@ def test_what_sends_through_a_distant_nic_is_left_to_distant_nic_unless_gpudirec
     }
     nics = [TWO, fact("nic", "mlx5_0", 0.0), fact("nic", "mlx5_1", 1.0)]
     allowed, forbidden = fact("gpudirect", "1", 1.0), fact("gpudirect", "1", 0.0)
-    assert findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **told)) == []
-    assert findings("nccl-slow-path", beside(nccl_facts=nics, **told)) == []
-    assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, forbidden], **told))) == 1
-    near = {**told, "transports": [way("NET/IB/0", 0, 8, device=0)]}
+    assert findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **given)) == []
+    assert findings("nccl-slow-path", beside(nccl_facts=nics, **given)) == []
+    assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, forbidden], **given))) == 1
+    near = {**given, "transports": [way("NET/IB/0", 0, 8, device=0)]}
     assert len(findings("nccl-slow-path", beside(nccl_facts=[*nics, allowed], **near))) == 1

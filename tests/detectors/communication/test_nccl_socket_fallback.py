@@ -12,7 +12,7 @@ OVER_SOCKETS = [way("NET/Socket/0", 0, 4), way("NET/Socket/0", 4, 0, host=1, pro
 TWO = fact("machines", "8", 2.0)
 
 
-def told(*facts, ways=OVER_SOCKETS):
+def given(*facts, ways=OVER_SOCKETS):
     return beside(nccl_facts=[TWO, *facts], transports=ways)
 
 
@@ -21,29 +21,29 @@ def told(*facts, ways=OVER_SOCKETS):
     [("plugin_failed", "plugin", "high"), ("no_infiniband", "", "medium"), ("no_verbs", "", "medium")],
 )
 def test_it_fires_and_tells_why(reason, situation, confidence):
-    finding = only_finding("nccl-socket-fallback", told(fact(reason)))
+    finding = only_finding("nccl-socket-fallback", given(fact(reason)))
     assert (finding.situation, finding.confidence) == (situation, confidence)
     assert summary(finding).startswith("2 connections between 2 machines use TCP sockets")
 
 
 def test_it_fires_where_it_was_switched_off():
-    finding = only_finding("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=1")))
+    finding = only_finding("nccl-socket-fallback", given(fact("environment", "NCCL_IB_DISABLE=1")))
     assert "NCCL_IB_DISABLE=1 is set" in summary(finding)
 
 
 def test_it_fires_on_a_number_that_nccl_ends_with_a_full_stop():
     """ncclLoadParam prints `NCCL_IB_DISABLE set by environment to 1.`, and words without the stop."""
-    finding = only_finding("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=1.")))
+    finding = only_finding("nccl-socket-fallback", given(fact("environment", "NCCL_IB_DISABLE=1.")))
     assert finding.situation == "disabled"
     assert finding.values["why"] == "NCCL_IB_DISABLE=1 is set"
-    assert findings("nccl-socket-fallback", told(fact("environment", "NCCL_IB_DISABLE=0."))) == []
+    assert findings("nccl-socket-fallback", given(fact("environment", "NCCL_IB_DISABLE=0."))) == []
 
 
 def environment(*settings: str):
-    return told(*(fact("environment", setting, count=count) for count, setting in enumerate(settings, start=1)))
+    return given(*(fact("environment", setting, count=count) for count, setting in enumerate(settings, start=1)))
 
 
-def test_of_several_settings_each_counts_whatever_was_told_more_often():
+def test_of_several_settings_each_counts_whatever_was_logged_more_often():
     finding = only_finding("nccl-socket-fallback", environment("NCCL_IB_DISABLE=1.", "NCCL_NET=IB"))
     assert finding.values["why"] == "NCCL_IB_DISABLE=1 is set"
     finding = only_finding("nccl-socket-fallback", environment("NCCL_NET=Socket", "NCCL_IB_DISABLE=0."))
@@ -61,7 +61,7 @@ def test_beside_a_recording_it_bounds_the_time():
 
 def test_it_stays_silent_on_plain_ethernet():
     """Nothing says that there was anything better."""
-    assert findings("nccl-socket-fallback", told()) == []
+    assert findings("nccl-socket-fallback", given()) == []
 
 
 def test_it_stays_silent_just_below_two_machines():
@@ -72,4 +72,4 @@ def test_it_stays_silent_just_below_two_machines():
 
 def test_it_stays_silent_where_the_ways_go_over_infiniband():
     ways = [way("NET/IB/0/GDRDMA", 0, 4), way("P2P/CUMEM/read", 0, 1)]
-    assert findings("nccl-socket-fallback", told(fact("plugin_failed"), ways=ways)) == []
+    assert findings("nccl-socket-fallback", given(fact("plugin_failed"), ways=ways)) == []

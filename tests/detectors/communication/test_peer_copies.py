@@ -67,7 +67,7 @@ def test_the_device_that_receives_waits_as_well_without_a_row_of_it():
     assert only_finding("peer-copies", computes).values["exposed_ms"] == 4.0
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "peer-copies" in [each.rule for each in above.symptoms]

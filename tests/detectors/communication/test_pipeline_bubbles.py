@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding
-from collective_builders import MS, told, under
+from collective_builders import MS, described, under
 
 from perfdoctor.records.savings import Saving
 
@@ -23,7 +23,7 @@ def step(waits: int = 5, *, of: int = 20, launched_in: str = "R", group_size: in
         host=[(launched_in * (of - waits) + " " * waits) * 2],
         legend=LEGEND,
     )
-    return told(drawn, group_size=group_size)
+    return described(drawn, group_size=group_size)
 
 
 def test_it_fires_where_a_stage_stands_in_receives():
@@ -44,14 +44,14 @@ def test_it_stays_silent_just_below_the_threshold():
 
 
 def test_it_stays_silent_where_the_kernel_may_be_an_all_to_all():
-    """NCCL runs both with the same kernel: without a range or a group it cannot be told."""
+    """NCCL runs both with the same kernel: without a range or a group they cannot be distinguished."""
     assert findings("pipeline-bubbles", step(launched_in=" ")) == []
     assert findings("pipeline-bubbles", step(launched_in="X")) == []
 
 
 def test_it_stays_silent_for_other_collectives():
-    assert findings("pipeline-bubbles", told(step(), kind="all_to_all", group_size=4)) == []
+    assert findings("pipeline-bubbles", described(step(), kind="all_to_all", group_size=4)) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "pipeline-bubbles" in under(step(), "exposed-communication")

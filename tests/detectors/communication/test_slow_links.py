@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding, summary
-from collective_builders import MS, told, under
+from collective_builders import MS, described, under
 from machine_builders import beside, fact, links
 
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
@@ -22,7 +22,7 @@ def rank(number: int, size: int, *, device: int | None = None, gpu: str = SXM, r
         device=number if device is None else device,
         gpu=gpu,
     )
-    return told(drawn, bytes=size, group_size=ranks)
+    return described(drawn, bytes=size, group_size=ranks)
 
 
 def job(size: int, **more):
@@ -72,7 +72,7 @@ def test_it_stays_silent_for_small_messages_and_for_those_without_a_size():
     assert findings("slow-links", job(-1)) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "slow-links" in under(job(100_000_000), "exposed-communication")
 
 
@@ -167,8 +167,8 @@ def test_it_stays_silent_just_below_a_quarter_of_the_plan():
 
 
 def test_what_was_measured_counts_more_than_the_plan():
-    told = beside(job(100_000_000, gpu=""), nccl_facts=rings(240), link_tests=[measured(12)])
-    assert findings("slow-links", told) == []
+    described = beside(job(100_000_000, gpu=""), nccl_facts=rings(240), link_tests=[measured(12)])
+    assert findings("slow-links", described) == []
 
 
 def test_a_plan_for_other_ranks_tells_nothing():
@@ -185,8 +185,8 @@ def test_it_fires_where_the_machine_has_more_links_than_the_sparsest_board():
 
 
 def test_a_bridge_is_known_by_the_topology_alone():
-    told = beside(job(100_000_000, gpu="NVIDIA RTX A6000"), links=links((0, 1, "NV4")))
-    assert only_finding("slow-links", told).values["expected_gb_per_second"] == pytest.approx(56.25, rel=0.01)
+    described = beside(job(100_000_000, gpu="NVIDIA RTX A6000"), links=links((0, 1, "NV4")))
+    assert only_finding("slow-links", described).values["expected_gb_per_second"] == pytest.approx(56.25, rel=0.01)
 
 
 def test_it_stays_silent_where_the_machine_has_no_links_between_these_gpus():

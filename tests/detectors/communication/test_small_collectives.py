@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, findings, only_finding
-from collective_builders import MIB, told, under
+from collective_builders import MIB, described, under
 
 US = 1000
 
@@ -35,11 +35,11 @@ def test_it_fires_where_many_short_messages_are_waited_for():
 
 
 def test_bytes_make_it_sure():
-    assert only_finding("small-collectives", told(step(), bytes=4)).confidence == "high"
+    assert only_finding("small-collectives", described(step(), bytes=4)).confidence == "high"
 
 
 def test_of_a_long_wait_only_the_usual_time_is_counted():
-    """One of twelve messages takes ten times as long: it waits for a rank, and merging does not cure that."""
+    """One of twelve messages takes ten times as long: it waits for a rank, and merging does not fix that."""
     waits = draw(
         kernels="###" + " " * 10 + "### " * 11,
         nccl="   " + "=" * 10 + "   =" * 11,
@@ -47,7 +47,7 @@ def test_of_a_long_wait_only_the_usual_time_is_counted():
         repeat=6,
         unit_us=19,
     )
-    finding = only_finding("small-collectives", told(waits, bytes=4))
+    finding = only_finding("small-collectives", described(waits, bytes=4))
     assert finding.values["exposed_ms"] == pytest.approx(0.228)
 
 
@@ -55,12 +55,12 @@ def test_it_stays_silent_just_below_the_threshold():
     assert findings("small-collectives", step(9)) == []
     assert len(findings("small-collectives", step(10))) == 1
     below = (128 << 10) - 1
-    assert len(findings("small-collectives", told(step(), bytes=below))) == 1
-    assert findings("small-collectives", told(step(), bytes=below + 1)) == []
+    assert len(findings("small-collectives", described(step(), bytes=below))) == 1
+    assert findings("small-collectives", described(step(), bytes=below + 1)) == []
 
 
 def test_it_stays_silent_where_short_messages_are_large():
-    assert findings("small-collectives", told(step(), bytes=MIB)) == []
+    assert findings("small-collectives", described(step(), bytes=MIB)) == []
 
 
 def test_it_stays_silent_where_compute_hides_them():
@@ -72,5 +72,5 @@ def test_point_to_point_messages_cannot_be_merged():
     assert findings("small-collectives", step(message="s")) == []
 
 
-def test_it_hangs_under_exposed_communication():
+def test_it_is_a_symptom_of_exposed_communication():
     assert "small-collectives" in under(step(), "exposed-communication")

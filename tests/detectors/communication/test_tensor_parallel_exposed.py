@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw_steps, findings, only_finding
-from collective_builders import MIB, MS, told, under
+from collective_builders import MIB, MS, described, under
 
 from perfdoctor.records.savings import Saving
 
@@ -24,7 +24,7 @@ def step(layers: int = 4, *, kernel: str = "G", beside: bool = False, hook: bool
 
 
 def test_it_fires_where_sums_of_one_size_stand_between_products():
-    finding = only_finding("tensor-parallel-exposed", told(step(), **SIZES))
+    finding = only_finding("tensor-parallel-exposed", described(step(), **SIZES))
     assert (finding.values["messages_per_step"], finding.values["ranks"]) == (8, 8)
     assert finding.values["exposed_ms"] == pytest.approx(8)
     assert finding.values["exposed_percent"] == pytest.approx(25)
@@ -33,29 +33,29 @@ def test_it_fires_where_sums_of_one_size_stand_between_products():
 
 def test_it_stays_silent_just_below_the_threshold():
     # of the six windows' edges none is cut: seven sums a step are too few
-    seven = told(step(), bytes=([8 * MIB] * 7 + [4 * MIB]) * 6, group_size=8)
+    seven = described(step(), bytes=([8 * MIB] * 7 + [4 * MIB]) * 6, group_size=8)
     assert findings("tensor-parallel-exposed", seven) == []
 
 
 def test_it_stays_silent_in_a_large_group():
-    assert findings("tensor-parallel-exposed", told(step(), bytes=8 * MIB, group_size=64)) == []
+    assert findings("tensor-parallel-exposed", described(step(), bytes=8 * MIB, group_size=64)) == []
 
 
 def test_it_stays_silent_for_gradients():
-    assert findings("tensor-parallel-exposed", told(step(hook=True), **SIZES)) == []
+    assert findings("tensor-parallel-exposed", described(step(hook=True), **SIZES)) == []
 
 
 def test_it_stays_silent_where_compute_runs_beside_them():
-    assert findings("tensor-parallel-exposed", told(step(beside=True), **SIZES)) == []
+    assert findings("tensor-parallel-exposed", described(step(beside=True), **SIZES)) == []
 
 
 def test_it_stays_silent_where_nothing_is_multiplied_between_them():
-    assert findings("tensor-parallel-exposed", told(step(kernel="#"), **SIZES)) == []
+    assert findings("tensor-parallel-exposed", described(step(kernel="#"), **SIZES)) == []
 
 
-def test_it_stays_silent_where_sizes_are_not_told():
+def test_it_stays_silent_where_sizes_are_not_known():
     assert findings("tensor-parallel-exposed", step()) == []
 
 
-def test_it_hangs_under_exposed_communication():
-    assert "tensor-parallel-exposed" in under(told(step(), **SIZES), "exposed-communication")
+def test_it_is_a_symptom_of_exposed_communication():
+    assert "tensor-parallel-exposed" in under(described(step(), **SIZES), "exposed-communication")

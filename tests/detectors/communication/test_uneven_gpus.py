@@ -49,7 +49,7 @@ def of_blocks(*kernels: tuple[str, float, int]) -> Timeline:
     return replace(drawn, frames={**drawn.frames, "kernels": frame.with_columns(blocks=blocks, name=names)})
 
 
-def test_a_little_more_work_is_told_from_a_slower_device_by_its_kernels():
+def test_a_little_more_work_is_distinguished_from_a_slower_device_by_its_kernels():
     """30 and 27 ms: 1.5 of 40 beyond the mean. In more blocks, or in another kernel, it is work."""
     assert findings("uneven-gpus", of_blocks(("gemm", 30, 512), ("gemm", 27, 512))) == []
     for larger in (("gemm", 30, 569), ("head", 30, 512)):

@@ -57,7 +57,7 @@ def test_it_stays_silent_where_another_stream_would_not_help(char):
     assert findings("copies-in-compute-stream", step(10, char)) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "copies-in-compute-stream" in [each.rule for each in above.symptoms]

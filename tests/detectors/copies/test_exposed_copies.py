@@ -29,7 +29,7 @@ def test_it_fires_where_a_pinned_copy_is_waited_for():
     assert "(h2d, 25.0 GB/s)" in summary(finding)
 
 
-def test_a_copy_bound_run_is_told_as_such():
+def test_a_copy_bound_run_is_reported_as_such():
     """One stream copies for 97 % of the time, kernels take 2 %: little compute hides little."""
     finding = only_finding("exposed-copies", step(97, of=100))
     assert finding.values["exposed_percent"] == 97.0

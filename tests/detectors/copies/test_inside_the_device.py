@@ -66,4 +66,4 @@ def test_it_is_a_symptom_of_exposed_copies(case: Case) -> None:
     found = diagnose(case.step(10, launched_us_before=None), list(load_rules().values())).findings
     above = next(finding for finding in found if finding.rule == "exposed-copies")
     assert case.rule in [symptom.rule for symptom in above.symptoms]
-    assert above.saving_ns_per_step.high == 6 * 10 * MS  # without calls no steps are told apart: all six
+    assert above.saving_ns_per_step.high == 6 * 10 * MS  # without calls no steps are found: all six

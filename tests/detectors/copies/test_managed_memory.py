@@ -46,7 +46,7 @@ def test_it_stays_silent_where_kernels_run_beside():
     assert findings("managed-memory", step(10, kernels="#" * 40)) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "managed-memory" in [each.rule for each in above.symptoms]

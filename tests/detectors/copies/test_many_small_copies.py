@@ -70,7 +70,7 @@ def test_it_stays_silent_within_the_device():
     assert findings("many-small-copies", step(100, "x")) == []
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(100), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "many-small-copies" in [each.rule for each in above.symptoms]

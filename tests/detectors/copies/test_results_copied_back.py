@@ -69,7 +69,7 @@ def test_it_stays_silent_where_it_happens_now_and_then():
     assert findings("results-copied-back", picture) == []
 
 
-def test_to_pageable_memory_it_hangs_under_pageable_copies():
+def test_to_pageable_memory_it_is_a_symptom_of_pageable_copies():
     """Also where a batch that is copied to the device, which is exposed-copies', takes longer."""
     picture = step(10, "D", copies="h" * 15 + " " * 15 + "D" * 10, kernels=" " * 15 + "#" * 15 + " " * 10)
     found = diagnose(picture, list(load_rules().values())).findings
@@ -78,7 +78,7 @@ def test_to_pageable_memory_it_hangs_under_pageable_copies():
     assert [each.rule for each in above.symptoms] == ["results-copied-back"]
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(10), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "results-copied-back" in [each.rule for each in above.symptoms]

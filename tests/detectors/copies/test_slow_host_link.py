@@ -47,7 +47,7 @@ def test_it_fires_where_the_link_is_slow():
     assert "12.6 GB/s, 20 % of the 63 GB/s" in summary(finding)
 
 
-def test_what_an_older_slot_gives_is_told_as_such_and_nothing_is_promised():
+def test_what_an_older_slot_gives_is_reported_as_such_and_nothing_is_promised():
     finding = only_finding("slow-host-link", step(27.7))
     assert finding.situation == "older-slot"
     assert finding.saving_ns_per_step.likely == 0
@@ -78,7 +78,7 @@ def test_it_stays_silent_where_copies_are_small():
     assert findings("slow-host-link", step(0.1)) == []  # 1 MB each
 
 
-def test_it_hangs_under_exposed_copies():
+def test_it_is_a_symptom_of_exposed_copies():
     found = diagnose(step(12.6), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "exposed-copies")
     assert "slow-host-link" in [each.rule for each in above.symptoms]

@@ -40,7 +40,7 @@ def test_it_fires_on_heat_and_counts_the_time_of_products_that_the_clock_took():
     saving = finding.saving_ns_per_step
     assert saving.likely == pytest.approx(saving.low * 2, abs=2)
     place_share = saving.likely / (6 * MS)
-    # half of the clock in about half of the steps that are looked at (the edges are left out)
+    # half of the clock in about half of the analysed steps (the edges are left out)
     assert place_share == pytest.approx(0.25, abs=0.07)
     assert saving.high == pytest.approx(saving.likely * 8 / 6, rel=0.1)  # with the kernels that are no products
     assert finding.situation == "heat"
@@ -92,7 +92,7 @@ def test_without_steps_it_informs():
     [(HEAT, "heat"), (0x40 | HARDWARE, "heat"), (BRAKE | HARDWARE, "brake"), (HARDWARE, "hardware"), (POWER, "power"),
      (SET, "clocks-set")],
 )  # fmt: skip
-def test_the_reason_is_told_and_what_caused_a_slowdown_names_it(bits, situation):
+def test_the_reason_is_reported_and_what_caused_a_slowdown_names_it(bits, situation):
     rows = samples(30, reasons=bits, sm_clock_mhz=990.0, max_sm_clock_mhz=1980.0)
     assert only_finding("device-throttling", beside(device_samples=rows)).situation == situation
 
@@ -113,7 +113,7 @@ def test_a_power_limit_that_somebody_lowered_can_be_raised():
     assert saving.high == pytest.approx(8 * MS * (1 - 1500 / 1980), rel=0.01)
 
 
-def test_of_a_power_limit_that_is_told_alone_nobody_knows_whether_it_can_be_raised():
+def test_of_a_power_limit_that_is_known_alone_nobody_knows_whether_it_can_be_raised():
     saving = capped(power_limit_w=700.0)
     assert (saving.low, saving.likely) == (0, 0)
     assert saving.high > 0
@@ -126,7 +126,7 @@ def test_the_free_clock_is_taken_from_the_neighbours_where_the_gpu_itself_is_nev
     assert (finding.values["gpu"], finding.values["free_mhz"]) == (0, 1800)
 
 
-def test_where_no_clock_is_told_it_says_so():
+def test_where_no_clock_is_known_it_says_so():
     finding = only_finding("device-throttling", beside(device_samples=samples(4, reasons=POWER)))
     assert (finding.situation, finding.confidence) == ("untold", "low")
     assert "throttling by the power limit in 100 % of 4 samples under load; their clocks were not sampled" in summary(
@@ -187,7 +187,7 @@ def test_two_files_are_not_counted_together():
 def stepping(*products: int):
     """Ranks whose six products take so many units of 0.5 ms each, then 1 ms of other kernels; all end together.
 
-    The last to come needs 1 ms for the collective; the host of each issues a step at once, and waits for the device.
+    The last to come needs 1 ms for the collective; the host of each launches a step at once, and waits for the device.
     """
     step = 6 * max(products) + 2 + 2
     drawn = []

@@ -69,7 +69,7 @@ def test_among_many_it_is_slow_that_stands_out_from_how_the_others_differ():
     assert findings("gpus-differ", of_units(99, 101, 101, 100, 105)) == []
 
 
-def test_among_many_less_than_three_percent_of_the_step_is_not_told():
+def test_among_many_less_than_three_percent_of_the_step_is_not_reported():
     assert findings("gpus-differ", of_units(100, 100, 100, 100, 103)) == []
 
 
@@ -138,5 +138,5 @@ def test_it_stays_silent_where_all_ranks_differ_from_each_other():
     assert findings("gpus-differ", merge([rank(n, 10 + 2 * n, 10 + 2 * n) for n in range(4)])) == []
 
 
-def test_it_hangs_under_rank_skew():
+def test_it_is_a_symptom_of_rank_skew():
     assert "gpus-differ" in under(job(rank(3, 13, 13)), "rank-skew")

@@ -10,8 +10,8 @@ MS = 1_000_000
 WHOLE = {"pcie_generation": 4.0, "pcie_width": 16.0, "max_pcie_generation": 4.0, "max_pcie_width": 16.0}
 
 
-def linked(count: int = 5, **told):
-    return samples(count, **{**WHOLE, **told})
+def linked(count: int = 5, **given):
+    return samples(count, **{**WHOLE, **given})
 
 
 def test_it_fires_on_a_link_with_half_of_its_lanes():
@@ -48,7 +48,7 @@ def test_it_stays_silent_where_the_link_was_whole_at_any_time_under_load():
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []
 
 
-def test_it_stays_silent_where_load_is_not_told():
+def test_it_stays_silent_where_load_is_not_known():
     rows = linked(utilization_share=float("nan"), pcie_generation=1.0)
     assert findings("narrow-pcie-link", beside(device_samples=rows)) == []
 

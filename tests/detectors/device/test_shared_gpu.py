@@ -51,7 +51,7 @@ def test_it_stays_silent_just_below_half_of_the_time():
     assert len(findings("shared-gpu", beside(training(), device_samples=samples(10, processes=half)))) == 1
 
 
-def test_it_stays_silent_where_processes_are_not_told():
+def test_it_stays_silent_where_processes_are_not_known():
     assert findings("shared-gpu", beside(training(), device_samples=samples(10))) == []
 
 

@@ -67,7 +67,7 @@ def test_the_part_that_grew_is_named_and_its_owner_stands_above():
     assert [each.rule for each in found if each.rule == "step-outliers"] == []
 
 
-def test_a_rhythm_is_told():
+def test_a_rhythm_is_reported():
     finding = only_finding("step-outliers", steps(*([10] * 5 + [30]) * 3, storage=True))
     assert finding.situation == "periodic"
     assert finding.values["period"] == 6

@@ -1,4 +1,4 @@
-"""host-work: code in the loop keeps the host from issuing work."""
+"""host-work: code in the loop keeps the host from launching work."""
 
 from __future__ import annotations
 

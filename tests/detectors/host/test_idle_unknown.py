@@ -67,7 +67,7 @@ def graphs(between: int, **more):
     return type(drawn).build(frames, drawn.recorded)
 
 
-def test_kernels_lost_inside_a_cuda_graph_are_told_and_promise_nothing():
+def test_kernels_lost_inside_a_cuda_graph_are_reported_and_promise_nothing():
     finding = only_finding("idle-unknown", graphs(10))
     assert finding.situation == "inside-graphs"
     assert finding.values["idle_ms"] == 10.0
@@ -86,7 +86,7 @@ def two_devices(first: str, second: str):
     return replace(drawn[0], frames={**drawn[0].frames, "kernels": kernels})
 
 
-def test_where_another_device_of_the_process_works_meanwhile_it_hangs_under_what_that_one_does():
+def test_where_another_device_of_the_process_works_meanwhile_it_is_a_symptom_of_what_that_one_does():
     """Nothing proves what a device waits for; that the other one works tells much."""
     waits = only_finding("idle-unknown", two_devices("#" * 10 + " " * 20 + "#" * 10, "#" * 40))
     assert waits.symptom_of == ("data-parallel", "uneven-gpus", "peer-copies")

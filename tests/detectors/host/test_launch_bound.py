@@ -1,4 +1,4 @@
-"""launch-bound: the host issues work more slowly than the device does it."""
+"""launch-bound: the host launches work more slowly than the device does it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_stays_silent_where_one_launch_replays_a_whole_graph():
     assert findings("launch-bound", picture, min_share_of_step=0.06) == []
 
 
-def test_it_stays_silent_where_the_host_computes_instead_of_issuing():
+def test_it_stays_silent_where_the_host_computes_instead_of_launching():
     picture = draw(
         kernels="  " + "#" * 8 + " " * 30,
         host=["l" + " " * 39, "o" * 40],

@@ -40,7 +40,7 @@ def test_it_tells_a_wait_that_only_the_users_own_range_marks():
     assert (finding.situation, finding.confidence) == ("other", "high")
 
 
-def test_a_wait_that_is_only_inferred_is_told_as_such():
+def test_a_wait_that_is_only_inferred_is_reported_as_such():
     picture = draw(
         copies="  h" + " " * 22,
         kernels="   #######" + " " * 15,

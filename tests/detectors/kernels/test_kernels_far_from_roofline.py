@@ -16,10 +16,10 @@ FAR = {"name": "slow", "sm_share": 0.3, "memory_share": 0.2, "dram_share": 0.1, 
        "gpu_time_ns": MS}  # fmt: skip
 
 
-def recorded(profile: dict | None = None, *, ns: int = 2 * MS, name: str = "slow", told=(), more=()):
+def recorded(profile: dict | None = None, *, ns: int = 2 * MS, name: str = "slow", given=(), more=()):
     """In each step of 10 ms a kernel of 2 ms that was measured, and a matmul that was not."""
     drawn = steps({"name": name, "ns": ns}, {"name": GEMM, "ns": 10 * MS - ns})
-    return with_ncu(drawn, [{**FAR, "name": name, **(profile or {})}, *more], told)
+    return with_ncu(drawn, [{**FAR, "name": name, **(profile or {})}, *more], given)
 
 
 def test_it_fires_with_what_the_roofline_leaves_of_the_step():
@@ -45,12 +45,12 @@ def test_the_evidence_holds_what_was_measured_and_says_what_was_not():
 
 
 def test_it_promises_no_more_than_nvidias_rules_where_they_estimate():
-    told = [{"launch": 0, "name": "CPIStall", "speedup_share": 0.4}]
-    saving = only_finding(RULE, recorded(told=told)).saving_ns_per_step
+    given = [{"launch": 0, "name": "CPIStall", "speedup_share": 0.4}]
+    saving = only_finding(RULE, recorded(given=given)).saving_ns_per_step
     assert (saving.low, saving.likely) == (pytest.approx(0.8 * MS), pytest.approx(0.8 * MS))
     assert saving.high == pytest.approx(1.4 * MS)  # the roofline itself
     part = [{"launch": 0, "name": "CPIStall", "speedup_share": 0.1, "is_global": False}]
-    assert only_finding(RULE, recorded(told=part)).saving_ns_per_step.likely == pytest.approx(1.25 * MS)
+    assert only_finding(RULE, recorded(given=part)).saving_ns_per_step.likely == pytest.approx(1.25 * MS)
 
 
 def test_it_promises_only_what_the_kernel_runs_alone():

@@ -12,9 +12,9 @@ FEW = {"name": "slow", "sm_share": 0.15, "memory_share": 0.1, "occupancy_share":
        "occupancy_limiter": "registers", "waves_per_sm": 3.0, "gpu_time_ns": MS}  # fmt: skip
 
 
-def recorded(profile: dict | None = None, *, ns: int = 2 * MS, told=()):
+def recorded(profile: dict | None = None, *, ns: int = 2 * MS, given=()):
     drawn = steps({"name": "slow", "ns": ns}, {"name": GEMM, "ns": 10 * MS - ns})
-    return with_ncu(drawn, [{**FEW, **(profile or {})}], told)
+    return with_ncu(drawn, [{**FEW, **(profile or {})}], given)
 
 
 def test_it_fires_with_what_more_warps_could_hide():
@@ -45,7 +45,7 @@ def test_the_busiest_unit_bounds_what_warps_bring():
 
 
 def test_it_promises_no_more_than_nvidias_rules_where_they_estimate():
-    saving = only_finding(RULE, recorded(told=[{"launch": 0, "name": "O", "speedup_share": 0.1}])).saving_ns_per_step
+    saving = only_finding(RULE, recorded(given=[{"launch": 0, "name": "O", "speedup_share": 0.1}])).saving_ns_per_step
     assert (saving.low, saving.likely) == (pytest.approx(0.2 * MS), pytest.approx(0.2 * MS))
 
 

@@ -27,7 +27,7 @@ def test_it_stays_silent_on_kernels_that_copy_or_compute(name):
 
 
 def test_it_stays_silent_where_tensors_are_cast_to_64_bits():
-    """Those are in fp64-kernels' price, and so is their cure."""
+    """Those are in fp64-kernels' price, and so is their fix."""
     name = CAST.replace("lambda(float)", "lambda(double)")
     assert findings("precision-casts", CASTS.step(10, names=(name, name))) == []
     assert len(findings("fp64-kernels", CASTS.step(10, names=(name, name)))) == 1

@@ -19,9 +19,9 @@ WASTE = {"name": "strided", "sm_share": 0.1, "memory_share": 0.8, "dram_share": 
          "gpu_time_ns": MS}  # fmt: skip
 
 
-def recorded(profile: dict | None = None, *, ns: int = 2 * MS, told=()):
+def recorded(profile: dict | None = None, *, ns: int = 2 * MS, given=()):
     drawn = steps({"name": "strided", "ns": ns}, {"name": GEMM, "ns": 10 * MS - ns})
-    return with_ncu(drawn, [{**WASTE, **(profile or {})}], told)
+    return with_ncu(drawn, [{**WASTE, **(profile or {})}], given)
 
 
 def test_it_fires_with_what_the_busiest_unit_leaves_once_nothing_is_fetched_in_vain():
@@ -50,11 +50,11 @@ def test_other_units_have_the_same_to_do():
 def test_it_promises_no_more_than_is_wasted_nor_than_nvidias_rule_about_the_same():
     little = {"useful_bytes": 1, "dram_bytes": 1000, "excess_sector_share": 0.3}
     assert only_finding(RULE, recorded(little)).saving_ns_per_step.likely == pytest.approx(2 * MS * 0.3, rel=1e-6)
-    told = [
+    given = [
         {"launch": 0, "name": _THEIRS, "speedup_share": 0.25},
         {"launch": 0, "name": "CPIStall", "speedup_share": 0.01},  # about something else
     ]
-    saving = only_finding(RULE, recorded({**little, "excess_sector_share": 0.9}, told=told)).saving_ns_per_step
+    saving = only_finding(RULE, recorded({**little, "excess_sector_share": 0.9}, given=given)).saving_ns_per_step
     assert (saving.low, saving.likely) == (
         pytest.approx(2 * MS * 0.25, rel=1e-6),
         pytest.approx(2 * MS * 0.25, rel=1e-6),
@@ -74,15 +74,15 @@ def test_where_memory_was_not_measured_nothing_is_promised():
 
 @pytest.mark.recordings
 @pytest.mark.skipif(FOLDER is None, reason="the public recordings are not here")
-def test_what_a_real_cure_won_lies_within_what_is_promised():
+def test_what_a_real_fix_saved_lies_within_what_is_predicted():
     """A sum of two matrices on a T4, measured before and after its threads read in order: 66.4 µs and 52.6 µs."""
     before, after = (ncu.read(FOLDER / "ncu" / f"mlp-t4-{name}.ncu-rep") for name in ("v7", "v1"))
-    sick, cured = (each["kernel_profiles"].floats("gpu_time_ns")[0] for each in (before, after))
+    faulty, fixed = (each["kernel_profiles"].floats("gpu_time_ns")[0] for each in (before, after))
     name, blocks = before["kernel_profiles"].name[0], int(before["kernel_profiles"]["blocks"][0])
-    drawn = steps({"name": name, "ns": int(sick), "blocks": blocks}, {"name": GEMM, "ns": int(sick)})
+    drawn = steps({"name": name, "ns": int(faulty), "blocks": blocks}, {"name": GEMM, "ns": int(faulty)})
     saving = only_finding(RULE, ncu.with_profiles(drawn, [before])).saving_ns_per_step
-    assert saving.low < sick - cured < saving.high
-    assert saving.likely == pytest.approx(sick - cured, rel=0.5)
+    assert saving.low < faulty - fixed < saving.high
+    assert saving.likely == pytest.approx(faulty - fixed, rel=0.5)
     assert findings(RULE, ncu.with_profiles(drawn, [after])) == []
 
 

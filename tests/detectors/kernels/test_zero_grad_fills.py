@@ -43,7 +43,7 @@ def test_it_fires_where_kernels_fill_the_gradients():
     assert "zero_grad launches 10 kernels and memsets a step" in summary(finding)
 
 
-def test_memsets_hang_under_exposed_copies_and_kernels_do_not():
+def test_memsets_are_symptoms_of_exposed_copies_and_kernels_are_not():
     assert only_finding("zero-grad-fills", zero_grad_memsets()).symptom_of == ("exposed-copies",)
     assert only_finding("zero-grad-fills", step(10)).symptom_of == ()
     found = diagnose(zero_grad_memsets(), list(load_rules().values())).findings

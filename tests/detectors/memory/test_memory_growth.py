@@ -104,7 +104,7 @@ def test_it_rises_in_nearly_all_steps():
     assert findings("memory-growth", held(*eight_of_ten)) == []
 
 
-def test_of_several_ranks_the_one_that_grows_most_is_told():
+def test_of_several_ranks_the_one_that_grows_most_is_reported():
     both = timeline(
         memory=[
             {"rank": rank, "process": 100 + rank, "start_ns": at, "end_ns": at, "allocated_bytes": at * (rank + 1) * MB,

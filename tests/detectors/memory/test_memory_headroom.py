@@ -22,7 +22,7 @@ GIB = 1 << 30
 def run(
     reserved_gib: float, *, busy: int = 10, idle: int = 10, capacity_gib: float = 80, kind: str = "cuda"
 ) -> Timeline:
-    """Steps of `busy` units of compute and `idle` in which the host issues the next kernel, and memory samples."""
+    """Steps of `busy` units of compute and `idle` in which the host launches the next kernel, and memory samples."""
     lane = "#" * busy + " " * idle
     host = ["l" + " " * (busy + idle - 1)]
     ops = " " + "q" * (busy + idle - 1)  # it calls the runtime all the time
@@ -74,7 +74,7 @@ def test_it_stays_silent_where_samples_are_of_the_heap():
     assert findings("memory-headroom", run(20, kind="heap")) == []
 
 
-def test_it_hangs_under_launch_bound():
+def test_it_is_a_symptom_of_launch_bound():
     found = diagnose(run(20), list(load_rules().values())).findings
     above = next(each for each in found if each.rule == "launch-bound")
     assert "memory-headroom" in [each.rule for each in above.symptoms]
@@ -108,5 +108,5 @@ def test_a_snapshot_or_the_profilers_totals_tell_the_reserve_as_well(tmp_path):
             for at, each in enumerate((5, 30, 10))
         ],
     )  # fmt: skip
-    told = replace(without, frames={**without.frames, "memory_totals": totals})
-    assert only_finding("memory-headroom", told).values["reserved_mib"] == 30 * 1024
+    given = replace(without, frames={**without.frames, "memory_totals": totals})
+    assert only_finding("memory-headroom", given).values["reserved_mib"] == 30 * 1024

@@ -96,7 +96,7 @@ def test_the_last_of_several_counts_and_all_are_counted(tmp_path):
     assert {each.label: each.value for each in finding.evidence if hasattr(each, "value")}["requests that failed"] == 2
 
 
-def test_a_request_without_a_stack_is_still_told(tmp_path):
+def test_a_request_without_a_stack_is_still_reported(tmp_path):
     made = Recording()
     made.alloc(10 * MIB)
     made.fail(200 * MIB, 5 * MIB)

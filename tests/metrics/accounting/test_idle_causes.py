@@ -82,7 +82,7 @@ def test_between_marked_steps_and_before_the_copy_of_a_batch_a_wait_is_inferred(
 
 
 def test_a_blocking_call_that_drained_the_queue_owns_the_time_until_it_is_refilled():
-    """The device runs dry at 6; the sync returns at 7; the host issues again from 8."""
+    """The device runs dry at 6; the sync returns at 7; the host launches again from 8."""
     assert causes(
         kernels="######   ++",
         host="l sssss l  ",
@@ -175,7 +175,7 @@ def test_a_copy_that_the_host_waits_for_and_that_starts_at_once_blames_the_sync(
 # A host that is too slow
 
 
-def test_a_host_that_issues_without_a_pause_and_is_late_makes_the_run_launch_bound():
+def test_a_host_that_launches_without_a_pause_and_is_late_makes_the_run_launch_bound():
     assert causes(
         kernels=" #   #   #   #  ",
         host=["l   l   l   l   ",
@@ -201,14 +201,14 @@ def test_queued_work_that_does_not_start_for_long_has_an_unknown_cause():
     assert found == {"unknown": 15}
 
 
-def test_calls_alone_do_not_tell_issuing_from_other_code():
+def test_calls_alone_do_not_distinguish_launching_from_other_code():
     assert causes(kernels=" #   #   #   #  ", host="l   l   l   l   ") == {"unknown": 9}
 
 
-# Code that issues nothing
+# Code that launches nothing
 
 
-def test_an_op_that_issues_nothing_for_a_millisecond_is_host_work():
+def test_an_op_that_launches_nothing_for_a_millisecond_is_host_work():
     found = causes(
         kernels="####" + " " * 20 + "####",
         host=["l" + " " * 22 + "l",
@@ -449,7 +449,7 @@ def test_where_graphs_are_recorded_as_a_whole_a_pause_before_one_is_not_the_grap
     assert idle_units(only_place(drawn)) == {"unknown": 15}
 
 
-def test_a_stream_whose_first_work_was_queued_before_the_recording_does_not_hang_on_another():
+def test_a_stream_whose_first_work_was_queued_before_the_recording_does_not_depend_on_another():
     """Work with a call on stream 7 says nothing of what was queued on stream 8."""
     drawn = draw(kernels=["#      +", "  -- -  "], host=["l      l"], kernel_names={"-": "other"})
     rows = drawn.kernels

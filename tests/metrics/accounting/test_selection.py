@@ -1,4 +1,4 @@
-"""Is the part that `--range` and `--steps` ask for the one that is looked at? Held against sets of single moments."""
+"""Is the part that `--range` and `--steps` select the one that is analysed? Held against sets of single moments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def units(pieces):
     return {at for start, end in pieces for at in range((start - BASE_NS) // UNIT, (end - BASE_NS) // UNIT)}
 
 
-def looked_at(recorded, **asked):
+def analysed(recorded, **asked):
     (place,) = prepare(recorded, Selection(**asked)).places
     return place
 
@@ -106,8 +106,8 @@ def test_steps_are_its_executions_and_work_outside_is_not_counted():
         host=["l  l     l        ", " rrrrr            "],
         repeat=5,
     )  # fmt: skip
-    place = looked_at(recorded, range_name="forward")
-    assert place.steps.used == 4, "the last step is only partly recorded, and what is in it is not looked at"
+    place = analysed(recorded, range_name="forward")
+    assert place.steps.used == 4, "the last step is only partly recorded, and what is in it is not analysed"
     # Each execution launches the second kernel: it begins at 5, behind idle at 4, and ends at 7.
     assert units(place.window) == {at for step in range(4) for at in (18 * step + 4, 18 * step + 5, 18 * step + 6)}
     assert place.per_step(place.compute.total_ns) == 2 * UNIT
@@ -121,7 +121,7 @@ def test_a_backward_pass_counts_what_autograds_own_thread_launches():
         host={1: ["l        l    ", "  rrrrrr      "], 2: ["    l         "]},
         repeat=5,
     )  # fmt: skip
-    place = looked_at(recorded, range_name="forward")
+    place = analysed(recorded, range_name="forward")
     assert units(place.window) == {14 * step + at for step in range(4) for at in (3, 4, 5, 6, 7, 8)}
 
 
@@ -133,13 +133,13 @@ def test_what_a_loader_copies_meanwhile_is_not_the_ranges():
         repeat=5,
     )  # fmt: skip
     # Thread 2's copy is launched while thread 1 is in the range.
-    place = looked_at(recorded, range_name="forward")
+    place = analysed(recorded, range_name="forward")
     assert units(place.window) & set(range(15)) <= {0, 1, 2, 3, 4, 5, 6}
 
 
 def test_a_loaders_thread_does_not_own_what_the_training_launches_meanwhile():
     recorded = draw(kernels=" ##  ####  ## ", host={1: ["l   l    l    "], 2: ["rrrrrrr       "]}, repeat=5)
-    place = looked_at(recorded, range_name="forward")
+    place = analysed(recorded, range_name="forward")
     # Idle only: at 0, 3 and 4. The first execution begins before any work does.
     assert units(place.window) == {14 * step + at for step in range(1, 5) for at in (0, 3, 4)}
     assert place.compute.total_ns == 0
@@ -147,7 +147,7 @@ def test_a_loaders_thread_does_not_own_what_the_training_launches_meanwhile():
 
 def test_on_a_run_without_a_gpu_it_is_the_threads_own_time():
     recorded = draw(host=["ooooo  ooo ", " rrrr      "], repeat=6)
-    place = looked_at(recorded, range_name="forward")
+    place = analysed(recorded, range_name="forward")
     assert place.device is None
     assert place.steps.used == 6
     assert units(place.window) == {11 * step + at for step in range(6) for at in (1, 2, 3, 4)}
@@ -156,20 +156,20 @@ def test_on_a_run_without_a_gpu_it_is_the_threads_own_time():
 
 def test_chosen_steps_are_cut_where_all_steps_are():
     recorded = draw(kernels="###  #    ", host=["l   l     ", "oooo      "], repeat=9)
-    every = looked_at(recorded)
-    chosen = looked_at(recorded, steps=(3, 4))
+    every = analysed(recorded)
+    chosen = analysed(recorded, steps=(3, 4))
     bounds = every.steps.bounds[every.steps.first :]
     assert (chosen.window.starts.tolist(), chosen.window.ends.tolist()) == ([int(bounds[2])], [int(bounds[4])])
     assert chosen.steps.used == 2
-    whole = looked_at(recorded, steps=(1, every.steps.used))
+    whole = analysed(recorded, steps=(1, every.steps.used))
     assert split(whole) == split(every)
 
 
 def test_steps_add_up_to_all_of_them():
     recorded = draw(kernels="###  #    ", copies="    hh    ", host=["lc  l     ", "oooo   iii"], repeat=9)
-    every = split(looked_at(recorded))
+    every = split(analysed(recorded))
     parts = [
-        split(looked_at(recorded, steps=(number, number))) for number in range(1, looked_at(recorded).steps.used + 1)
+        split(analysed(recorded, steps=(number, number))) for number in range(1, analysed(recorded).steps.used + 1)
     ]
     for name in ("window_ns", "compute_ns", "exposed_copy_ns", "idle_ns"):
         assert sum(getattr(part, name) for part in parts) == getattr(every, name)
@@ -178,7 +178,7 @@ def test_steps_add_up_to_all_of_them():
 
 def test_steps_of_a_run_without_a_gpu():
     recorded = draw(host=["ooooo  ooo ", "     ii    "], repeat=6)
-    chosen = looked_at(recorded, steps=(2, 3))
+    chosen = analysed(recorded, steps=(2, 3))
     assert units(chosen.window) == set(range(11, 33))
     diagnosis = diagnose(recorded, list(RULES.values()), selection=Selection(steps=(2, 3)))
     assert diagnosis.notes[0] == "Only steps 2 to 3 of 6 was analysed."
@@ -186,7 +186,7 @@ def test_steps_of_a_run_without_a_gpu():
 
 def test_a_range_in_chosen_steps():
     recorded = draw(kernels="  ## ##   e ", host=["l  l     l  ", " rrrrr      "], repeat=9)
-    place = looked_at(recorded, range_name="forward", steps=(2, 4))
+    place = analysed(recorded, range_name="forward", steps=(2, 4))
     assert place.steps.used == 3
     assert min(units(place.window)) // 12 == 1
     assert max(units(place.window)) // 12 == 3
@@ -211,7 +211,7 @@ def test_warm_up_is_left_out_where_no_steps_tell_it():
             for start, length in zip(starts, lengths, strict=True)
         ],
     )
-    place = looked_at(recorded, range_name="mine")
+    place = analysed(recorded, range_name="mine")
     assert place.steps.durations_ns.tolist() == lengths[1:]
 
 
@@ -333,7 +333,7 @@ def test_chosen_steps_are_simulated():
     assert predicted.step_ns[1] < predicted.recorded_ns == run.step_ns
 
 
-def test_what_was_told_of_a_step_is_not_held_against_a_range():
+def test_what_was_said_of_a_step_is_not_held_against_a_range():
     user_values = replace(waits().user_values, parameters=1e9, tokens_per_step=1000, peaks={"bf16": 1e15})
     recorded = replace(waits(), user_values=user_values)
     rules = list(RULES.values())

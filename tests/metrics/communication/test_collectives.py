@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import draw, only_place
-from collective_builders import told
+from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.communication.collectives import (
@@ -45,7 +45,7 @@ def test_bus_factors_are_those_of_nccl_tests(kind, ranks, factor):
 
 def ranks(*pictures: str, **columns):
     drawn = [draw(nccl=nccl, kernels="#", rank=rank, device=rank) for rank, nccl in enumerate(pictures)]
-    return prepare(merge([told(each, **columns) for each in drawn]))
+    return prepare(merge([described(each, **columns) for each in drawn]))
 
 
 def test_bandwidth_counts_from_the_arrival_of_the_last_rank():
@@ -75,7 +75,7 @@ def test_groups_of_some_ranks_are_measured_each_for_itself():
     run = prepare(
         merge(
             [
-                told(draw(nccl=nccl, rank=rank, device=rank, group=group), bytes=1_000_000, group_size=2)
+                described(draw(nccl=nccl, rank=rank, device=rank, group=group), bytes=1_000_000, group_size=2)
                 for rank, (group, nccl) in enumerate([("a", "===="), ("a", "===="), ("b", "=="), ("b", "==")])
             ]
         )
@@ -117,13 +117,13 @@ def test_compute_that_waits_for_one_of_two_collectives_waited():
 def test_types_are_read_from_the_recording_else_from_the_kernel():
     by_name = only_place(draw(nccl="== a rr")).collectives
     assert is_full_precision(by_name).tolist() == [True, False, True]
-    told_half = only_place(told(draw(nccl="=="), data_type="BFloat16")).collectives
-    assert is_full_precision(told_half).tolist() == [False]
+    described_half = only_place(described(draw(nccl="=="), data_type="BFloat16")).collectives
+    assert is_full_precision(described_half).tolist() == [False]
 
 
 def test_loads_are_known_only_where_bytes_are():
     run = prepare(
-        merge([told(draw(nccl="== ==", rank=rank), kind="all_to_all", bytes=[4, 6 + rank]) for rank in (0, 1)])
+        merge([described(draw(nccl="== ==", rank=rank), kind="all_to_all", bytes=[4, 6 + rank]) for rank in (0, 1)])
     )
     assert matched_bytes(run, "all_to_all").sizes.tolist() == [[4, 6], [4, 7]]
     assert matched_bytes(run, "all_reduce") is None
@@ -145,12 +145,12 @@ def test_what_broadcasts_cost_counts_in_full_beside_all_reduces_that_are_hidden(
     """Nobody knows who came last in a broadcast: its 4 units of waiting are not taken for as hidden as the sums."""
     both = [draw(kernels="    ########", nccl="====    == ", rank=rank) for rank in (0, 1)]
     broadcast = [each.collectives.start_ns == each.collectives.start_ns.min() for each in both]
-    told = []
+    described = []
     for each, rows in zip(both, broadcast, strict=True):
         kinds = Text.of("broadcast" if row else "all_reduce" for row in rows.tolist())
         frames = {**each.frames, "collectives": each.collectives.with_columns(kind=kinds)}
-        told.append(replace(each, frames=frames))
-    assert won_by_all_ns(prepare(merge(told))) / UNIT_NS == pytest.approx(4)
+        described.append(replace(each, frames=frames))
+    assert won_by_all_ns(prepare(merge(described))) / UNIT_NS == pytest.approx(4)
 
 
 def test_one_rank_alone_does_not_tell_what_a_transfer_costs_all():

@@ -11,7 +11,7 @@ from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, spare_ns
 from perfdoctor.model.timeline import merge
 
-UNIT = 10_000  # 10 µs: pauses between calls are short enough to be issuing
+UNIT = 10_000  # 10 µs: pauses between calls are short enough to count as launching
 
 
 def rank(number: int, kernels: str, nccl: str, *, host: list[str] | None = None, repeat: int = 6, unit_us: int = 10):
@@ -53,7 +53,7 @@ def test_what_held_it_up_long_before_it_came_is_what_made_it_late():
     assert made_late_by(run.places, skew(run))["input_wait"] == pytest.approx(1, abs=0.1)
 
 
-def test_a_host_that_issues_all_the_time_has_nothing_to_spare():
+def test_a_host_that_launches_all_the_time_has_nothing_to_spare():
     run = late_for_lack_of_work(BUSY)
     place = run.places[0]
     assert spare_ns(place) == pytest.approx(0, abs=2 * UNIT * place.units)

@@ -33,10 +33,10 @@ def row(bus: float, size: int, source: str = "nccl-tests", **more):
 
 
 def test_messages_of_the_same_size_count_and_their_median():
-    told = beside(
+    given = beside(
         link_tests=[row(1e9, 1000), row(10e9, 90_000), row(12e9, 100_000), row(14e9, 190_000), row(99e9, 10**9)]
     )
-    found = baseline(told, "all_reduce", 8, 100_000)
+    found = baseline(given, "all_reduce", 8, 100_000)
     assert found is not None
     assert (found.bus_bytes_per_second, found.count) == (12e9, 3)
 
@@ -55,25 +55,25 @@ def test_of_a_flight_recorder_the_fastest_counts_since_others_waited():
 
 
 def test_what_was_not_measured_is_not_known():
-    told = beside(link_tests=[row(10e9, 10**6)])
-    assert baseline(told, "all_gather", 8, 10**6) is None
-    assert baseline(told, "all_reduce", 4, 10**6) is None
-    assert baseline(told, "all_reduce", 8, 1000) is None
-    assert best_bus_bandwidth(told, "nccl-tests") == 10e9
-    assert best_bus_bandwidth(told, "flight recorder") == 0
+    given = beside(link_tests=[row(10e9, 10**6)])
+    assert baseline(given, "all_gather", 8, 10**6) is None
+    assert baseline(given, "all_reduce", 4, 10**6) is None
+    assert baseline(given, "all_reduce", 8, 1000) is None
+    assert best_bus_bandwidth(given, "nccl-tests") == 10e9
+    assert best_bus_bandwidth(given, "flight recorder") == 0
 
 
 def test_of_several_communicators_of_a_size_the_slowest_rings_count():
-    told = beside(
+    given = beside(
         nccl_facts=[
             fact("graph", "4 NVL/PIX of 8", 240.0), fact("graph", "4 NVL/PIX of 8", 200.0),
             fact("graph", "4 PHB/PHB of 2", 12.0), fact("graph", "1 NVL/PIX of 8", 20.0),
             fact("graph", "4 NVL/PIX", 7.0), fact("graph", "4 NVL/PIX of 18", 5.0),
         ]
     )  # fmt: skip
-    assert planned_rings(told, 8) == 200e9
-    assert planned_rings(told, 2) == 12e9
-    assert planned_rings(told, 4) == 0
+    assert planned_rings(given, 8) == 200e9
+    assert planned_rings(given, 2) == 12e9
+    assert planned_rings(given, 4) == 0
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("all_reduce", 14), ("all_gather", 7), ("reduce_scatter", 7)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders import draw
-from collective_builders import told
+from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.communication.skew import Skew, skew
@@ -141,14 +141,14 @@ def test_the_late_rank_is_the_one_that_others_wait_for_not_the_one_with_least_to
 
 
 def test_the_root_of_a_broadcast_is_not_late_because_it_is_done_first():
-    drawn = [told(draw(nccl=nccl, rank=n), kind="broadcast") for n, nccl in enumerate(["==", "===="])]
+    drawn = [described(draw(nccl=nccl, rank=n), kind="broadcast") for n, nccl in enumerate(["==", "===="])]
     assert skew(prepare(merge(drawn))) is None
 
 
 def test_several_groups_under_one_name_are_not_matched():
     """Each pair of ranks calls its own group "tp": four ranks are in groups of two."""
     drawn = [
-        told(draw(nccl=nccl, rank=n, group="tp"), group_size=2)
+        described(draw(nccl=nccl, rank=n, group="tp"), group_size=2)
         for n, nccl in enumerate(["========", "========", "==", "=="])
     ]
     assert skew(prepare(merge(drawn))) is None
@@ -157,13 +157,13 @@ def test_several_groups_under_one_name_are_not_matched():
 def test_who_has_least_to_send_is_done_first_and_not_late():
     """An all-to-all in which rank 1 has a fifth of the bytes: it is through early although both began together."""
     drawn = [
-        told(draw(nccl=nccl, rank=n), kind="all_to_all", bytes=b)
+        described(draw(nccl=nccl, rank=n), kind="all_to_all", bytes=b)
         for n, (nccl, b) in enumerate([("=====", 50), ("=", 10)])
     ]
     run = prepare(merge(drawn))
     assert skew(run) is None
     assert skew(run, with_uneven=True).ranks == (0, 1)
-    nearly = [told(each, bytes=size) for each, size in zip(drawn, (50, 48), strict=True)]
+    nearly = [described(each, bytes=size) for each, size in zip(drawn, (50, 48), strict=True)]
     assert skew(prepare(merge(nearly))).late_rank == 1
 
 

@@ -123,12 +123,12 @@ def test_with_one_side_not_measured_nobody_knows_how_far_it_is(row):
 
 
 def test_the_largest_estimate_of_the_whole_kernel_counts():
-    told = [
+    given = [
         {"launch": 0, "name": "A", "speedup_share": 0.2}, {"launch": 0, "name": "B", "speedup_share": 0.4},
         {"launch": 0, "name": "C", "speedup_share": 0.9, "is_global": False}, {"launch": 1, "name": "B"},
     ]  # fmt: skip
     rows = [{"name": "some_kernel"}, {"name": "other"}]
-    found = measured(only_place(with_ncu(steps({"ns": MS}, {"ns": MS, "name": "other"}), rows, told)))
+    found = measured(only_place(with_ncu(steps({"ns": MS}, {"ns": MS, "name": "other"}), rows, given)))
     own = found.rows.name.equals("some_kernel")
     assert set(found.estimated_share[own]) == {0.4}
     assert np.isnan(found.estimated_share[~own]).all()

@@ -54,7 +54,7 @@ def test_where_another_job_is_at_work_too_nobody_knows():
     assert whose(job(0, 1), busy(0), idle(1)) == {}
 
 
-def test_load_is_told_by_utilisation_then_by_the_sms_then_by_not_being_idle():
+def test_load_is_measured_by_utilisation_then_by_the_sms_then_by_not_being_idle():
     nan = float("nan")
     rows = [
         *samples(1, utilization_share=0.6), *samples(1, utilization_share=0.4),

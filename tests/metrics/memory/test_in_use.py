@@ -140,7 +140,7 @@ def test_a_reserve_that_grows_with_the_need_was_needed():
     assert replay_of(made).refits().count == 0
 
 
-def test_what_failed_is_told_as_it_stood_then_and_not_as_it_stood_in_the_end():
+def test_what_failed_is_reported_as_it_stood_then_and_not_as_it_stood_in_the_end():
     made = fragmented()
     made.fail(300 * MIB, 200 * MIB, "work/train.py:5 loss")
     free = [size for _, size in made.free_pieces()]
@@ -167,7 +167,7 @@ def test_it_would_have_fitted_if_whole_free_pages_and_what_the_gpu_has_left_reac
     assert failed.fits_in_pieces is fits
 
 
-def test_holders_are_told_by_line_and_purpose_the_most_first():
+def test_holders_are_listed_by_line_and_purpose_the_most_first():
     made = Recording()
     for size in (3, 5):
         made.alloc(size * MIB, "work/model.py:1 forward")

@@ -31,10 +31,10 @@ CONVOLUTION_FLOP = 2 * 32 * 64 * 64 * 9 * 56 * 56
 def op(
     name: str, ms: float, shapes: list, *, kernel: str = GEMM, types: str = BF16, values: list | None = None, **more
 ):
-    told = json.dumps(values) if values else ""
+    given = json.dumps(values) if values else ""
     kinds = json.dumps([types] * len(shapes)) if types else ""
     return {"name": name, "ns": round(ms * MS), "input_shapes": json.dumps(shapes), "input_types": kinds,
-            "input_values": told, "kernel": kernel, **more}  # fmt: skip
+            "input_values": given, "kernel": kernel, **more}  # fmt: skip
 
 
 def mm(ms: float, side: int = 4096, **more):
@@ -45,7 +45,7 @@ def mm(ms: float, side: int = 4096, **more):
 MM_FLOP = 2 * 4096**3
 
 
-def recorded(*step: dict, steps: int = 4, device: Device | None = H100, idle_ms: float = 0, **told) -> Timeline:
+def recorded(*step: dict, steps: int = 4, device: Device | None = H100, idle_ms: float = 0, **given) -> Timeline:
     """Each step the same ops one behind the other, then nothing; each op launches one kernel, or as many as it says."""
     kernels, calls, ops, ranges, number = [], [], [], [], 0
     length = sum(each["ns"] for each in step) + round(idle_ms * MS)
@@ -71,7 +71,7 @@ def recorded(*step: dict, steps: int = 4, device: Device | None = H100, idle_ms:
         kernels=kernels, calls=calls, ops=sorted(ops, key=lambda row: row["start_ns"]), ranges=ranges,
         devices=[device] if device else [],
     )  # fmt: skip
-    return replace(built, user_values=UserValues(**told))
+    return replace(built, user_values=UserValues(**given))
 
 
 def found(*step: dict, **more) -> Efficiency:
@@ -124,7 +124,7 @@ def test_mfu_is_flop_over_peak_and_step():
     assert result.lacks == ()
 
 
-def test_the_share_of_matmul_time_with_known_flop_is_told():
+def test_the_share_of_matmul_time_with_known_flop_is_reported():
     """3 of 4 ms: the shapes of the last one were not recorded. What multiplies nothing does not count."""
     result = found(mm(3), op("aten::mm", 1, [], types=""), op("aten::add", 6, [[8, 8]], kernel=ELEMENTWISE))
     assert result.known_share == pytest.approx(0.75)
@@ -133,8 +133,8 @@ def test_the_share_of_matmul_time_with_known_flop_is_told():
     assert (row.ns, row.unknown_ns) == (3 * MS, 1 * MS)
 
 
-def test_of_less_than_half_of_the_work_no_share_of_the_peak_is_told():
-    """A half is enough, as a lower limit; below it FLOP are told, and MFU is not."""
+def test_of_less_than_half_of_the_work_no_share_of_the_peak_is_reported():
+    """A half is enough, as a lower limit; below it FLOP are reported, and MFU is not."""
     untold = op("aten::mm", 2, [], types="")
     half = found(mm(2), untold)
     assert (half.known_share, half.mfu) == (0.5, pytest.approx(MM_FLOP / (989.4e12 * 4e-3)))
@@ -199,9 +199,9 @@ def test_what_is_missing_is_named():
 
 
 def test_the_user_tells_the_gpu_and_its_peaks():
-    told = found(mm(2), device=None, gpu="NVIDIA H200 NVL")
-    assert told.mfu == pytest.approx(MM_FLOP / (835.5e12 * 2e-3))
-    assert found(mm(2), gpu="NVIDIA H200 NVL").mfu == told.mfu  # also where the recording says otherwise
+    given = found(mm(2), device=None, gpu="NVIDIA H200 NVL")
+    assert given.mfu == pytest.approx(MM_FLOP / (835.5e12 * 2e-3))
+    assert found(mm(2), gpu="NVIDIA H200 NVL").mfu == given.mfu  # also where the recording says otherwise
     own = found(mm(2), device=None, peaks={"bf16": 1e15})
     assert own.mfu == pytest.approx(MM_FLOP / (1e15 * 2e-3))
     assert own.peak_source == "--peak bf16"
@@ -279,7 +279,7 @@ def test_ranks_whose_batches_differ_tell_no_batch(second, items):
     ("shapes", "items"),
     [("[[8, 10], [8], [], [], []]", 8), ("[[8, 10], [7]]", 0), ("[[10], []]", 0), ("", 0), ("{}", 0), ("[[8, 10, 5, 5], [8, 5, 5]]", 0)],
 )  # fmt: skip
-def test_targets_are_told_by_two_inputs_that_agree(shapes, items):
+def test_targets_are_recognised_by_two_inputs_that_agree(shapes, items):
     assert targets(shapes) == items
 
 

@@ -1,4 +1,4 @@
-"""FLOP of one op by the shapes of its inputs, against numbers by hand; what is not told is not counted."""
+"""FLOP of one op by the shapes of its inputs, against numbers by hand; what is not recorded is not counted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BF16, FP8, FLOAT = "c10::BFloat16", "c10::Float8_e4m3fn", "float"
 
 def work(op: str, shapes: list, types: list | str = BF16, values: list | None = None) -> Work | None:
     kinds = [types] * len(shapes) if isinstance(types, str) else types
-    told = json.dumps(values) if values is not None else ""
-    return work_of_op(op, json.dumps(shapes), json.dumps(kinds), told)
+    given = json.dumps(values) if values is not None else ""
+    return work_of_op(op, json.dumps(shapes), json.dumps(kinds), given)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_convolution_lays_its_weight_at_each_place_of_the_result():
         convolution(groups=""),
     ],
 )
-def test_a_convolution_whose_places_are_not_told_is_not_counted(values):
+def test_a_convolution_whose_places_are_not_known_is_not_counted(values):
     assert work("aten::convolution", CONV, BF16, values) is None
 
 

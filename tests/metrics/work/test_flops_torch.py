@@ -23,7 +23,7 @@ OPS = {name: at for name, at in flops_attention._OPS.items() if name.startswith(
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> tuple[Path, dict]:
+def given(tmp_path_factory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("traces")
     command = [torch_python(), str(PROGRAM), str(folder), *OPS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -32,8 +32,8 @@ def told(tmp_path_factory) -> tuple[Path, dict]:
 
 
 @pytest.fixture(scope="module")
-def recorded(told) -> tuple[Path, dict]:
-    return told[0], told[1]["counted"]
+def recorded(given) -> tuple[Path, dict]:
+    return given[0], given[1]["counted"]
 
 
 def work_in(recorded, name: str) -> OpWork:
@@ -65,10 +65,10 @@ def by_op(work: OpWork) -> dict[str, int]:
     ],
 )
 def test_flop_of_a_trace_are_those_that_torch_counts(recorded, name):
-    told = recorded[1][name]
+    given = recorded[1][name]
     counted = by_op(work_in(recorded, name))
-    assert {op.replace("aten::", "aten."): flop for op, flop in counted.items()} == told["by_op"]
-    assert sum(counted.values()) == told["total"] > 0
+    assert {op.replace("aten::", "aten."): flop for op, flop in counted.items()} == given["by_op"]
+    assert sum(counted.values()) == given["total"] > 0
 
 
 @pytest.mark.parametrize(("whole", "apart"), [("grouped", "grouped-apart"), ("transposed", "transposed-apart")])
@@ -106,9 +106,9 @@ def test_the_model_asks_for_the_scores_once(recorded):
     assert np.array_equal(in_steps.model_flop, in_steps.flop)
 
 
-def test_inputs_of_attention_stand_where_torch_declares_them(told):
+def test_inputs_of_attention_stand_where_torch_declares_them(given):
     for name, at in OPS.items():
-        arguments = told[1]["signatures"][name]
+        arguments = given[1]["signatures"][name]
         assert arguments[at.causal] == "is_causal", name
         assert arguments[at.query : at.query + 3] == ["query", "key", "value"], name
         packed = [place for place, argument in enumerate(arguments) if argument == "cum_seq_q"]

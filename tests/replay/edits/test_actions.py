@@ -107,9 +107,9 @@ def planted(tmp_path_factory):
 
     def run_of(rule: str) -> Run:
         fault = plant.FAULTS[rule]
-        sick = plant.sick({rule: 0.4}, fault.fewest_ranks, 5)
+        faulty = plant.faulty({rule: 0.4}, fault.fewest_ranks, 5)
         write = plant.write_kineto if "kineto" in fault.forms else plant.write_nsys
-        return prepare(read([write(sick.machines, tmp_path_factory.mktemp(rule))]))
+        return prepare(read([write(faulty.machines, tmp_path_factory.mktemp(rule))]))
 
     return run_of
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import draw
-from collective_builders import MIB, told
+from collective_builders import MIB, described
 from graphs import WORK
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -26,7 +26,7 @@ LATE = {"kernels": " ########   ", "nccl": "         == ", "host": "l lsssssssss
 
 def rank(number: int, of: int = 2, size: int = 100 * MIB, **lanes) -> Timeline:
     own = {"repeat": 6, "rank": number, "device": number, "world_size": of, **(LATE if number == 1 else EARLY)}
-    return told(draw(**{**own, **lanes}), bytes=size, group_size=of)
+    return described(draw(**{**own, **lanes}), bytes=size, group_size=of)
 
 
 def several(of: int = 2, **how) -> Run:
@@ -144,7 +144,7 @@ def test_of_one_machine_no_more_ranks_than_it_had_and_of_several_no_fewer():
     assert "one machine" in across.why_not
 
 
-def test_over_a_network_that_is_told_there_may_be_more_and_what_it_gives_bounds_the_transfer():
+def test_over_a_network_that_is_given_there_may_be_more_and_what_it_gives_bounds_the_transfer():
     """100 MiB took 0.2 ms among two: 524 GB/s. Over 50 GB/s 64 ranks send 2 · 63/64 times as much each."""
     run = several()
     assert not askable(run).holds(64)
@@ -158,7 +158,7 @@ def test_over_a_network_that_is_told_there_may_be_more_and_what_it_gives_bounds_
 
 
 def test_groups_and_kinds_of_which_the_ranks_do_not_tell_the_growth():
-    parts = prepare(told(rank(0, 32), group_size=8))
+    parts = prepare(described(rank(0, 32), group_size=8))
     assert "several groups" in askable(parts).why_not
     sends = prepare(rank(0, 32, nccl="     ssssss "))
     assert "sends" in askable(sends).why_not
@@ -166,7 +166,7 @@ def test_groups_and_kinds_of_which_the_ranks_do_not_tell_the_growth():
     assert askable(sends).holds(32)
 
 
-def test_how_many_ranks_there_were_may_not_be_told():
+def test_how_many_ranks_there_were_may_not_be_known():
     run = prepare(replace(rank(0, 2), world_size=0))
     assert recorded_ranks(run) == 0
     assert askable(run).holds(1)

@@ -24,7 +24,7 @@ def steps(host: list[str], kernels: str = "#" * 30 + " " * 10, **more) -> Timeli
 
 def test_where_host_and_device_take_turns_both_are_on_it():
     found = path_of(steps(["l" + "s" * 29 + " " * 10, "o" * 40]))
-    # 30 of 40 units a kernel; 10 in which the host has been told and launches the next
+    # 30 of 40 units a kernel; 10 in which the host learns of it and launches the next
     assert found.share["compute"] == pytest.approx(0.75, abs=0.01)
     assert found.share["host"] == pytest.approx(0.25, abs=0.01)
     assert found.step_ns == pytest.approx(40e6, rel=0.01)

@@ -1,4 +1,4 @@
-"""Are collectives of several ranks put together, late ranks told, and clocks that are apart?"""
+"""Are collectives of several ranks put together, late ranks recognised, and clocks aligned?"""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ ACTIONS = {
 
 
 @cache
-def planted(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...], plant.Sick]:
-    sick = plant.sick({rule: share} if rule else {}, ranks, 5)
+def planted(rule: str, share: float, ranks: int) -> tuple[Run, tuple[Graph, ...], plant.Faulty]:
+    faulty = plant.faulty({rule: share} if rule else {}, ranks, 5)
     with tempfile.TemporaryDirectory() as scratch:
-        run = prepare(read([plant.write_nsys(sick.machines, Path(scratch) / "nsys")]))
-    return run, graphs_of(run, paced=loader(run) != "single-process"), sick
+        run = prepare(read([plant.write_nsys(faulty.machines, Path(scratch) / "nsys")]))
+    return run, graphs_of(run, paced=loader(run) != "single-process"), faulty
 
 
 def error(graphs: tuple[Graph, ...]) -> float:
@@ -69,7 +69,7 @@ def planted_faults() -> Iterator[tuple[str, float, int]]:
 
 
 @pytest.mark.parametrize(("rule", "share", "ranks"), one_of_each(rule_of, planted_faults()))
-def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
+def test_the_replay_of_a_faulty_training_is_true_to_it(rule, share, ranks):
     _, graphs, _ = planted(rule, share, ranks)
     assert len(graphs) == ranks
     assert abs(error(graphs)) < 0.01
@@ -79,9 +79,9 @@ def test_the_replay_of_a_sick_training_is_true_to_it(rule, share, ranks):
     ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] in WHOLE))
 )
 def test_without_all_of_a_fault_the_step_is_shorter_by_what_it_costs(rule, share, ranks):
-    _, graphs, sick = planted(rule, share, ranks)
+    _, graphs, faulty = planted(rule, share, ranks)
     edit = every_wait if rule == "host-syncs" else edit_of(ACTIONS[rule], Finding(rule, Saving(1, 1, 1), "high", {}))
-    assert won(graphs, edit, 1.0) == pytest.approx(sick.cost[rule], abs=0.02)
+    assert won(graphs, edit, 1.0) == pytest.approx(faulty.cost[rule], abs=0.02)
 
 
 def won(graphs: Sequence[Graph], edit: Edit, share: float) -> float:
@@ -97,11 +97,11 @@ def every_wait(graph: Graph, share: float) -> Graph:
     ("rule", "share", "ranks"), one_of_each(rule_of, (each for each in planted_faults() if each[0] not in WHOLE))
 )
 def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
-    run, graphs, sick = planted(rule, share, ranks)
+    run, graphs, faulty = planted(rule, share, ranks)
     found = only_finding(rule, run)
     pulled = affected_ns(ACTIONS[rule], found, run)
     part = FP32_SHARE if rule == "fp32-matmuls" else shares([found.saving_ns_per_step.likely], pulled)[0]
-    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(sick.cost[rule], abs=0.02)
+    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(faulty.cost[rule], abs=0.02)
 
 
 def test_a_healthy_training_plays_as_it_was():

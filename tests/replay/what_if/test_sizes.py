@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 from builders import draw
-from collective_builders import MIB, told
-from graphs import EVERYTHING, MS, sick
+from collective_builders import MIB, described
+from graphs import EVERYTHING, MS, faulty
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
-from perfdoctor.replay.what_if.sizes import replay_of_all_steps, size_stop
+from perfdoctor.replay.what_if.sizes import replay_of_all_steps, size_change
 from perfdoctor.vocabulary.rulebook import load_rules
 
 RULES = list(load_rules().values())
 
 
 def asked(*questions, drawn=None):
-    return diagnose(drawn or sick(), RULES, questions).prediction
+    return diagnose(drawn or faulty(), RULES, questions).prediction
 
 
 def way(prediction):
@@ -81,12 +81,12 @@ def test_a_fix_wins_as_much_more_as_the_batch_is_larger():
 
 def test_notes_say_what_no_recording_tells():
     notes = [diagnose(job(), RULES, [question]).notes for question in (BATCH, ranks(64), ranks(1), SYNTHETIC)]
-    told = [[note for note in each if "Not known from" in note or "links are assumed" in note] for each in notes]
+    described = [[note for note in each if "Not known from" in note or "links are assumed" in note] for each in notes]
     does_it_fit = (
         "Not known from the recording: does such a batch fit into memory, and does a loader that keeps up now "
         "still keep up?"
     )
-    assert told == [
+    assert described == [
         [does_it_fit],
         ["Among 64 ranks links are assumed to be as fast as between the 32 recorded."],
         [],
@@ -102,7 +102,7 @@ def test_one_times_the_batch_changes_nothing():
 
 def job(of: int = 32):
     lanes = {"kernels": " ####    ##", "nccl": "     ==    ", "host": "l  lssss  l", "repeat": 6, "unit_us": 1000}
-    return told(draw(**lanes, world_size=of, recorded=EVERYTHING), bytes=100 * MIB, group_size=of)
+    return described(draw(**lanes, world_size=of, recorded=EVERYTHING), bytes=100 * MIB, group_size=of)
 
 
 def ranks(number):
@@ -134,7 +134,7 @@ def test_of_a_batch_and_ranks_both_count():
 
 
 @pytest.mark.parametrize(("number", "why"), [(2, "one machine"), (16, "one machine")])
-def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
+def test_ranks_that_cannot_be_predicted_are_refused_with_those_that_can(number, why):
     with pytest.raises(UsageError) as error:
         asked(ranks(number), drawn=job())
     assert error.value.what.startswith(f"--what-if ranks={number}: ")
@@ -142,7 +142,7 @@ def test_ranks_that_cannot_be_told_are_refused_with_those_that_can(number, why):
     assert error.value.do.endswith("batch=2x, synthetic-data, ranks=1 (no communication), or ranks=17 and more.")
 
 
-def test_a_wrong_number_of_ranks_is_told_the_rules_that_found_something_too():
+def test_a_wrong_number_of_ranks_is_answered_with_the_rules_that_found_something_too():
     with pytest.raises(UsageError) as error:
         asked(Question("input-wait"), ranks(8))
     assert error.value.what == "--what-if ranks=8: it holds no communication, which alone shows how fast links are"
@@ -156,7 +156,7 @@ def test_a_rule_that_was_not_found_names_the_sizes_too():
 
 
 def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkeypatch):
-    run = prepare(sick())
+    run = prepare(faulty())
     assert replay_of_all_steps(run).graphs[0].units == run.places[0].units
     monkeypatch.setattr("perfdoctor.replay.what_if.sizes._LARGEST_ERROR", -1.0)
     with pytest.raises(PerfdoctorError, match="is off by"):
@@ -165,5 +165,5 @@ def test_all_steps_are_simulated_and_a_replay_that_is_not_true_is_refused(monkey
 
 def test_a_run_of_one_rank_is_one_rank():
     assert asked(ranks(1)).step_ns[1] == asked(ranks(1)).recorded_ns
-    stop = size_stop("ranks", "1", 1.0, prepare(merge([sick()])))
+    stop = size_change("ranks", "1", 1.0, prepare(merge([faulty()])))
     assert (stop.samples, stop.ranks) == (1.0, 1)

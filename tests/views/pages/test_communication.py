@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 from builders import draw, draw_steps
-from collective_builders import told
+from collective_builders import described
 from folders import ROOT
 from machine_builders import beside, links
 from recorded import of_recordings, recording
@@ -70,7 +70,7 @@ def rank(number, size, *, gpu=SXM, ranks=2, late=0, device=None):
         kernels="#" * (30 + late) + " " * (10 - late), nccl=" " * (30 + late) + "=" * (10 - late),
         rank=number, device=number if device is None else device, gpu=gpu,
     )  # fmt: skip
-    return told(drawn, bytes=size, group_size=ranks, data_type="Float")
+    return described(drawn, bytes=size, group_size=ranks, data_type="Float")
 
 
 def test_bandwidth_is_of_the_transfer_alone():
@@ -125,7 +125,7 @@ def test_devices_that_may_be_in_two_machines_have_no_bound():
 
 
 def test_sizes_have_rows_of_their_own():
-    drawn = told(
+    drawn = described(
         draw(kernels="## ##", nccl="  =  =", launched_us_before=50, repeat=4), bytes=[1000, 2_000_000] * 4, group_size=8
     )
     assert {row["message"] for row in rows(prepare(drawn))} == {1000, 2_000_000}

@@ -1,4 +1,4 @@
-"""Are names of one kernel from several tools told to be one, and those of two kernels to be two?"""
+"""Do names of one kernel from several tools have one base name, and those of two kernels two?"""
 
 from __future__ import annotations
 

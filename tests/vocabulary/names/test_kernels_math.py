@@ -97,7 +97,7 @@ ROWS = [tuple(part.strip() for part in line.rsplit("|", 2)) for line in NAMES.sp
 
 
 @of_each(("name", "path", "reads"), ROWS)
-def test_units_and_inputs_are_told_by_the_name(name, path, reads):
+def test_units_and_inputs_are_known_by_the_name(name, path, reads):
     assert (math_path(name), input_type(name)) == (path, reads)
     assert family(name) in ("gemm", "convolution", "attention")
 

@@ -8,7 +8,7 @@ from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "given"),
     [
         ("ProfilerStep#3", "ProfilerStep#"),
         ("ProfilerStep#12", "ProfilerStep#"),
@@ -18,5 +18,5 @@ from perfdoctor.vocabulary.names.running_numbers import without_numbers
         ("", ""),
     ],
 )
-def test_a_number_and_the_sign_before_it_are_one_sign(name, told):
-    assert without_numbers(name) == told
+def test_a_number_and_the_sign_before_it_are_one_sign(name, given):
+    assert without_numbers(name) == given

@@ -31,7 +31,7 @@ def _storage_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A mean over all steps, of which only some save: how many, and how long the longest took, goes with it.
+    """The saving is a mean over all steps. Only some save: the values say how many, and how long the longest took.
 
     Of the rank that loses most, and not of all: where one rank writes, the others wait for it in their next collective.
     """

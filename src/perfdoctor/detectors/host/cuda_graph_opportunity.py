@@ -46,7 +46,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "kernels": least.kernels,
         },
         evidence=(
-            Measure("GPU idle while the host was issuing, or waiting for a rank whose host was", idle_ns, "ns"),
+            Measure("GPU idle while the host was launching, or waiting for a rank whose host was", idle_ns, "ns"),
             Measure("steps with the very same kernels in the same order", least.same, "count"),
             Measure("steps analysed", least.steps, "count"),
             Measure("kernels in each", least.kernels, "count"),

@@ -1,4 +1,4 @@
-"""Blocking calls that drain the queue, so that the device runs dry until the host has issued again."""
+"""Blocking calls that drain the queue, so that the device runs dry until the host has launched again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host issues work more slowly than the device does it."""
+"""The host launches work more slowly than the device does it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _idle_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Idle in which the launching thread was busy issuing; kernels that wait in a queue are no evidence for it."""
+    """Idle in which the launching thread was busy launching; kernels that wait in a queue are no evidence for it."""
     paced_ns = paced_waiting_ns(run, "launch_bound")
     idle_ns, worst = run.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
     share = idle_ns / max(run.step_ns, 1)
@@ -37,7 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "kernel_us": us(mean_kernel_ns),
         },
         evidence=(
-            Measure("GPU idle while the host was issuing", idle_ns - paced_ns, "ns"),
+            Measure("GPU idle while the host was launching", idle_ns - paced_ns, "ns"),
             *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),

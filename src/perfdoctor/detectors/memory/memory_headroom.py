@@ -46,6 +46,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure(f"most that was reserved on rank {fullest.rank}", fullest.peak_bytes, "bytes"),
             Measure("memory of the GPU", fullest.capacity_bytes, "bytes"),
-            Measure("idle because the host issues too slowly", slowest.per_step(_idle_ns(slowest)), "ns"),
+            Measure("idle because the host launches too slowly", slowest.per_step(_idle_ns(slowest)), "ns"),
         ),
     )

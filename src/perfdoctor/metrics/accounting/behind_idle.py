@@ -1,4 +1,4 @@
-"""What exactly stood behind the idle of one cause: which op, range, function or call, and in which steps?"""
+"""What did the host do during the idle time of one cause: which op, range, function or call, and in which steps?"""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def host_rows(place: Place, signals: tuple[str, ...]) -> Frame:
 
 
 def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
-    """Who was innermost during `pieces`, by name, the largest share first."""
+    """What ran innermost on the host during `pieces`, by name, the largest share first."""
     own = own_ns(rows, pieces)
     codes, values = rows.name.codes, rows.name.values
     hit = own > 0
@@ -60,7 +60,7 @@ def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
 
 
 def table(label: str, place: Place, found: Sequence[Culprit]) -> Rows:
-    """The first five, per step."""
+    """The first five of them as a table, per step."""
     return Rows(
         label,
         ("name", "times", "idle a step", "ran, all together"),

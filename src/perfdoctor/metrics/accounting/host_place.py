@@ -53,7 +53,7 @@ class HostPlace(Place):
 
     @once_per_place
     def recorded(self, signal: str) -> Frame:
-        """No rows, but collectives: the library's own ranges, on whatever thread, which stands for the stream."""
+        """Only collectives have rows: the ranges that their library marks, with their thread as the stream."""
         if signal != "collectives":
             return Frame.empty(signal)
         rows = _transport(self.timeline, self.rank)
@@ -73,7 +73,7 @@ class HostPlace(Place):
 
     @cached_property
     def communication(self) -> Intervals:
-        """Also on the way from the training thread to the library's: `handed_over`."""
+        """Collectives, and the time on the way between the training thread and the library's thread: `handed_over`."""
         rows = self.collectives
         sending = Intervals.of(rows.start_ns, rows.end_ns) | self.handed_over
         return (sending & self.window) | self.own_communication
@@ -88,10 +88,10 @@ class HostPlace(Place):
 
     @cached_property
     def handed_over(self) -> Intervals:
-        """On the way to the library's thread, from the end of such a call, and back, until the next op.
+        """When collectives are on the way between threads: from the call's end to the start, and back to the next op.
 
-        Back only where the training thread ran nothing from its call to the end: it had waited. Of a long pause it is
-        unknown how much is the way.
+        The way back counts only where the training thread ran nothing between its call and the end: then it had waited.
+        Of a long pause it is unknown how much is the way.
         """
         asks, sent, ops = self.asks, self.recorded_collectives, self.rows("ops")
         if not len(asks):

@@ -48,11 +48,11 @@ _CALLS = ("calls",)
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for one cause or another, beside names; empty where nothing does.
+    """What points to one cause or another, beside names; empty where nothing does.
 
     `blocked`: the host waits in a call for the device; `refill`: idle that began so. `launching`: it launches work, and
     enough of it is in view to know. `before_batch`: idle that a batch's copy ended, between two steps. `working`: in
-    which part of what nothing else explains it is seen to run something.
+    which part of the otherwise unexplained time the host is seen to run something.
     """
 
     host: HostActivity
@@ -213,7 +213,7 @@ def _claim(causes: dict[str, Intervals], cause: str, part: Intervals, rest: Inte
 
 
 def _evidence(stretches: _Stretches, host: HostActivity, blocking: Frame, late: Mask) -> Evidence:
-    """What speaks for the causes of the time in which the device waited for a `late` launch."""
+    """What points to the causes of the time in which the device waited for a `late` launch."""
     return Evidence(
         host=host,
         blocked=Intervals.of(blocking.start_ns, blocking.end_ns),

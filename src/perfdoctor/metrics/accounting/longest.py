@@ -1,4 +1,4 @@
-"""Where on the timeline can one see it: as evidence, one stretch that stands for all of its kind."""
+"""Which stretch of the timeline shows what a finding is about? The longest one of its kind, as evidence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _longest_exposed(place: Place, signal: Signal, rows: Mask) -> tuple[int, Mom
 
 
 def longest_piece(rank: int, pieces: Intervals) -> list[Moment]:
-    """The longest piece of a rank's stretches; none of none."""
+    """The longest of a rank's stretches; empty where there are none."""
     if not pieces:
         return []
     at = int(np.argmax(pieces.durations_ns))

@@ -21,7 +21,7 @@ from perfdoctor.records.time_split import StepStats
 
 
 def prepare(timeline: Timeline, selection: Selection = WHOLE_RECORDING) -> Run:
-    """Find steps and windows on every device; on none, the training thread stands in for the device.
+    """Find steps and windows on every device; where no device was recorded, the training thread stands in for it.
 
     `selection`: only that part. Raises UsageError where it is not in the recording.
     """

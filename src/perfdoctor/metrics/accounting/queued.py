@@ -36,7 +36,7 @@ def before_first_call(work: DeviceWork) -> Mask:
 
 
 def graphs_in_flight(work: DeviceWork, calls: Frame) -> Intervals:
-    """From when a graph could start on its stream to the end of its last recorded kernel: no host has a part in that.
+    """From when a graph could start on its stream to the end of its last recorded kernel: the host has no part in it.
 
     Profilers lose kernels inside graphs. A pause there is the graph's own: a kernel that was not recorded, most likely.
     On a stream that carries graphs, what was queued before the recording began counts as such too.

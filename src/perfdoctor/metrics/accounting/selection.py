@@ -37,7 +37,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def narrowed(places: Sequence[Place], timeline: Timeline, selection: Selection) -> tuple[Place, ...]:
-    """The places with that part as their window; those in which nothing of it is, are left out.
+    """The places with that part as their window; places that have none of it are left out.
 
     Raises UsageError where the recording does not have it; `do` names what there is.
     """
@@ -94,7 +94,7 @@ def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals
 
 
 def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
-    """The recorded names that are meant: exactly that one; else those that hold it, in whatever case.
+    """The recorded names that the user means: exactly this one; else those that contain it, upper or lower case.
 
     Names that differ in numbers alone (`step 1`, `step 2`) are one range. Raises UsageError where none fits, or
     several do.
@@ -122,7 +122,7 @@ def range_names(timeline: Timeline, asked: str) -> frozenset[str]:
 
 
 def different(names: Iterable[str]) -> set[str]:
-    """The names without what a running number makes of one."""
+    """The names; of those that differ in a running number alone, only the first."""
     return {_shown(without_numbers(name)) for name in names}
 
 

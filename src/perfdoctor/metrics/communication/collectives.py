@@ -25,9 +25,9 @@ _START_NS = 50_000
 
 
 def waited_for(place: Place) -> Intervals:
-    """Exposed communication that compute waited for: it goes on when a collective is over.
+    """Exposed communication that compute waited for: compute starts when a collective ends.
 
-    Where compute goes on in the middle of all collectives that run, it had waited for something else: the host, mostly.
+    Where compute starts before any running collective ends, it had waited for something else: the host, mostly.
     """
     exposed, frame = place.exposed_communication, place.collectives
     all_over = place.communication.overlap_ns(exposed.ends, exposed.ends + 1) == 0
@@ -60,8 +60,8 @@ def transfer_share(run: Run, kind: str = "") -> float:
 def won_by_all_ns(run: Run) -> float:
     """Exposed transfer on the rank that came last, per step, in ns; infinite where collectives cannot be matched.
 
-    A collective goes on when its last rank has come: what that rank hides behind its compute costs nothing,
-    however long the others stand in it.
+    The transfer starts when the last rank has come: what that rank hides behind its compute costs nothing, however long
+    the others have been waiting.
     """
     matched = skew(run)
     if matched is None:

@@ -27,14 +27,14 @@ def between_collectives(place: Place, matched: Skew) -> Intervals:
 
 
 def parts_ns(place: Place, matched: Skew) -> dict[str, int]:
-    """What it did there but communicate: computing, copying, each cause of idle; in ns."""
+    """Its activities there except communication: computing, copying, idle time by cause; in ns."""
     there = between_collectives(place, matched)
     parts = {"compute": place.compute, "copies": place.exposed_copies, **place.idle_causes}
     return {name: (pieces & there).total_ns for name, pieces in parts.items()}
 
 
 def excess_ns(places: Sequence[Place], matched: Skew) -> Mapping[int, Mapping[str, int]]:
-    """By rank, and by what it did: how much more of it than the middle one of the other ranks, where it is more."""
+    """By rank and activity: how much more time than the median of the other ranks, in ns, where it is more."""
     parts = {place.rank: parts_ns(place, matched) for place in places}
     return {
         rank: {name: max(round(own - _middle(parts, rank, name)), 0) for name, own in mine.items()}
@@ -47,7 +47,7 @@ def _middle(parts: Mapping[int, Mapping[str, int]], but: int, name: str) -> floa
 
 
 def made_late_by(places: Sequence[Place], matched: Skew) -> Mapping[str, float]:
-    """Over all ranks, each as far as others waited for it: what they did instead of coming, as shares of all that."""
+    """What late ranks did instead of coming, as shares; a rank counts by how long others waited for it."""
     excess = excess_ns(places, matched)
     caused = dict(zip(matched.ranks, matched.caused_ns.tolist(), strict=True))
     total = {

@@ -1,6 +1,6 @@
-"""What would ranks win that met once a step, with all they have to say, instead of many times?
+"""What would ranks save by one collective a step that carries all their data, instead of many?
 
-Of a run without a GPU, where threads of the host send what the training threads wait for.
+For runs without a GPU, where threads of the host send what the training threads wait for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from perfdoctor.model.run import Run
 
 
 def messages_ns(run: Run, matched: Skew, quick: float) -> int:
-    """What a step's messages take beyond what one with all they carry would.
+    """How much longer a step's messages take than one message with all of their data would, in ns.
 
-    Among the same message of all steps the quickest (`quick`: which share of them) show what it takes where nothing
-    disturbs it; and among the messages of a step the quickest carry next to nothing: that is a message's price, which
-    each pays. Whatever else disturbs them comes as often as they do, once.
+    What a message takes undisturbed is a low quantile (`quick`) of its times over all steps. The fixed cost of a
+    message is the same quantile over the messages of a step, the quickest of which carry next to nothing: one merged
+    message pays it once. What disturbs messages beyond that is shared evenly among them: one message keeps one part.
     """
     each = matched.shortest_ns
     if not each.size:
@@ -48,7 +48,7 @@ def _steps(run: Run, matched: Skew) -> Ints:
 
 
 def asking_ns(run: Run, matched: Skew) -> int:
-    """What training threads do for a step's messages, and wait for while nothing is sent, for all but one of them."""
+    """How long training threads start a step's messages, or wait while nothing is sent, for all but one; in ns."""
     per_step = matched.shortest_ns.size / run.places[0].units
 
     def of_place(place: HostPlace) -> int:
@@ -63,7 +63,7 @@ def asking_ns(run: Run, matched: Skew) -> int:
 def evened_ns(run: Run, matched: Skew) -> int:
     """Waiting saved when a step's collectives become one: the rank that waited least in the step does not wait at all.
 
-    The others wait so much less: by as much the last one came later than it would have without waiting itself.
+    The others wait that much less, since the rank that comes last has no longer waited itself.
     """
     waiting = np.where(matched.taking_part, matched.duration_ns - matched.shortest_ns, 0)
     step = _steps(run, matched)

@@ -1,4 +1,4 @@
-"""What does NCCL's log say of the ways that data took, and of what was there and not used?"""
+"""Which transports did NCCL use, by its log, and which were there and not used?"""
 
 from __future__ import annotations
 

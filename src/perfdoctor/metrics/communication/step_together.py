@@ -1,8 +1,8 @@
-"""What does the step of all ranks win when some of them have less to do? At most what each waits less, or does less.
+"""How much shorter does the step of all ranks get when some of them have less to do?
 
-A collective starts for all when the last rank has come. Where that is one of those that get faster, the others have
-waited for it, and win of that waiting; a rank that waits for no other wins what it has less to do itself. None can win
-more of its step than both together, and they win alike: the job wins what the rank does that has least of both.
+A collective starts for all when the last rank has come. A rank saves at most what it has less to do itself, and what it
+waits for the ranks that get faster. The steps of all ranks are of one length, so the job saves what the rank does for
+which both together are least.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def won_ns(run: Run, less_ns: ByPlace) -> float:
 
 
 def _waiting_ns(run: Run, matched: Skew, faster: Mask) -> list[float]:
-    """Per rank: what it waits for those that get faster, a step; no limit where it never meets any of them."""
+    """Per rank: how long it waits in a step for those that get faster; no limit where they share no collective."""
     columns = faster[matched.last]
     there = matched.taking_part[:, columns]
     waited = np.where(there, (matched.duration_ns - matched.shortest_ns)[:, columns], 0).sum(axis=1)

@@ -1,8 +1,8 @@
-"""What did ops, ranges, own functions and calls cost the host, and how long did the device work on what they asked for?
+"""What did ops, ranges, own functions and calls cost the host, and how long did the device work on what they launched?
 
-Ops and calls count where they begin while the host asks for the window's work (`host_window`), with all their
-time, ranges and functions with the time that lies there; what the device did for them is what lay inside its window. Of
-a process with several devices all of them count.
+Ops and calls count if they begin while the host launches the window's work (`host_window`), with all of their time;
+ranges and functions count with the time that lies there. Of the device's work for them, what lies inside the window
+counts, on all devices of the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Is a rank that waits for another one only waiting since its own host would have been late anyway?
+"""Would a rank that waits in collectives have been late anyway, because its own host is slow?
 
 Where the hosts of all ranks are slower than their devices, the slowest of them sets the pace, and the others' devices
-spend the time they are ahead in collectives. That looks like one late rank. But take its lateness away, and the next
-host is what everybody waits for. How much can be won is what the waiting ranks' hosts have to spare:
+spend the time they are ahead in collectives. That looks like one late rank. Without its lateness, however, everybody
+would wait for the next slow host. No more can be saved than the time that the hosts of waiting ranks have to spare:
 
 ```
 spare = window - time in which the host is seen to be busy

@@ -1,4 +1,4 @@
-"""How much of a step without a GPU goes into ops so short that asking for them is the larger part?"""
+"""How much of a step without a GPU goes into ops so short that launching them is the larger part?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does Python go through many tensors one by one, asking for the same few ops for each of them?"""
+"""Where does Python go through many tensors one by one, and launch the same few ops for each?"""
 
 from __future__ import annotations
 

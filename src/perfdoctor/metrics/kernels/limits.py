@@ -1,4 +1,4 @@
-"""Why does a measured kernel reach no limit of the device, and what would a step be without it?
+"""Why does a measured kernel reach no limit of the device, and how much shorter could a step be?
 
 Each kernel has one reason, so that no two rules count its time: it fetches sectors of memory of which it uses a part,
 or too few warps are there to hide its waits, or it is something else. Kernels that other rules speak about, by what
@@ -117,7 +117,7 @@ class Claim:
     def saving(self, share: Callable[[Measured, str], Floats], hoped: Callable[[Measured], Floats]) -> Saving:
         """What a step gets shorter by. `share`: what each kernel loses of its time in one of CASES.
 
-        `hoped`: what NVIDIA's own rules hope for, NaN where they do not say. Low and likely are no more than that.
+        `hoped`: what NVIDIA's own rules estimate, NaN where they do not say. Low and likely are no more than that.
         """
 
         def lost(kernels: Measured, case: str) -> Floats:

@@ -1,4 +1,4 @@
-"""How near to the peak of its memory does the device run kernels that only pass over their numbers?
+"""How near to the peak bandwidth of its memory does the device run kernels that do little but read and write?
 
 A kernel reads each input and writes its result at least once. Where shapes and types of its op were recorded, that
 many bytes over its time is a rate that it reached at the least. Of ops whose result size does not follow from their
@@ -57,7 +57,7 @@ class Rates:
     peak_bytes_per_second: float
 
     def near(self, at_least: float, at_most: float, at_least_bytes: float) -> Mask:
-        """Kernels at the limit; what is faster than the memory found its numbers in a cache."""
+        """Kernels at the limit; what is faster than the memory read from a cache."""
         rows: Mask = self.moved_bytes >= at_least_bytes
         return rows & (self.share_of_peak >= at_least) & (self.share_of_peak <= at_most)
 

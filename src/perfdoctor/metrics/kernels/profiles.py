@@ -62,14 +62,14 @@ class Measured:
 
     @cached_property
     def estimated_share(self) -> Floats:
-        """The most that one of NVIDIA's rules hopes to win of the kernel's whole time; NaN where none says."""
+        """The largest saving that a rule of NVIDIA estimates, as a share of the kernel's time; NaN where none does."""
         most = np.full(len(self.profiles), np.nan)
         whole = (self.advice["is_global"] != 0) & ~np.isnan(self.advice.floats("speedup_share"))
         np.fmax.at(most, self._of_advice[whole], self.advice.floats("speedup_share")[whole])
         return self._spread([_mean(most[launches], self._weight[launches]) for launches in self.sets])
 
     def estimated_by(self, rule: str) -> Floats:
-        """What the named rule of NVIDIA hopes to win of the kernel's whole time; NaN where it does not say."""
+        """The saving that this rule of NVIDIA estimates, as a share of the kernel's time; NaN where it does not."""
         chosen = self.advice.name.equals(rule) & (self.advice["is_global"] != 0)
         return replace(self, advice=self.advice.take(chosen)).estimated_share
 

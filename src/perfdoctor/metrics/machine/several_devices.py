@@ -1,4 +1,4 @@
-"""One process drives several GPUs: do they share the work evenly, and by what?"""
+"""One process drives several GPUs: do they share the work evenly, and is it nn.DataParallel that divides it?"""
 
 from __future__ import annotations
 

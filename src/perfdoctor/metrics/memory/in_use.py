@@ -152,7 +152,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Refits:
-    """How often the driver was asked for what lay free in pieces; and of the time when most lay free:
+    """How often the driver gave memory although as much lay free in pieces; and of the moment when most lay free:
 
     what was reserved, how much of it lay free in this stream, and the largest free piece.
     """

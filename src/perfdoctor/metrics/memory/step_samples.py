@@ -110,7 +110,7 @@ def _most_until(places: Ints, values: Ints, at: Ints) -> Ints:
 
 
 def _times(replay: Replay, at: Ints) -> Ints:
-    """When the allocation next to each place was made: places without a clock would do as well, they only order."""
+    """When the allocation next to each place was made. The times only put places in order."""
     allocations = replay.allocations
     made = np.flatnonzero(allocations["made_at"] != UNKNOWN)
     made = made[np.argsort(allocations["made_at"][made])]

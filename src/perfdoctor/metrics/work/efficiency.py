@@ -43,7 +43,7 @@ def utilization(flop: float, peak_flop_per_second: float, step_ns: float) -> flo
 
 
 def efficiency(run: Run) -> Efficiency | None:
-    """None where there is nothing to look at, and on a run without a GPU whose ops have no shapes."""
+    """None where no place was recorded, and on a run without a GPU whose ops have no shapes."""
     counted = [_count(place) for place in run.places]
     on_gpu = any(place.device is not None for place in run.places)
     if not counted or not (on_gpu or any(each.flop for each in counted)):
@@ -117,8 +117,8 @@ def _main_type(place: Place, work: OpWork) -> str:
         types, weights = work.data_types[work.known], work.flop[work.known]
     else:
         matmul = place.kernel_rows(*MATMUL_FAMILIES)
-        told = place.kernels.name.mapped(kernel_names.data_type)
-        types = np.array(told.values or [""])[told.codes[matmul]]
+        named = place.kernels.name.mapped(kernel_names.data_type)
+        types = np.array(named.values or [""])[named.codes[matmul]]
         weights = place.kernel_ns[matmul].astype(float)
     different, row = np.unique(types, return_inverse=True)
     return str(different[np.bincount(row, weights=weights).argmax()]) if different.size else ""

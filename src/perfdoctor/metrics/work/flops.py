@@ -76,7 +76,7 @@ _PRODUCTS: dict[str, tuple[_Product, int]] = {
 
 @lru_cache(maxsize=65536)
 def is_counted(op: str) -> bool:
-    """Is it an op that multiplies matrices, and that is counted as a whole, whatever it calls itself?"""
+    """Is it an op that multiplies matrices, and that is counted as a whole, the ops that it calls included?"""
     return op in _PRODUCTS or flops_convolution.is_convolution(op) or flops_attention.is_attention(op)
 
 

@@ -1,7 +1,7 @@
 """How much did the ops of one place compute, and which kernels did it?
 
-An op counts if its first kernel ran inside the window (on a run without a GPU: if it began there), and as a whole: what
-it calls itself is part of it.
+An op counts if its first kernel ran inside the window (on a run without a GPU: if it began there), and as a whole: the
+ops that it calls are part of it.
 """
 
 from __future__ import annotations

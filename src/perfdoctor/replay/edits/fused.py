@@ -23,9 +23,9 @@ _LONGEST_START_NS = 2_000
 
 
 def merged(graph: Graph, rows: Mask, share: float, but: Intervals) -> Graph:
-    """These rows of DeviceWork take so much less, as do the gaps in front of them, and the host for launching them.
+    """The graph with shorter rows of DeviceWork, gaps in front of them, and launches of them on the host.
 
-    `but`: when the host did something else than launch. `share`: from 0 to 1.
+    `but`: when the host did something else than launch. `share`: by how much shorter, from 0 to 1.
     """
     shorter = without_host_time(graph, _launching(graph, rows) - but, share)
     gaps = (share * _starting_ns(graph, rows)).astype(np.int64)
@@ -33,7 +33,7 @@ def merged(graph: Graph, rows: Mask, share: float, but: Intervals) -> Graph:
 
 
 def beside_ns(graph: Graph, rows: Mask, but: Intervals) -> int:
-    """What goes beside the rows' own time: the host time that launches them, and the gaps in front of them."""
+    """What is saved beside the rows' own time, in ns: the host's launches of them, and the gaps in front of them."""
     return (_launching(graph, rows) - but).total_ns + int(_starting_ns(graph, rows).sum())
 
 
@@ -70,7 +70,7 @@ def _launching(graph: Graph, rows: Mask) -> Intervals:
 
 
 def _as_the_next(goes: Mask, for_itself: Mask) -> Mask:
-    """Calls that launch nothing and wait for nothing are for the next that does; the last ones for none."""
+    """Calls that launch nothing and wait for nothing belong to the next call that does; the last ones to none."""
     at = np.flatnonzero(for_itself)
     if not at.size:
         return np.zeros_like(goes)

@@ -61,7 +61,7 @@ def without_loader_waits(graph: Graph, share: float) -> Graph:
 
 
 def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
-    """What the host does between and in calls takes so much less: compiled code, CUDA graphs. Waits stay, and `but`."""
+    """Host time between and in calls is shorter by `share` (compiled code, CUDA graphs). Waits and `but` stay."""
     host = graph.kind == HOST
     if not host.any():
         return graph
@@ -71,7 +71,7 @@ def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
 
 
 def without_waits(graph: Graph, calls: Mask, share: float) -> Graph:
-    """The host does not wait in these of its calls, or in some. `calls`: one bool a row of `timeline.calls`."""
+    """The host does not wait in this `share` of these calls. `calls`: one bool a row of `timeline.calls`."""
     chosen = (graph.kind == WAIT_END) & calls[np.maximum(graph.call_row, 0)] & (graph.call_row != UNKNOWN)
     if share < 1:  # of many waits alike a part goes
         number = np.cumsum(chosen)
@@ -85,7 +85,7 @@ def without_waits(graph: Graph, calls: Mask, share: float) -> Graph:
 
 
 def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
-    """These rows of DeviceWork take so much less."""
+    """These rows of DeviceWork are shorter by `share`."""
     chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
     durations = np.where(chosen, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     transfer = graph.transfer_ns
@@ -96,7 +96,7 @@ def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
 
 
 def _with_durations(graph: Graph, durations: Ints) -> Graph:
-    """What counts from the end of a call comes as long after its beginning as before: a launch, the next batch."""
+    """The graph with these durations. What a call launches starts as long after the call's beginning as it did."""
     saved = graph.duration_ns - durations
     call = np.maximum(graph.depends[1], 0)
     of_host = (graph.depends[1] >= 0) & (graph.kind[call] == HOST)

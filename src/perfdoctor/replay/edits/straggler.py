@@ -1,4 +1,4 @@
-"""What changes in the graph of a late rank that does no more than the others? Less of all that it has too much of."""
+"""How does the graph change when a late rank has no more to do than the others? What exceeds theirs goes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _WORK = {"compute": "kernels", "copies": "copies"}
 
 
 def too_much(late: Place, places: Sequence[Place], matched: Skew) -> Mapping[str, float]:
-    """Of each thing that this rank does more of than the middle one of the others, how much of it is too much."""
+    """For each activity on which this rank spends more than the median of the others: which share of it is more."""
     own, excess = parts_ns(late, matched), excess_ns(places, matched)[late.rank]
     return {name: min(ns / own[name], 1.0) for name, ns in excess.items() if ns and own[name]}
 
 
 def in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
-    """The rank does so much less of what it does too much of: computing, copying, being idle for one cause or other."""
+    """The graph with `share` of these parts taken out of computing, copying and idle time by cause."""
     for name, part in parts.items():
         if name == "compute" and graph.place.device is None:  # without a GPU it is the thread that computes
             graph = edits.without_host_time(graph, graph.place.compute, share * part)
@@ -38,7 +38,7 @@ def in_time(graph: Graph, parts: Mapping[str, float], share: float) -> Graph:
 
 
 def _without_idle(graph: Graph, idle: Intervals, share: float) -> Graph:
-    """Host time in these stretches goes, and what device work waited there for nothing that is known."""
+    """Host time in these stretches goes, and so does what device work waited there without a known reason."""
     shorter = edits.without_host_time(graph, idle, share)
     start = graph.recorded_start_ns
     waited = np.where(graph.kind == WORK, idle.overlap_ns(start - graph.extra_ns, start), 0)

@@ -59,7 +59,7 @@ def graph_of(
 
 
 def _calls(draft: Draft) -> None:
-    """Program order: behind the last call of the same thread, or of the one that woke it."""
+    """Program order: a call comes after the last call of its thread, or of the thread that woke it."""
     host, nodes = draft.host, draft.host_nodes
     draft.start[nodes], draft.end[nodes] = host.start_ns, np.where(host.waits, host.start_ns, host.end_ns)
     draft.duration[nodes] = draft.end[nodes] - draft.start[nodes]

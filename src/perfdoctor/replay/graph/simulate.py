@@ -40,8 +40,8 @@ def simulate(
 ) -> Simulation:
     """Simulate all ranks together, several times in a row; the step is the last repetition, to the end of its work.
 
-    Where that is not the steady pace yet, what is ahead moves on at its pace, and what is behind at its own. `orders`:
-    those of the unchanged graphs, where they are known.
+    Where the pace is not steady yet, repetitions are skipped, in which each node goes on at its own pace (`skip`).
+    `orders`: those of the unchanged graphs, where they are known.
     """
     begin_ns = min(int(graph.recorded_end_ns.min()) - graph.period_ns - graph.clock_ns for graph in graphs)
     known = [own if own.fits(graph) else order_of(graph) for own, graph in zip(orders, graphs, strict=False)]
@@ -61,7 +61,7 @@ def simulate(
 
 
 def _together(ranks: Sequence[_SimulatedRank]) -> None:
-    """Once through all nodes; collectives that all recorded end for all when the last has come and it is sent."""
+    """One repetition of all ranks. A collective ends on all of them once the last has come and the transfer is done."""
     for rank in ranks:
         rank.begin()
     for number in range(ranks[0].collectives.size):
@@ -77,8 +77,9 @@ class _SimulatedRank:
     """One graph being simulated.
 
     `times` are the ends of all nodes in the repetition before, then those of this one, both in the order of simulation,
-    then never. Along a streak a node ends at max(the end before + its lag, what else it waits for) + what it takes:
-    less the sum of lags and times taken up to it, that is the largest so far.
+    then never. Along a streak a node ends at max(end of the one before + lag, end of what else it waits for) +
+    duration. Less the running sum of lags and durations that is a running maximum, so numpy computes a whole streak at
+    once.
     """
 
     def __init__(self, graph: Graph, order: SimulationOrder, begin_ns: int) -> None:
@@ -154,7 +155,7 @@ class _SimulatedRank:
             times[self.size + at] = latest + sums[at]
 
     def arrives(self, collective: int) -> int:
-        """Simulate up to a collective, itself not; returns when it can start."""
+        """Simulate up to a collective, without it; returns when it can start."""
         self.until(collective)
         node, streak = self.collectives[collective], self.collective_streaks[collective]
         start = self.times[self.first[streak]] + self.first_lag[streak]
@@ -163,7 +164,7 @@ class _SimulatedRank:
         return int(start + self.early[collective])
 
     def begin(self) -> None:
-        """What was this repetition is the one before."""
+        """Begin the next repetition: this one becomes the one before."""
         self.times[: self.size] = self.times[self.size : -1]
 
     @property
@@ -182,7 +183,7 @@ class _SimulatedRank:
         return int(self._ends[self.works].max() - self.times[self.works].max())
 
     def is_steady(self) -> bool:
-        """Does nothing come later and later behind the work's pace? What does would delay it eventually."""
+        """Does no node fall further behind the work with each repetition? Such a node delays it eventually."""
         took = self.took
         return bool((self._ends - self.times[: self.size]).max() <= took + _STEADY * abs(took))
 

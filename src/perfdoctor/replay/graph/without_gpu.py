@@ -1,8 +1,7 @@
-"""What waits for what on a run without a GPU? The training thread, cut where something else comes in.
+"""What waits for what on a run without a GPU? The training thread, cut wherever another thread matters.
 
-The thread is its own device: whatever it does takes its time, one thing behind the other. So its nodes are only the
-moments at which others matter, and all that it does between two of them is one gap, of which edits take out what lies
-in their stretches:
+The thread is its own device and does one thing after the other. Its nodes are the moments at which other threads
+matter; all that it does between two of them is one gap, which edits make shorter:
 
 ```
 end of a step   HOST, and a piece of WORK without a duration: steps are counted by them
@@ -104,7 +103,7 @@ def _thread(steps: _Steps) -> _Thread:
 
 
 def _outside(moments: Ints, waits: Intervals, *, to_end: bool) -> Ints:
-    """A thread that waits does nothing else: what clocks put into a wait comes before it, or behind."""
+    """These moments, moved out of waits: a thread that waits does nothing else, so the clocks were imprecise."""
     place = np.searchsorted(waits.starts, moments, side="right") - 1
     known = place >= 0
     begin, end = (edges[np.maximum(place, 0)] if edges.size else moments for edges in (waits.starts, waits.ends))

@@ -64,10 +64,11 @@ class Replay:
         return self.base_ns / recorded - 1
 
     def can_replay(self, action: str, finding: Finding) -> bool:
-        """Where the other ranks of collectives were not recorded, it is unknown what their end waited for.
+        """Can this action of a finding be simulated on this run?
 
-        A rank that is late can come in time where it is one, and where its lateness reaches the others. Of a training
-        thread without a GPU, its own time can be shortened.
+        Shorter collectives only where their other ranks were recorded: else it is unknown what their end waited for.
+        Lateness only where a rank is late and collectives carry its lateness to the others. On a run without a GPU,
+        actions on device work only by the time of the training thread that the finding names.
         """
         timeline = self.run.timeline
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):

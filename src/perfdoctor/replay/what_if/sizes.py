@@ -33,8 +33,8 @@ Apply = Callable[[Sequence[Graph], int], tuple[tuple[Graph, ...], float]]
 
 
 @dataclass(frozen=True)
-class Stop:
-    """One change: a size or a fix. `samples`: by which factor a step has more samples; `batch`: a rank's batch."""
+class Change:
+    """A change of size, or a fix. `samples`: by which factor a step has more samples; `batch`: a rank's batch."""
 
     name: str
     choice: str
@@ -45,16 +45,16 @@ class Stop:
     ranks: int = 0
 
 
-def size_stop(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> Stop:
+def size_change(name: str, choice: str, amount: float, run: Run, network_bytes_per_second: float = 0.0) -> Change:
     """A size of the run that it can be asked for (see `why_not`)."""
     if name == "synthetic-data":
-        return Stop(name, "", _each(without_loading))
+        return Change(name, "", _each(without_loading))
     if name == "batch":
-        return Stop(
+        return Change(
             name, choice, _each(lambda graph, case: with_batch(graph, amount, case)), samples=amount, batch=amount
         )
     ranks, before = int(amount), recorded_ranks(run)
-    return Stop(
+    return Change(
         name, choice, lambda graphs, case: with_ranks(graphs, run, ranks, case, network_bytes_per_second),
         samples=ranks / before if before else 1.0, ranks=ranks,
     )  # fmt: skip
@@ -68,9 +68,9 @@ def why_not(name: str, amount: float, run: Run, network_bytes_per_second: float 
     return known.why_not if amount > 1 else "it holds no communication that could be removed"
 
 
-def fix_stop(fix: SimulatedFix, choice: str) -> Stop:
+def fix_change(fix: SimulatedFix, choice: str) -> Change:
     """A rule's fix, as far as it goes in each case."""
-    return Stop(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
+    return Change(fix.rule, choice, _each(lambda graph, case: fix.edit(graph, fix.shares[case])), fix)
 
 
 def _each(edit: Callable[[Graph, int], Graph]) -> Apply:
@@ -97,24 +97,24 @@ def replay_of_all_steps(run: Run) -> Replay:
     return ready
 
 
-def simulated(stops: Sequence[Stop], run: Run) -> Prediction:
-    """The step with all of it, and on the way there stop by stop."""
+def simulated(changes: Sequence[Change], run: Run) -> Prediction:
+    """The step with all of these changes, and after each of them."""
     replay = replay_of_all_steps(run)
-    way_ns = [_ways_ns(replay, stops, case) for case in range(3)]
-    shorter, longer = range_of_later(graphs := _all(replay, stops), simulate(graphs))
+    way_ns = [_ways_ns(replay, changes, case) for case in range(3)]
+    shorter, longer = range_of_later(graphs := _all(replay, changes), simulate(graphs))
     likely = way_ns[1]
     # A case is the best or the worst only all in all: one that begins better may end where the likely one does.
     best, worst = (round(pick(ns[-1] for ns in way_ns) * by) for pick, by in ((min, shorter), (max, longer)))
-    if not any(stop.samples > 1 for stop in stops):  # nothing asked for makes a step longer
+    if not any(change.samples > 1 for change in changes):  # nothing asked for makes a step longer
         worst = min(worst, max(run.step_ns, likely[-1]))
     steps, samples = [], 1.0
-    for stop, ns in zip(stops, likely[1:], strict=True):
-        samples *= stop.samples
-        steps.append(PredictedStep(stop.name, ns, stop.choice, samples))
+    for change, ns in zip(changes, likely[1:], strict=True):
+        samples *= change.samples
+        steps.append(PredictedStep(change.name, ns, change.choice, samples))
     step_ns = (best, likely[-1], worst)
     low, middle, high = (run.step_ns * samples / max(ns, 1) for ns in reversed(step_ns))
     return Prediction(
-        fixed=tuple(stop.name for stop in stops),
+        fixed=tuple(change.name for change in changes),
         step_ns=step_ns,
         speedup=(low, middle, high),
         recorded_ns=run.step_ns,
@@ -122,42 +122,42 @@ def simulated(stops: Sequence[Stop], run: Run) -> Prediction:
         replay_error=replay.error,
         asked=True,
         samples=samples,
-        scaling=_scaling(stops, way_ns, recorded_ranks(run)),
+        scaling=_scaling(changes, way_ns, recorded_ranks(run)),
     )
 
 
-def _all(replay: Replay, stops: Sequence[Stop]) -> tuple[Graph, ...]:
+def _all(replay: Replay, changes: Sequence[Change]) -> tuple[Graph, ...]:
     graphs = replay.graphs
-    for stop in stops:
-        graphs, _ = stop.apply(graphs, 1)
+    for change in changes:
+        graphs, _ = change.apply(graphs, 1)
     return graphs
 
 
-def _ways_ns(replay: Replay, stops: Sequence[Stop], case: int) -> list[int]:
-    """The step as recorded, and behind each stop."""
+def _ways_ns(replay: Replay, changes: Sequence[Change], case: int) -> list[int]:
+    """The step as recorded, and after each change, in ns."""
     graphs, simulated_ns, later_ns, sized_ns, batch = replay.graphs, replay.base_ns, 0.0, 0.0, 1.0
     most_ns: dict[str, float] = {}
     way = [replay.run.step_ns]
-    for stop in stops:
-        graphs, later = stop.apply(graphs, case)
+    for change in changes:
+        graphs, later = change.apply(graphs, case)
         before_ns, later_ns = simulated_ns, later_ns + later
         simulated_ns = simulate(graphs).step_ns + later_ns
-        if stop.fix is None:
-            sized_ns, batch = sized_ns + simulated_ns - before_ns, batch * stop.batch
+        if change.fix is None:
+            sized_ns, batch = sized_ns + simulated_ns - before_ns, batch * change.batch
         else:
-            own_ns = batch * stop.fix.most_ns[case]
-            most_ns[stop.fix.cause] = max(most_ns.get(stop.fix.cause, 0.0), own_ns)
+            own_ns = batch * change.fix.most_ns[case]
+            most_ns[change.fix.cause] = max(most_ns.get(change.fix.cause, 0.0), own_ns)
         won_ns = replay.base_ns + sized_ns - simulated_ns
         way.append(max(replay.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
     return way
 
 
-def _scaling(stops: Sequence[Stop], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
+def _scaling(changes: Sequence[Change], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
     """The step among the fewer ranks over that among more of them, each rank with the same work."""
-    place = next((number for number, stop in enumerate(stops) if stop.ranks), None)
+    place = next((number for number, change in enumerate(changes) if change.ranks), None)
     if place is None:
         return None
-    ranks = stops[place].ranks
-    changes = [ns[place] / max(ns[place + 1], 1) for ns in way_ns]
-    efficiency = changes if ranks >= before else [1 / change for change in changes]
+    ranks = changes[place].ranks
+    ratios = [ns[place] / max(ns[place + 1], 1) for ns in way_ns]
+    efficiency = ratios if ranks >= before else [1 / ratio for ratio in ratios]
     return Scaling(before, ranks, (min(efficiency), efficiency[1], max(efficiency)))
