@@ -33,7 +33,7 @@ def before_first_kernel(place: Place) -> Mask:
     kernels = place.recorded("kernels")
     if place.steps.used or not len(kernels):
         return np.zeros(len(place.copies), dtype=bool)
-    rows: Mask = place.copies.end_ns <= kernels.start_ns[0]
+    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= kernels.start_ns[0])
     return rows
 
 
