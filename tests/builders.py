@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.detectors import detector
+from perfdoctor.diagnosis.ranking import GPU
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.place import Place
@@ -327,4 +328,4 @@ def of_step(part: str, ms: float, step_ms: float) -> dict[str, object]:
 def summary(finding: Finding) -> str:
     """The finding in its rule's words."""
     rule = load_rules()[finding.rule]
-    return rule.summaries.get(finding.situation, rule.summary).format(**finding.values)
+    return rule.summaries.get(finding.situation, rule.summary).format(**GPU, **finding.values)

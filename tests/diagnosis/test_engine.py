@@ -21,6 +21,7 @@ from perfdoctor.model.timeline import Device, Source, Timeline, UserValues, merg
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
+from perfdoctor.report.words.wording import machines, verdict
 from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
 RULES = list(load_rules().values())
@@ -369,7 +370,7 @@ def test_notes_say_that_the_training_thread_stands_in_for_the_device():
 
 def test_notes_say_that_nothing_can_be_accounted_for():
     diagnosis = diagnose(timeline(), RULES)
-    assert any("Nothing in this recording" in note for note in diagnosis.notes)
+    assert any("No GPU activity was recorded, and no framework ops" in note for note in diagnosis.notes)
     assert set(outcomes(diagnosis).values()) == {"skipped"}
 
 
@@ -533,3 +534,20 @@ def test_rates_that_the_user_gave_are_not_said_to_be_measured():
 def test_peaks_that_shares_are_of_stay_the_data_sheets():
     drawn = draw(kernels="##  ", launched_us_before=50, repeat=4, gpu=H100)
     assert diagnose(with_rates(drawn, *MEASURED), []).efficiency == diagnose(drawn, []).efficiency
+
+
+def test_a_gpu_that_was_used_and_not_recorded_is_said_first():
+    """The program's launches were recorded, and no kernel: a processor's run has no launches."""
+    launches = {"n": ("calls", "cudaLaunchKernel")}
+    drawn = draw(host=["n n n n n ", "oooooooooo"], recorded=("calls", "ops"), legend=launches)
+    diagnosis = diagnose(drawn, list(load_rules().values()))
+    assert diagnosis.gpu_not_recorded
+    assert verdict(diagnosis).startswith("No GPU activity was recorded")
+    assert machines(diagnosis)[0] == "no GPU activity recorded"
+    assert not diagnose(draw(host="oooooooooo"), list(load_rules().values())).gpu_not_recorded
+
+
+def test_without_a_gpu_the_training_thread_is_idle_and_no_gpu():
+    drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000)
+    (advice,) = [each for each in diagnose(drawn, list(load_rules().values())).findings if each.rule == "host-work"]
+    assert advice.summary.startswith("The training thread is idle for 10.0 ms")

@@ -11,7 +11,7 @@ from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.diagnosis.savings import predicted_saving
-from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
@@ -72,6 +72,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         memory=memory_uses(timeline),
         critical_path=critical_path(replay.graphs, replay.unchanged(), MOST_PIECES) if replay else None,
         efficiency=efficiency(run),
+        gpu_not_recorded=launches_gpu_work(run),
     )
     return Examination(run, diagnosis, tuple(found))
 
@@ -112,7 +113,7 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     try:
         findings = list(detector(rule)(run, rule.at))
         for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's
-            summary(rule, finding)
+            summary(rule, finding, run)
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
     return Outcome(rule.id, "found" if findings else "clear"), findings

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import Compared, compared
+from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -39,10 +40,16 @@ def _of_the_recording(run: Run) -> Iterator[str]:
     if not run.places and "kernel_profiles" in timeline.recorded:
         return  # the reader has said what single kernels show, and what they do not
     if not run.places:
-        yield "Nothing in this recording can be accounted for: no GPU activity and no framework ops were recorded."
+        yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):
         yield "No GPU activity was recorded: the training thread's own ops are taken as the work."
+        if launches_gpu_work(run):
+            yield (
+                "The program launched work on a GPU, but no kernel was recorded: another profiler held CUPTI (or "
+                "roctracer), the container or driver did not permit it, or only the CPU's activities were requested. "
+                "`perfdoctor selftest` says which."
+            )
     if not run.per_step:
         yield (
             "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() "

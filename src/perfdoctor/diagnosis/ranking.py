@@ -8,6 +8,7 @@ from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
+from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Finding, Fix
 from perfdoctor.vocabulary.rulebook import Rule
@@ -29,9 +30,15 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
     return tuple(advice)
 
 
-def summary(rule: Rule, finding: Finding) -> str:
+#: What every sentence may call that which is idle: `{The_device}` at its beginning, `{the_device}` inside.
+GPU = {"The_device": "The GPU", "the_device": "the GPU"}
+TRAINING_THREAD = {"The_device": "The training thread", "the_device": "the training thread"}
+
+
+def summary(rule: Rule, finding: Finding, run: Run) -> str:
     """The rule's sentence for the finding's situation, with its numbers. KeyError where one of them is missing."""
-    return rule.summaries.get(finding.situation, rule.summary).format(**finding.values)
+    idle = TRAINING_THREAD if host_places(run) else GPU
+    return rule.summaries.get(finding.situation, rule.summary).format(**idle, **finding.values)
 
 
 def _roots(order: Sequence[Found]) -> dict[str, str]:
@@ -66,7 +73,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         rank=rank,
         rule=rule.id,
         title=rule.title,
-        summary=summary(rule, finding),
+        summary=summary(rule, finding, run),
         why=rule.why,
         category=rule.category,
         confidence=certainty.level,

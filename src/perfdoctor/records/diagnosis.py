@@ -38,6 +38,7 @@ class Diagnosis:
     `findings` are the ranked causes, with their symptoms inside. `time` covers the analysed window, `recording` the
     time from the first to the last device event, in the same shape. Savings are a share of `base_ns`. `critical_path`
     is None if the run was not replayed, `efficiency` if nothing is known of it.
+    `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -56,4 +57,5 @@ class Diagnosis:
     titles: Mapping[str, str] = field(default_factory=dict)
     critical_path: CriticalPath | None = None
     efficiency: Efficiency | None = None
+    gpu_not_recorded: bool = False
     memory: tuple[MemoryUse, ...] = ()

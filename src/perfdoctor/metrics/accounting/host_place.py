@@ -23,6 +23,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_steps
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
+from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -147,6 +148,12 @@ class HostPlace(Place):
 def host_places(run: Run) -> tuple[HostPlace, ...]:
     """The training threads of a run without a GPU; empty where one was recorded."""
     return tuple(place for place in run.places if isinstance(place, HostPlace))
+
+
+def launches_gpu_work(run: Run) -> bool:
+    """Did a run whose training threads stand in for the device launch work on a GPU, which was not recorded?"""
+    calls = run.timeline.calls
+    return bool(host_places(run)) and bool(calls.name.matches(cuda_names.LAUNCH).any())
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

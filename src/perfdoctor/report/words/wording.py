@@ -146,6 +146,8 @@ _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The first line of a report: the costliest finding and its predicted saving, or why there is none."""
+    if diagnosis.gpu_not_recorded:
+        return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
         return _worst(diagnosis, worth_fixing[0])
@@ -262,7 +264,8 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
         gpus = counted(len(diagnosis.memory), "GPU")
     if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
-    return gpus or "no GPU", f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
+    none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU"
+    return gpus or none, f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
 
 
 def _steps(diagnosis: Diagnosis) -> str:

@@ -29,6 +29,8 @@ CAPTURE_BEGIN = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
 CAPTURE_END = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
 #: A stream waits for an event; the host goes on.
 STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
+#: Work is launched on a GPU, whatever the interface.
+LAUNCH = re.compile(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
 GRAPH_LAUNCH = re.compile(r"^(cu|cuda|hip)GraphLaunch")
 
 _VERSION = re.compile(r"(_v\d+)+$")
