@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from guest_source import assert_python_3_8_loads, imported, packages, tree
 
 from perfdoctor.recording.tools import torch_profiler
 
@@ -16,27 +17,14 @@ FILES = sorted(torch_profiler.AGENT.rglob("*.py"))
 _OWN = {"perfdoctor_agent"}
 
 
-def tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text("utf-8"), feature_version=(3, 8))
-
-
-def imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_parses_in_python_3_8_and_annotations_are_not_evaluated(file: Path) -> None:
-    parsed = tree(file)
-    annotated = any(getattr(node, "annotation", None) or getattr(node, "returns", None) for node in ast.walk(parsed))
-    assert not annotated or "__future__" in [name for node in parsed.body for name in imported(node)]
+    assert_python_3_8_loads(file)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_imports_nothing_that_the_users_process_has_not(file: Path) -> None:
-    names = {name.split(".")[0] for node in ast.walk(tree(file)) for name in imported(node)}
-    assert names <= _OWN | set(sys.stdlib_module_names) | {"__future__"}
+    assert packages(file) <= _OWN | set(sys.stdlib_module_names) | {"__future__"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -48,8 +36,7 @@ def test_it_prints_nothing(file: Path) -> None:
 
 
 def test_python_that_never_imports_torch_loads_only_the_hook() -> None:
-    names = {name for node in ast.walk(tree(torch_profiler.AGENT / "sitecustomize.py")) for name in imported(node)}
-    assert names == {"os", "sys", "perfdoctor_agent"}
+    assert imported(torch_profiler.AGENT / "sitecustomize.py") == {"os", "sys", "perfdoctor_agent"}
 
 
 def test_an_armed_python_loads_no_module_that_a_bare_one_does_not() -> None:
