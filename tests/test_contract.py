@@ -47,7 +47,7 @@ PROMISED = {
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
-    "needs_without_gpu", "doubt",
+    "needs_without_gpu", "doubt", "verdict",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
@@ -56,6 +56,7 @@ MAY_BE_LEFT_OUT = {
     "action",
     "needs_without_gpu",
     "doubt",
+    "verdict",
 }
 
 #: Rules whose fault is not planted, and why it cannot be.
@@ -424,6 +425,7 @@ def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     assert not document["title"].endswith(".")
     assert document["thresholds"]
     assert set(document.get("hidden_by", [])) <= {"loader", "host"}
+    assert set(document.get("verdict", [])) <= set(document.get("summaries", {}))
     assert set(document.get("symptom_of", [])) <= set(DOCUMENTS) - {rule_id}
 
 

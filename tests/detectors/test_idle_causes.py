@@ -82,7 +82,12 @@ def test_what_comes_in_one_step_only_saves_nothing(case: IdleCauseCase) -> None:
     assert "no saving is predicted" in summary(finding)
 
 
-@each(COMPILES, ALLOCATES)
+def test_without_steps_a_compiler_is_a_one_time_cost() -> None:
+    assert findings(COMPILES.rule, COMPILES.without_steps()) == []
+    assert only_finding("one-time-costs", COMPILES.without_steps()).saving_ns_per_step.high == 0
+
+
+@each(ALLOCATES)
 def test_without_steps_what_may_come_once_saves_nothing(case: IdleCauseCase) -> None:
     finding = only_finding(case.rule, case.without_steps())
     assert (finding.situation, finding.saving_ns_per_step.likely) == ("window", 0)

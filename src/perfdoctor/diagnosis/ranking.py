@@ -79,4 +79,5 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         fixes=tuple(Fix(fix.title, fix.how, fix.effort, fix.changes_numerics) for fix in fitting),  # type: ignore[arg-type]
         not_a_problem_when=rule.not_a_problem_when,
         references=rule.references,
+        is_verdict=finding.situation in rule.verdict,
     )

@@ -89,6 +89,7 @@ class Finding:
 class Advice:
     """A ranked finding with its rule's texts, as a report shows it. `rank` starts at 1.
 
+    `is_verdict`: its summary is what a report says first, although it saves no time.
     `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
     """
 
@@ -108,6 +109,7 @@ class Advice:
     fixes: tuple[Fix, ...]
     not_a_problem_when: str
     references: tuple[str, ...]
+    is_verdict: bool = False
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ IDLE_PARTS: Mapping[str, Part] = {
     ),
     "compilation": Part(
         "idle: compilation and autotuning", "compilation", "#9c9a3a", "#9c9a3a", "'", "'",
-        rules=("recompilation",), waits_for="host",
+        rules=("recompilation", "one-time-costs"), waits_for="host",
     ),
     "peer_wait": Part(
         "idle: waiting for another rank", "other ranks", "#c98a5a", "#c98a5a", '"', '"',

@@ -51,7 +51,8 @@ class Rule:
     it takes next to no work off the host, and saves no more than the host has to spare. `needs_without_gpu` takes the
     place of `needs` on a run without a GPU, for a rule that sees the same fault there in other signals. `action` is
     what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
-    replayed. `doubt` says, as half a sentence, why the detector is not sure where it is not.
+    replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time.
+    `doubt` says, as half a sentence, why the detector is not sure where it is not.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Rule:
     action: str = ""
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
+    verdict: tuple[str, ...] = ()
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -131,6 +133,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         action=document.get("action", ""),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
+        verdict=tuple(document.get("verdict", ())),
     )
 
 

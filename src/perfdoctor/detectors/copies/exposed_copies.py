@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
+from perfdoctor.metrics.copies.transfers import before_first_kernel, host_memory
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
@@ -19,7 +20,7 @@ from perfdoctor.records.savings import Saving
 
 def _rows(place: Place) -> Mask:
     """Copies from and to pageable memory belong to pageable-copies."""
-    return ~place.copies.text("host_memory").equals("pageable")
+    return ~host_memory(place, "pageable") & ~before_first_kernel(place)
 
 
 def _counted(place: Place) -> Frame:
@@ -27,7 +28,7 @@ def _counted(place: Place) -> Frame:
 
 
 def _exposed(place: Place) -> Intervals:
-    copies, pageable = _counted(place), place.copies.take(~_rows(place))
+    copies, pageable = _counted(place), place.copies.take(host_memory(place, "pageable"))
     theirs = Intervals.of(pageable.start_ns, pageable.end_ns)  # while both run, the slower kind is to blame
     return (Intervals.of(copies.start_ns, copies.end_ns) & place.exposed_copies) - theirs
 

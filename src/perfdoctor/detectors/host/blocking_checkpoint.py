@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.accounting.behind_idle import each_step_ns
+from perfdoctor.metrics.accounting.behind_idle import each_step_ns, host_rows
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.intervals import Nanoseconds
+from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -39,7 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     place = run.worst(_storage_ns)
     share = place.share(_storage_ns(place))
-    if share < at["min_share_of_step"]:
+    if share < at["min_share_of_step"] or _only_reads_once(place):
         return
     storage_ns, step_ns = place.per_step(_storage_ns(place)), place.per_step(place.window_ns)
     each_ns = each_step_ns(place, place.idle_causes["storage"])
@@ -63,6 +63,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=("once" if hit == 1 else "") if place.steps.used else "window",
     )
+
+
+def _only_reads_once(place: Place) -> bool:
+    """Without steps: is most of it reading, as at a program's start, and nothing that says checkpoint?"""
+    if place.steps.used:
+        return False
+    files = host_rows(place, ("os_calls",))
+    reads = files.take(files.name.matches(system_names.READ_CALL))
+    storage = place.idle_causes["storage"]
+    return 2 * (storage & Intervals.of(reads.start_ns, reads.end_ns)).total_ns > storage.total_ns
 
 
 def _rhythm(hit: int, each_ns: Nanoseconds) -> tuple[Measure, ...]:

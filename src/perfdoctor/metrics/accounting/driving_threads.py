@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.first_use import awaited_children, captures, first_uses
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_activity import HostActivity
@@ -36,7 +37,9 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
         profiler=_covered(overheads.take(own)),
         launching=_launching(calls, threads),
-        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)),
+        once=first_uses(timeline, rank) | captures(calls),
+        # What is read between the start of another process and its end comes from that process.
+        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)) - awaited_children(rows["os_calls"]),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
         blocking=_blocking_by_name(timeline.calls, rank, threads),

@@ -90,6 +90,7 @@ PROOFS: tuple[Proof, ...] = (
         "compilation",
         {torch_names.COMPILATION: (*_RANGES_AND_OPS, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS},
     ),
+    Proof("compilation", seen=lambda seen, _: seen.host.once),
     Proof(
         "peer_wait",
         {

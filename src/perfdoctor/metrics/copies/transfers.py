@@ -25,6 +25,18 @@ def host_memory(place: Place, *kinds: str) -> Mask:
     return place.copies.text("host_memory").equals(*kinds)
 
 
+def before_first_kernel(place: Place) -> Mask:
+    """One bool a row of `place.copies`: is it a part of the start, such as the model on its way to the device?
+
+    Where steps were found, none is: the recording then says what comes in each of them.
+    """
+    kernels = place.recorded("kernels")
+    if place.steps.used or not len(kernels):
+        return np.zeros(len(place.copies), dtype=bool)
+    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= kernels.start_ns[0])
+    return rows
+
+
 def exposed_ns(place: Place, rows: Mask) -> int:
     """How long these rows of `place.copies` ran with no kernel and no collective beside them, in ns."""
     return exposed(place, rows).total_ns

@@ -146,7 +146,7 @@ _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The first line of a report: the costliest finding and its predicted saving, or why there is none."""
-    worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or costs_no_time(advice)]
+    worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
         return _worst(diagnosis, worth_fixing[0])
     unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
@@ -175,7 +175,7 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     title, saving, base = clean(advice.title).rstrip("."), advice.saving_ns_per_step.likely, diagnosis.base_ns
-    if costs_no_time(advice):
+    if says_more(advice):
         return _SENTENCE.split(clean(advice.summary), maxsplit=1)[0].replace("`", "")
     if not saving or not base:
         return f"{title}. How much time a fix saves is unknown."
@@ -185,6 +185,11 @@ def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
     left = duration(max(base - saving, 0))
     gain = f"{share(saving / base)} off {the_base(diagnosis)}, to about {left}"
     return f"{title}. Fixing it takes {gain} ({factor(advice.speedup[1])}×)."
+
+
+def says_more(advice: Advice) -> bool:
+    """Is its sentence worth more than the amount, which is 0?"""
+    return advice.is_verdict or costs_no_time(advice)
 
 
 def costs_no_time(advice: Advice) -> bool:

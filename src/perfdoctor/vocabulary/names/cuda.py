@@ -24,6 +24,9 @@ MODULE_LOADING_CALL = re.compile(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|GraphInstantiate)|^nvrtcCompile"
 )
+#: Between these two, launches go into a graph and run nothing.
+CAPTURE_BEGIN = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
+CAPTURE_END = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
 #: A stream waits for an event; the host goes on.
 STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 GRAPH_LAUNCH = re.compile(r"^(cu|cuda|hip)GraphLaunch")
