@@ -106,7 +106,7 @@ def _read(path: Path) -> Rule:
     except PerfdoctorError as error:
         raise PerfdoctorError(f"{where}: {error.what}", do=error.do) from error
     except KeyError as error:
-        do = "Compare it with a neighbour: only summaries and the fields that have a default in Rule may be left out."
+        do = "Write it as a neighbour does: no rule leaves it out."
         raise PerfdoctorError(f"{where}: there is no field {error.args[0]!r}", do=do) from error
     except (TypeError, ValueError) as error:
         raise PerfdoctorError(f"{where} cannot be read: {error}", do="Compare it with a neighbour.") from error
