@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 
@@ -189,6 +190,15 @@ def short(results: Sequence[Result]) -> Iterator[str]:
             yield f"{rule}: precision {score.precision:.1%}, {score.false} false findings"
 
 
+def _unknown(rules: Sequence[str]) -> str:
+    names = ["healthy", *sorted(faults.known())]
+    near = sorted({name for rule in rules for name in get_close_matches(rule, names)}) or names
+    return (
+        f"no fault is planted for {', '.join(rules)}: write one of {', '.join(near)}, "
+        f'or plant it in fixtures/planted/<subject>.py (@fault("{rules[0]}"))'
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="How often is perfdoctor right?")
     parser.add_argument(
@@ -198,6 +208,8 @@ def main() -> int:
         "--rule", action="append", default=[], metavar="RULE", help="what has this fault; may be repeated"
     )
     asked = parser.parse_args()
+    if unknown := sorted(set(asked.rule) - {"healthy", *faults.known()}):
+        parser.error(_unknown(unknown))
     begun = time.perf_counter()
     results = faults.judge_all(faults.all_cases(asked.rule))
     took_s = time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""Write the texts that follow from the program: docs/rules.md, causes of idle in docs/json.md, parts of README.md.
+"""Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from generated_pages import rules_page
 
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -41,6 +42,12 @@ def causes_table() -> str:
         for cause, part in IDLE_PARTS.items()
     ]
     return "\n".join(["| key | meaning | rules |", "| --- | --- | --- |", *rows])
+
+
+def pages_list() -> str:
+    """The pages of a report, as its menu names them."""
+    first, *others = PAGES.values()
+    return f"Pages: *{first}*, {', '.join(f'*{title}*' for title in others)}. Each is there only if it was recorded."
 
 
 def terminal_sample(recording: Path) -> str:
@@ -76,6 +83,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield readme, text
     json_page = _ROOT / "docs" / "json.md"
     yield json_page, with_part(json_page.read_text("utf-8"), "idle causes", causes_table())
+    report_page = _ROOT / "docs" / "report.md"
+    yield report_page, with_part(report_page.read_text("utf-8"), "pages", pages_list())
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

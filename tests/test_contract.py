@@ -34,7 +34,8 @@ else:
     import tomli as tomllib
 
 DETECTORS = ROOT / "src" / "perfdoctor" / "detectors"
-DOCUMENTS = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in sorted((ROOT / "rules").rglob("*.toml"))}
+FILES = sorted((ROOT / "rules").rglob("*.toml"))
+DOCUMENTS = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in FILES}
 
 #: Ids that users and scripts rely on: none is renamed or goes. Other rules come and go freely.
 PROMISED = {
@@ -58,6 +59,9 @@ MAY_BE_LEFT_OUT = {
     "doubt",
     "verdict",
 }
+
+#: Rules whose fault is not planted, and why it cannot be.
+NOT_PLANTED = {"one-time-costs": "its time comes once, before the steps: a planted fault makes every step longer"}
 
 #: A fix with a command in it is not all Python.
 SHELL = re.compile(r"^(python|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
@@ -163,18 +167,40 @@ def summaries(rule_id: str) -> list[str]:
 
 
 FIXES = {
-    f"{rule_id}: {fix['title']}": (document, fix) for rule_id, document in DOCUMENTS.items() for fix in document["fix"]
+    f"{rule_id}: {fix['title']}": (document, fix)
+    for rule_id, document in DOCUMENTS.items()
+    for fix in document.get("fix", ())
 }
 #: Those that rules state themselves, and those that they have in common.
 THRESHOLDS = {
     f"{rule_id}.{name}": (name, entry)
     for rule_id, document in DOCUMENTS.items()
-    for name, entry in document["thresholds"].items()
+    for name, entry in document.get("thresholds", {}).items()
     if not isinstance(entry, str)
 } | {name: (name, asdict(entry)) for name, entry in shared_thresholds().items()}
 
 
+def planted() -> set[str]:
+    """The rules in `@fault("my-rule")` of fixtures/planted/."""
+    paths = (ROOT / "fixtures" / "planted").glob("*.py")
+    calls = [node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))) if is_fault(node)]
+    return {ast.literal_eval(call.args[0]) for call in calls}
+
+
+def is_fault(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and name_of(node.func) == "fault"
+
+
 # Pairs
+
+
+def test_an_id_is_that_of_one_document():
+    """Of two with one name, one would replace the other without a word."""
+    by_id: dict[str, list[str]] = {}
+    for path in FILES:
+        by_id.setdefault(path.stem, []).append(path.relative_to(ROOT).as_posix())
+    twice = [f"two documents have the id {rule}: {', '.join(paths)}" for rule, paths in by_id.items() if len(paths) > 1]
+    assert twice == [], "; ".join(twice)
 
 
 def test_every_rule_has_a_detector_and_every_detector_a_rule():
@@ -189,6 +215,17 @@ def test_every_rule_is_held_against_drawn_trainings():
     named = "\n".join(path.read_text("utf-8") for path in tests)
     without = [rule_id for rule_id in DOCUMENTS if f'"{rule_id}"' not in named]
     assert without == [], "write tests/detectors/<category>/test_<rule>.py, or a row of tests/*_cases.py"
+
+
+def test_every_planted_fault_is_that_of_a_rule():
+    assert sorted(planted() - set(DOCUMENTS)) == [], "@fault(…) in fixtures/planted/ names no rule"
+
+
+def test_every_rule_has_a_planted_fault_or_a_reason_to_have_none():
+    assert sorted(set(DOCUMENTS) - planted() - set(NOT_PLANTED)) == [], (
+        'plant it in fixtures/planted/<subject>.py (@fault("my-rule")), or give the reason in NOT_PLANTED'
+    )
+    assert sorted(planted() & set(NOT_PLANTED)) == [], "is planted: take it out of NOT_PLANTED"
 
 
 @every_rule
@@ -220,6 +257,12 @@ def test_a_detector_that_is_not_always_sure_says_why(rule_id):
     doubt = DOCUMENTS[rule_id].get("doubt", "half a sentence")
     assert doubt[0].islower()
     assert not doubt.endswith(".")
+
+
+def test_every_page_of_the_report_has_its_module():
+    folder = ROOT / "src" / "perfdoctor" / "views" / "pages"
+    missing = [f"views/pages/{page}.py" for page in PAGES if not (folder / f"{page}.py").exists()]
+    assert missing == [], f"vocabulary/pages.py has a row for {', '.join(missing)}: write it, with view(run, diagnosis)"
 
 
 def test_every_page_of_the_report_has_its_numbers_recomputed():
@@ -264,14 +307,24 @@ def test_a_threshold_has_value_unit_and_reason(name, entry):
 def test_a_threshold_that_rules_have_in_common_is_written_once():
     entries = [entry for document in DOCUMENTS.values() for entry in document["thresholds"].values()]
     named = Counter(entry for entry in entries if isinstance(entry, str))
-    assert set(named) == set(shared_thresholds())
+    shared = set(shared_thresholds())
+    assert sorted(set(named) - shared) == [], f"vocabulary/thresholds.toml has only {', '.join(sorted(shared))}"
+    assert sorted(shared - set(named)) == [], "no rule names it"
     assert [name for name, times in named.items() if times < 2] == [], "one rule's own belongs into its document"
-    own = Counter(tuple(entry.values()) for entry in entries if not isinstance(entry, str))
-    assert [each for each, times in own.items() if times > 1] == []
+    stated: dict[tuple[object, ...], list[str]] = {}
+    for name, (_, entry) in THRESHOLDS.items():
+        if name not in named:
+            stated.setdefault(tuple(entry.values()), []).append(name)
+    twice = [names for names in stated.values() if len(names) > 1]
+    assert twice == [], "\n".join(
+        f"stated in {', '.join(names)}: move it into vocabulary/thresholds.toml and name it in both" for names in twice
+    )
 
 
 def test_every_number_that_reaches_a_saving_has_a_name_and_a_reason():
-    assert unnamed_numbers(ROOT / "src") == []
+    assert unnamed_numbers(ROOT / "src") == [], (
+        "give it a name with a `#:` comment, or put it in the rule's [thresholds] and read at[…]"
+    )
 
 
 def test_all_planted_numbers_that_reach_a_saving_are_listed(tmp_path):
@@ -361,8 +414,8 @@ def test_every_situation_has_a_fix(rule_id):
 @every_rule
 def test_a_document_has_all_it_must_and_nothing_unheard_of(rule_id):
     document = DOCUMENTS[rule_id]
-    assert set(document) <= KNOWN_FIELDS
-    assert KNOWN_FIELDS - set(document) <= MAY_BE_LEFT_OUT
+    assert sorted(set(document) - KNOWN_FIELDS) == [], "no fields of Rule in vocabulary/rulebook.py"
+    assert sorted(KNOWN_FIELDS - MAY_BE_LEFT_OUT - set(document)) == [], "fields that no rule leaves out"
     assert document["category"] in CATEGORIES
     assert document["status"] in ("stable", "preview")
     assert re.fullmatch(r"\d+\.\d+\.\d+", document["since"])

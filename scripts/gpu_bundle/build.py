@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import lzma
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from email import message_from_bytes
 from pathlib import Path
 
 import nsys_parts
+from compression import compressed
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 60_000_000
@@ -61,12 +61,11 @@ def main() -> int:
     pythons = given.python or ["3.12"]
     if wrong := [each for each in pythons if not re.fullmatch(r"3\.\d+", each)]:
         sys.exit(f"gpu-bundle: {wrong[0]!r} is no version of Python: give --python 3.12")
-    preset = 0 if given.fast else 6
     with tempfile.TemporaryDirectory() as scratch:
-        parts = _of_wheels(pythons, Path(scratch), preset)
+        parts = _of_wheels(pythons, Path(scratch), fast=given.fast)
         nsys = None if given.without_nsys else nsys_parts.find()
         if nsys:
-            parts["nsys"] = nsys_parts.packed(nsys, _cache(), preset)
+            parts["nsys"] = nsys_parts.packed(nsys, _cache(), fast=given.fast)
     if nsys is None and given.with_nsys:
         sys.exit("gpu-bundle: no Nsight Systems: set PERFDOCTOR_NSYS, or run scripts/install-nsys")
     made = bundle(parts)
@@ -111,16 +110,16 @@ def bundle(parts: Mapping[str, bytes]) -> bytes:
 # --- wheels ----------------------------------------------------------------------------------------------------------
 
 
-def _of_wheels(pythons: Sequence[str], scratch: Path, preset: int) -> dict[str, bytes]:
+def _of_wheels(pythons: Sequence[str], scratch: Path, *, fast: bool) -> dict[str, bytes]:
     """`common`: wheels that every Python takes; `cp312` …: those of one."""
     own = _own_wheel(scratch / "own")
     wheels = {python: _downloaded(python, own, scratch / python) for python in pythons}
     common = set.intersection(*({path.name for path in paths} for paths in wheels.values()))
     everywhere = [path for path in wheels[pythons[0]] if path.name in common]
-    parts = {"common": _packed_wheels(everywhere, scratch, preset)}
+    parts = {"common": _packed_wheels(everywhere, scratch, fast=fast)}
     for python, paths in wheels.items():
         only = [path for path in paths if path.name not in common]
-        parts[f"cp{python.replace('.', '')}"] = _packed_wheels(only, scratch, preset)
+        parts[f"cp{python.replace('.', '')}"] = _packed_wheels(only, scratch, fast=fast)
     return parts
 
 
@@ -191,7 +190,7 @@ def _run(command: Sequence[str]) -> None:
         sys.exit(f"gpu-bundle: {' '.join(command)} failed\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def _packed_wheels(wheels: Iterable[Path], scratch: Path, preset: int) -> bytes:
+def _packed_wheels(wheels: Iterable[Path], scratch: Path, *, fast: bool) -> bytes:
     """Their contents as they lie in site-packages: installed by unpacking."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         for wheel in wheels:
@@ -200,7 +199,7 @@ def _packed_wheels(wheels: Iterable[Path], scratch: Path, preset: int) -> bytes:
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w") as archive:
             archive.add(folder, ".", filter=_without_owner)
-        return lzma.compress(made.getvalue(), preset=preset)
+        return compressed(made.getvalue(), fast=fast)
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-import lzma
 import os
 import re
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
+
+from compression import compressed
 
 TARGET, HOST = "target-linux-x64", "host-linux-x64"
 #: Beside libcupti.so.*. Left out: libnvperf_grfx_host.so (metrics of graphics, 28 MB), older CUPTI, MPI, Vulkan.
@@ -55,14 +56,14 @@ def find() -> Path | None:
     return folders[0] if folders and (folders[0] / HOST).is_dir() else None
 
 
-def packed(folder: Path, cache: Path, preset: int) -> bytes:
+def packed(folder: Path, cache: Path, *, fast: bool) -> bytes:
     """The parts as .tar.xz. To compress them takes minutes, so that the result is kept in `cache`."""
-    key = f"{folder}{(folder / TARGET / 'nsys').stat().st_mtime_ns}{preset}{Path(__file__).read_text('utf-8')}"
+    key = f"{folder}{(folder / TARGET / 'nsys').stat().st_mtime_ns}{fast}{Path(__file__).read_text('utf-8')}"
     known = cache / f"nsys-{hashlib.sha256(key.encode()).hexdigest()[:16]}.tar.xz"
     if not known.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         draft = known.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_bytes(lzma.compress(_archive(folder), preset=preset))
+        draft.write_bytes(compressed(_archive(folder), fast=fast))
         draft.replace(known)
     return known.read_bytes()
 

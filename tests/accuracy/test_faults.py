@@ -167,6 +167,16 @@ def test_cases_can_be_chosen_by_what_is_planted():
     assert not any(case.shares for case in healthy)
 
 
+def test_a_fault_that_nobody_planted_is_an_error_that_says_what_to_write(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["accuracy.py", "--rule", "host-sync"])
+    with pytest.raises(SystemExit) as stopped:
+        accuracy.main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "no fault is planted for host-sync: write one of host-syncs" in said
+    assert '@fault("host-sync")' in said
+
+
 def test_only_a_form_that_can_tell_a_fault_is_asked_to_tell_it_first():
     case, cost = faults.Case({"managed-memory": 0.1}), {"managed-memory": 0.1}
     nsys, kineto = (faults.Result(case, form, cost, {}, "", {}, {}, ()) for form in faults.FORMS)

@@ -1,7 +1,7 @@
 """Does a row added in one place arrive everywhere? A copy of the program gets a signal, a cause, a page and two rules.
 
 What is written here is all that has to be written: a row a signal and a page, a row and a proof a cause of idle, three
-files a rule.
+files and a planted fault a rule.
 """
 
 from __future__ import annotations
@@ -96,6 +96,12 @@ def test_it_fires_where_memory_is_swapped(): ...
 def test_it_stays_silent_elsewhere(): ...
 def test_it_stays_silent_just_below_the_threshold(): ...
 """
+#: Read, and not planted here: fixtures/planted/ is where it stands.
+FAULT = """
+
+@fault("{id}", paces=True)
+def {module}(training, ns, usual_ns): ...
+"""
 RULES = {"swapping": '["places"]', "link-errors": '["places", "link_errors"]'}
 
 #: What the copy says of a drawn training that swaps: each text as a file. A device that runs, then waits for memory.
@@ -127,10 +133,12 @@ for name, timeline in (("gpu", gpu), ("cpu", cpu)):
     with (out / f"{name}.txt").open("w") as file:
         terminal.render(diagnosis, Console(file=file, width=100), show_all=True)
 sys.path.insert(0, str(scripts))
+docs = runpy.run_path(str(scripts / "generate_docs.py"))
 pages = runpy.run_path(str(scripts / "generated_pages.py"))["pages"]()
 (out / "rule.md").write_text(pages["rules/link-errors.md"])
 (out / "rules.md").write_text(pages["rules.md"] if "rules.md" in pages else pages["rules/index.md"])
-(out / "causes.md").write_text(runpy.run_path(str(scripts / "generate_docs.py"))["causes_table"]())
+(out / "causes.md").write_text(docs["causes_table"]())
+(out / "pages.md").write_text(docs["pages_list"]())
 from perfdoctor.cli.main import app
 for name, arguments in (("list", ["rules"]), ("explain", ["explain", "swapping"]), ("needs", ["explain", "link-errors"])):
     sys.stdout = (out / f"{name}.txt").open("w")
@@ -161,6 +169,7 @@ def _copied(root: Path) -> None:
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for folder in ("detectors", "views/pages"):
         shutil.copytree(ROOT / "tests" / folder, root / "tests" / folder)
+    shutil.copytree(ROOT / "fixtures" / "planted", root / "fixtures" / "planted")
     for file in (ROOT / "tests").glob("*.py"):
         shutil.copy(file, root / "tests")
 
@@ -178,6 +187,8 @@ def _added(root: Path) -> None:
         (root / "rules" / "host" / f"{rule}.toml").write_text(RULE.format(id=rule, needs=needs), "utf-8")
         (package / "detectors" / "host" / f"{module}.py").write_text(DETECTOR.format(id=rule), "utf-8")
         (root / "tests" / "detectors" / "host" / f"test_{module}.py").write_text(DETECTOR_TEST.format(id=rule), "utf-8")
+        with (root / "fixtures" / "planted" / "host.py").open("a", encoding="utf-8") as file:
+            file.write(FAULT.format(id=rule, module=module))
 
 
 def _insert(file: Path, row: str, *, behind: str) -> None:
@@ -250,15 +261,21 @@ def test_the_documentation_has_them_too(said: Path) -> None:
         "utf-8"
     )
     assert "| `swapping` | memory is swapped | `swapping` |" in (said / "causes.md").read_text("utf-8")
+    assert "*What was swapped*" in (said / "pages.md").read_text("utf-8")
 
 
 def test_new_rules_keep_the_contract_without_an_edit(said: Path) -> None:
-    root = said.parent
+    done = contract_of(said.parent)
+    if done.returncode and contract_of(ROOT).returncode:
+        pytest.fail("see test_contract first: it fails without what is added here", pytrace=False)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def contract_of(root: Path) -> subprocess.CompletedProcess[str]:
     where = {"PYTHONPATH": os.pathsep.join(map(str, (root / "src", root / "tests", ROOT / "benchmarks")))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={root}"]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "tests/test_contract.py", "-k", "not looks_back"],
         cwd=root, env={**os.environ, **where}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary import rulebook
 from perfdoctor.vocabulary.rulebook import known, load_rules, rules_folder, with_overrides
 
 
@@ -97,3 +98,32 @@ def test_a_name_like_no_other_lists_all_that_are_known():
     with pytest.raises(PerfdoctorError) as raised:
         known("zzz", {"b": 1, "a": 2}, "rule")
     assert "a, b" in raised.value.do
+
+
+def a_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Loads rules of which one differs from host-syncs by this."""
+    text = (rules_folder() / "host" / "host-syncs.toml").read_text("utf-8")
+    assert old in text
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "my-rule.toml").write_text(text.replace(old, new, 1), "utf-8")
+    monkeypatch.setattr(rulebook, "rules_folder", lambda: tmp_path)
+    load_rules.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "do"),
+    [
+        ('since    = "', 'sinc = "', "there is no field 'since'", "a neighbour"),
+        ('effort = "', 'work = "', "there is no field 'effort'", "a neighbour"),
+        ('"waits"', '"wait"', "there is no action named 'wait'", "waits"),
+        ('"affected-time"', '"affected-tim"', "named 'affected-tim'", "affected-time"),
+        ("value = ", "valeu = ", "'valeu'", "a neighbour"),
+        ('title    = "', 'title = ""', "cannot be read", "a neighbour"),
+    ],
+)
+def test_a_wrong_document_is_named_with_what_is_valid(tmp_path, monkeypatch, old, new, what, do):
+    with pytest.raises(PerfdoctorError) as raised:
+        a_rule(tmp_path, monkeypatch, old, new)
+    assert raised.value.what.startswith("rules/host/my-rule.toml")
+    assert what in raised.value.what
+    assert do in raised.value.do

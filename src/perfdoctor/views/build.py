@@ -18,8 +18,9 @@ def views(run: Run, diagnosis: Diagnosis) -> Views:
     made: list[View] = []
     failed: list[tuple[str, str]] = []
     for name in PAGES:
-        view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
+        module = f"perfdoctor.views.pages.{name}"
         try:
+            view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(module).view
             made.extend(view(run, diagnosis))
         except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
             failed.append((name, f"{type(error).__name__}: {error}"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.shipped import shipped_folder
 
 if sys.version_info >= (3, 11):
@@ -92,8 +93,24 @@ def rule_files() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def load_rules() -> dict[str, Rule]:
-    """Every rule by id, in alphabetical order."""
-    return {path.stem: _rule(tomllib.loads(path.read_text("utf-8"))) for path in rule_files()}
+    """Every rule by id, in alphabetical order. Raises PerfdoctorError, which names the file, for one that is wrong."""
+    return {path.stem: _read(path) for path in rule_files()}
+
+
+def _read(path: Path) -> Rule:
+    where = f"rules/{path.parent.name}/{path.name}"
+    try:
+        rule = _rule(tomllib.loads(path.read_text("utf-8")))
+        if rule.action:
+            known(rule.action, SHRINKS, "action")
+    except PerfdoctorError as error:
+        raise PerfdoctorError(f"{where}: {error.what}", do=error.do) from error
+    except KeyError as error:
+        do = "Write it as a neighbour does: no rule leaves it out."
+        raise PerfdoctorError(f"{where}: there is no field {error.args[0]!r}", do=do) from error
+    except (TypeError, ValueError) as error:
+        raise PerfdoctorError(f"{where} cannot be read: {error}", do="Compare it with a neighbour.") from error
+    return rule
 
 
 def _rule(document: Mapping[str, Any]) -> Rule:
@@ -122,7 +139,9 @@ def _rule(document: Mapping[str, Any]) -> Rule:
 
 def _threshold(entry: str | Mapping[str, Any]) -> Threshold:
     """One of its own, or the one of that name that rules have in common."""
-    return shared_thresholds()[entry] if isinstance(entry, str) else Threshold(**entry)
+    if isinstance(entry, str):
+        return shared_thresholds()[known(entry, shared_thresholds(), "threshold in vocabulary/thresholds.toml")]
+    return Threshold(**entry)
 
 
 @lru_cache(maxsize=1)
