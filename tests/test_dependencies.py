@@ -18,7 +18,8 @@ else:
 
 SOURCE = ROOT / "src" / "perfdoctor"
 #: It runs in the user's process, with what that has.
-AGENT = SOURCE / "recording" / "agent"
+#: Run by the Python of the program: they import what that has, and each other as top-level modules.
+GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
 #: Required before it is imported, for the reason that stands beside it.
 NOT_YET_IMPORTED = {"sqlite-utils"}
 IMPORTED_AS = {"nvidia-ml-py": "pynvml"}
@@ -53,7 +54,7 @@ EXTRAS = {name for requirements in PROJECT["optional-dependencies"].values() for
 
 @cache
 def imported_anywhere() -> set[str]:
-    return set().union(*(imported(path) for path in SOURCE.rglob("*.py") if AGENT not in path.parents))
+    return set().union(*(imported(path) for path in SOURCE.rglob("*.py") if not set(GUESTS) & set(path.parents)))
 
 
 @pytest.mark.parametrize("distribution", sorted(REQUIRED - NOT_YET_IMPORTED))

@@ -24,6 +24,7 @@ MESSAGES = [
     ("WARNING: CPU sampling is disabled: kernel.perf_event_paranoid is 4", "perf_event_paranoid=1"),
     ("Error: ptrace(PTRACE_ATTACH): Operation not permitted", "SYS_PTRACE"),
     ("==WARNING== Profiling is not supported on Multi-Instance GPU (MIG)", "undivided"),
+    ("torch.distributed.elastic…RendezvousConnectionError: The connection to the C10d store has failed.", "loopback"),
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB", "Free the GPU"),
     ("OSError: [Errno 28] No space left on device", "Free some space"),
     ("ModuleNotFoundError: No module named 'torch'", "--python"),

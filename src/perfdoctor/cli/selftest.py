@@ -61,7 +61,7 @@ def selftest(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the line for a bug report.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
-    """Record small trainings with every tool that is here, and check the whole chain."""
+    """Try on small trainings what works here, tool by tool."""
     from perfdoctor.recording import plan
     from perfdoctor.selftest import document, order
     from perfdoctor.selftest.trials import Runner, environment_of_trials

@@ -87,6 +87,13 @@ _KNOWN: tuple[tuple[str, Obstacle], ...] = (
         ),
     ),
     (
+        r"RendezvousConnectionError|connection to the C10d store has failed|connectFullMesh|Network is unreachable",
+        Obstacle(
+            "two processes of this machine could not connect to each other",
+            "Bring up loopback (ip link set lo up), or name a network with GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.",
+        ),
+    ),
+    (
         r"out of memory|OutOfMemoryError",
         Obstacle(
             "the GPU had not enough free memory",
