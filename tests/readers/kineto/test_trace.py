@@ -229,6 +229,14 @@ def test_what_was_recorded_follows_from_what_is_there():
     assert read(trace(kernel())).recorded == {"kernels", "copies", "collectives"}
 
 
+def test_a_device_in_numbers_of_its_own_is_named_where_all_listed_are_of_one_kind():
+    listed = [{"id": number, "name": "AMD Instinct MI300X", "numSms": 304} for number in range(2)]
+    (device,) = read(trace(kernel(device=5), deviceProperties=listed)).devices
+    assert (device.device, device.name) == (5, "AMD Instinct MI300X")
+    listed[1]["name"] = "AMD Instinct MI210"
+    assert read(trace(kernel(device=5), deviceProperties=listed)).devices == ()
+
+
 def test_the_device_the_rank_and_the_world_come_from_the_header():
     used = {"id": 1, "name": "NVIDIA H100", "numSms": 132, "computeMajor": 9, "computeMinor": 0}
     devices = [{"id": 0, "name": "Other", "numSms": 1}, {**used, "totalGlobalMem": 85_000_000_000}]
@@ -444,8 +452,10 @@ def test_a_file_damaged_at_any_byte_never_raises_another_error(apart: int):
         (b'{"segments": [], "device_traces": []}', "it holds segments, device_traces, and no traceEvents"),
         (b'{"schemaVersion": 1, "devicePr', "breaks off or is damaged before its first event"),
         (b"SQLite format 3\0", "is no trace"),
+        (b'{"rocprofiler-sdk-tool": [{}]}', "is JSON of rocprofv3"),
+        (b'{"$schema": "https://www.speedscope.app/", "profiles": [], "shared": {}}', "is a speedscope file"),
         (b"[1, 2, 3]", "holds no events"),
-        (b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 2}]}', "but no operator"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 2}]}', "trace of another tool"),
     ],
 )
 def test_what_is_no_trace_is_refused_with_its_reason(data: bytes, what: str):

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from perfdoctor.readers.kineto.columns import Rows, Table
 
 _RECORD = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
+#: JSON of other profilers, by the members that only they have.
+_OTHERS = {
+    ("rocprofiler-sdk-tool",): "JSON of rocprofv3 (rocprofiler-sdk)",
+    ("shared", "profiles"): "a speedscope file (py-spy writes such), which samples the host alone",
+}
 _BLANK = b"\0 \t\r\n"
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
@@ -68,6 +73,9 @@ def _refusal(file: str, text: Buffer) -> PerfdoctorError:
         return PerfdoctorError(f"`{file}` {what}", do=_RECORD)
     if "traceEvents" in keys:
         return PerfdoctorError(f"`{file}` holds no events", do=_RECORD)
+    other = next((what for members, what in _OTHERS.items() if set(members) <= set(keys)), "")
+    if other:
+        return PerfdoctorError(f"`{file}` is {other}, and no trace of PyTorch", do=_RECORD)
     what = f"holds {', '.join(keys[:5]) or 'nothing'}, and no traceEvents"
     return PerfdoctorError(f"`{file}` is JSON but no trace: it {what}", do=_RECORD)
 
@@ -152,7 +160,10 @@ class _Trace:
             raise PerfdoctorError(f"`{self.file}` holds no events", do=_RECORD)
         tables = {name: self._table(group) for name, group in self.columns.groups.items() if len(group)}
         if not any(table["start_ns"].size for table in tables.values()):
-            what = f"`{self.file}` holds {self.array.count:,} events, but no operator, call or kernel of PyTorch"
+            what = (
+                f"`{self.file}` is a trace of another tool (Triton's server and others write such): of its "
+                f"{self.array.count:,} events none is an operator, call or kernel of PyTorch"
+            )
             raise PerfdoctorError(what, do=_RECORD)
         self.notes += [f"{count:,} {what} (`{self.file}`)" for what, count in self.dropped.items() if count]
         self._link_by_flows([tables[name] for name in ("kernels", "collectives", "copies") if name in tables])
@@ -214,7 +225,11 @@ class _Trace:
             if signal in frames:
                 used.update(np.unique(frames[signal]["device"]).tolist())
         known = self.header.devices
-        return [_device(rank, number, known[number]) for number in sorted(used & known.keys())]
+        # A process may see its devices in other numbers than the machine: where all are of one kind, it is theirs too.
+        alike = list({msgspec.json.encode({**each, "id": 0}): each for each in known.values()}.values())
+        of_all = alike[0] if len(alike) == 1 else {}
+        found = {number: known.get(number, of_all) for number in sorted(used)}
+        return [_device(rank, number, properties) for number, properties in found.items() if properties]
 
 
 def _device(rank: int, number: int, properties: Mapping[str, Any]) -> Device:
