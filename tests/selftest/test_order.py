@@ -18,6 +18,7 @@ from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.document import document, line_for_a_report
 from perfdoctor.selftest.order import SelfTest
 from perfdoctor.selftest.trials import Plain, Recorded
+from perfdoctor.vocabulary.examples import load_examples
 
 MS = 1_000_000
 TORCH = Program(("python",), "/usr/bin/python", python="3.12.3", torch="2.11.0", cuda="13.0", was_inspected=True)
@@ -201,3 +202,49 @@ def test_a_python_without_torch_ends_it_at_once(tmp_path):
     checks = tried(tmp_path, replace(ON_CPU, program=replace(TORCH, torch="")))
     assert list(checks) == ["torch"]
     assert checks["torch"].verdict is Verdict.FAILED
+
+
+def every(tmp_path: Path, machine: Machine, **settings: Any) -> dict[str, Any]:
+    """With each example, by name."""
+    runner = DrawnRunner(tmp_path, **settings.pop("drawn", {}))
+    values = {"full": True, "seconds": 60, "announce": lambda _: None, "measure": measured, **settings}
+    return {check.name: check for check in SelfTest(machine, "/usr/bin/python", runner, **values).checks()}
+
+
+def test_a_processor_tries_what_it_can_show_and_says_why_not_the_rest(tmp_path):
+    checks = every(tmp_path, ON_CPU)
+    assert checks["slow_input"].verdict is Verdict.WORKS
+    assert "the fixed twin takes 40 %" in checks["slow_input"].found
+    assert checks["host_syncs"].verdict is Verdict.ABSENT
+    assert "a processor cannot show it" in checks["host_syncs"].found
+
+
+def test_a_gpu_tries_every_example(tmp_path):
+    checks = every(tmp_path, replace(ON_GPU, ncu=None))
+    names = {name for name, example in load_examples().items() if checks[name].verdict is not Verdict.ABSENT}
+    assert names == set(load_examples())
+
+
+def test_when_the_time_is_up_no_further_example_is_begun(tmp_path):
+    checks = every(tmp_path, ON_CPU, seconds=-1)
+    assert checks["slow_input"].found == "left out: the time was up"
+    assert "--seconds" in checks["slow_input"].do
+
+
+def test_overhead_outside_of_the_recorded_steps_must_show_in_each_of_three_rounds(tmp_path):
+    class Slowed(DrawnRunner):
+        def recorded(self, name: str, passes: str, command: Sequence[str], *options: str) -> Recorded:
+            ran = super().recorded(name, passes, command, *options)
+            for file in (ran.folder / "agents").glob("*.json"):
+                report = json.loads(file.read_text("utf-8"))
+                slow = self.always or not name.endswith("-2")
+                file.write_text(json.dumps({**report, "unwatched_step_ns": (13 if slow else 10) * MS}), "utf-8")
+            return ran
+
+    for always, verdict in ((False, Verdict.WORKS), (True, Verdict.LIMITED)):
+        Slowed.always = always
+        runner = Slowed(tmp_path / str(always))
+        test = SelfTest(ON_CPU, "python", runner, False, 60, lambda _: None, measured)
+        (found,) = [check for check in test.checks() if check.name == "overhead"]
+        assert found.verdict is verdict
+        assert (runner.folder / "slow_input-torch-3").exists() == always

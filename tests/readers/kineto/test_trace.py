@@ -455,7 +455,10 @@ def test_a_file_damaged_at_any_byte_never_raises_another_error(apart: int):
         (b'{"rocprofiler-sdk-tool": [{}]}', "is JSON of rocprofv3"),
         (b'{"$schema": "https://www.speedscope.app/", "profiles": [], "shared": {}}', "is a speedscope file"),
         (b"[1, 2, 3]", "holds no events"),
-        (b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 2}]}', "trace of another tool"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 2}]}',
+            "trace of another tool",
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused_with_its_reason(data: bytes, what: str):
