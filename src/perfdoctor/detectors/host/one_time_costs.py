@@ -42,6 +42,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     only = found.share >= at["most_of_the_recording"] and not is_steady
     yield Finding(
         rule="one-time-costs",
+        situation="first_calls" if only else "",
+        explains=_PART_OF_A_START if only else (),
         saving_ns_per_step=NO_SAVING,
         confidence="high",
         values={
@@ -55,6 +57,4 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("longest", found.longest_ns, "ns"),
             *found.table("Innermost call, op, range or function meanwhile", named),
         ),
-        situation="first_calls" if only else "",
-        explains=_PART_OF_A_START if only else (),
     )

@@ -54,12 +54,12 @@ def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
 
 def captures(calls: Frame) -> Intervals:
     """From the begin of each capture of a graph to its end, thread by thread; one that does not end is none."""
-    return _between(calls, cuda_names.CAPTURE_BEGIN, cuda_names.CAPTURE_END)
+    return _between(calls, *cuda_names.CAPTURE)
 
 
 def awaited_children(os_calls: Frame) -> Intervals:
     """From the start of another process, or of the pipe to it, until it was waited for, thread by thread."""
-    return _between(os_calls, system_names.STARTS_CHILD, system_names.AWAITS_CHILD)
+    return _between(os_calls, *system_names.CHILD)
 
 
 def _between(calls: Frame, begin: re.Pattern[str], end: re.Pattern[str]) -> Intervals:

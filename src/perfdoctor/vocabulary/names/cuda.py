@@ -25,8 +25,7 @@ MODULE_LOADING_CALL = re.compile(
     r"|^hip(ModuleLoad|GraphInstantiate)|^nvrtcCompile"
 )
 #: Between these two, launches go into a graph and run nothing.
-CAPTURE_BEGIN = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
-CAPTURE_END = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
+CAPTURE = tuple(re.compile(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
 #: A stream waits for an event; the host goes on.
 STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 #: Work is launched on a GPU, whatever the interface.

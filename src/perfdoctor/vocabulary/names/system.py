@@ -14,8 +14,7 @@ FILE_CALL = re.compile(
 #: Those of them that only read: modules, code and data at a program's start are read once.
 READ_CALL = re.compile(r"^(p?read|p?readv|open|openat|fopen|fread|close|fclose|f?stat)(64)?(_unlocked)?$")
 #: A process starts another one (a compiler, most often), and these two ends of it: reads between them are of its pipe.
-STARTS_CHILD = re.compile(r"^(pipe2?|v?fork|posix_spawnp?|clone3?|popen)$")
-AWAITS_CHILD = re.compile(r"^(wait(pid|id|3|4)?|pclose)$")
+CHILD = tuple(map(re.compile, (r"^(pipe2?|v?fork|posix_spawnp?|clone3?|popen)$", r"^(wait(pid|id|3|4)?|pclose)$")))
 #: Calls of MPI in which the host waits for other ranks (MPI 4.1).
 MPI_WAIT = re.compile(
     r"^MPI_(S?Send|Recv|Wait|Barrier|Bcast|(All|Neighbor_)?(reduce|gather|toall)|Reduce|Gather|Scatter|Probe)",
