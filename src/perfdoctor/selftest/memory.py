@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
+from perfdoctor.report.words.wording import counted
 from perfdoctor.selftest import chain
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.trials import Runner
@@ -34,4 +35,4 @@ def snapshot(runner: Runner, python: str, *, has_gpu: bool) -> Check:
         return Check(NAME, Verdict.FAILED, error.what, error.do, ran.seconds)
     count = len(timeline.frames["allocations"])
     verdict = Verdict.WORKS if count else Verdict.FAILED
-    return Check(NAME, verdict, f"{count} allocations and frees read", "" if count else "Report it.", ran.seconds)
+    return Check(NAME, verdict, f"{counted(count, 'allocation')} read", "" if count else "Report it.", ran.seconds)
