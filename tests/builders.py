@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 
 from perfdoctor.detectors import detector
-from perfdoctor.diagnosis.ranking import GPU
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.place import Place
@@ -31,6 +30,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Device, Frame, Text, Timeline
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.names.nccl import collective_kind
+from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules
 
 Lanes = str | Sequence[str]

@@ -22,9 +22,9 @@ from folders import ROOT
 from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
-from perfdoctor.diagnosis.ranking import GPU
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.pages import PAGES
+from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
 from perfdoctor.vocabulary.signals import NEEDS
 

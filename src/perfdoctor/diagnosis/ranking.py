@@ -11,6 +11,7 @@ from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Finding, Fix
+from perfdoctor.vocabulary.places import GPU, TRAINING_THREAD
 from perfdoctor.vocabulary.rulebook import Rule
 
 
@@ -28,11 +29,6 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
         advice.append(_advice(number, cause, run, symptoms))
         number += len(symptoms)
     return tuple(advice)
-
-
-#: What every sentence may call that which is idle: `{The_device}` at its beginning, `{the_device}` inside.
-GPU = {"The_device": "The GPU", "the_device": "the GPU"}
-TRAINING_THREAD = {"The_device": "The training thread", "the_device": "the training thread"}
 
 
 def summary(rule: Rule, finding: Finding, run: Run) -> str:

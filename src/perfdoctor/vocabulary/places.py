@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+#: What sentences of rules call that which is idle: `{The_device}` at their beginning, `{the_device}` inside.
+GPU: Mapping[str, str] = {"The_device": "The GPU", "the_device": "the GPU"}
+TRAINING_THREAD: Mapping[str, str] = {"The_device": "The training thread", "the_device": "the training thread"}
 
 
 def place_names(places: Sequence[tuple[int, int | None]]) -> list[str]:

@@ -39,7 +39,7 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
         launching=_launching(calls, threads),
         once=first_uses(timeline, rank) | captures(calls),
         # What is read between the start of another process and its end comes from that process.
-        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)) - awaited_children(rows["os_calls"]),
+        files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)) - awaited_children(rows["os_calls"], calls),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
         between_steps=_between(marks),
         blocking=_blocking_by_name(timeline.calls, rank, threads),

@@ -20,17 +20,28 @@ from perfdoctor.vocabulary.names import system as system_names
 #: takes from a fifth of a millisecond on. Both must hold: slow hosts and recorders with stacks lengthen all launches.
 _LEAST_NS = 200_000
 _TIMES_THE_USUAL = 50
+#: No launch takes this long, a thousand times the usual and ten milliseconds, which is more than the system takes a
+#: thread off its processor for: the driver loads something, also where a kernel of that name ran before (another
+#: variant of it, a library's handle, a lock of a thread that loads).
+_SURELY_NS = 10_000_000
+_TIMES_FOR_SURE = 1_000
 
 
 def first_uses(timeline: Timeline, rank: int) -> Intervals:
-    """In which launches of this rank a kernel was loaded: the first of its name, and far longer than launches are."""
+    """In which launches of this rank something was loaded.
+
+    The first of a kernel's name that is far longer than launches are, and any that takes longer than a launch can.
+    """
     launches = _launches(timeline, rank)
     if not launches.size:
         return Intervals.empty()
     calls, first = timeline.calls, _first_of_each_kernel(timeline, rank)
-    usual_ns = float(np.median(calls.duration_ns[launches]))
-    long = first[calls.duration_ns[first] >= max(_LEAST_NS, _TIMES_THE_USUAL * usual_ns)]
-    return Intervals.of(calls.start_ns[long], calls.end_ns[long])
+    took_ns = calls.duration_ns
+    usual_ns = float(np.median(took_ns[launches]))
+    loading = first[took_ns[first] >= max(_LEAST_NS, _TIMES_THE_USUAL * usual_ns)]
+    surely = launches[took_ns[launches] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
+    rows = np.union1d(loading, surely)
+    return Intervals.of(calls.start_ns[rows], calls.end_ns[rows])
 
 
 def _launches(timeline: Timeline, rank: int) -> Ints:
@@ -57,9 +68,15 @@ def captures(calls: Frame) -> Intervals:
     return _between(calls, *cuda_names.CAPTURE)
 
 
-def awaited_children(os_calls: Frame) -> Intervals:
-    """From the start of another process, or of the pipe to it, until it was waited for, thread by thread."""
-    return _between(os_calls, *system_names.CHILD)
+def awaited_children(os_calls: Frame, calls: Frame) -> Intervals:
+    """From the start of another process, or of the pipe to it, until it was waited for, thread by thread.
+
+    Only where the thread called nothing of CUDA meanwhile: a loader's workers are started and awaited too, and between
+    lies the training.
+    """
+    spans = _between(os_calls, *system_names.CHILD)
+    alone = np.searchsorted(calls.start_ns, spans.ends) == np.searchsorted(calls.start_ns, spans.starts)
+    return Intervals.of(spans.starts[alone], spans.ends[alone])
 
 
 def _between(calls: Frame, begin: re.Pattern[str], end: re.Pattern[str]) -> Intervals:
