@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy.py            everything, some minutes on two cores
     python benchmarks/accuracy.py --check    exit 1 where precision or recall is below what is promised; writes nothing
-    python benchmarks/accuracy.py --rule R   what has this fault, or `healthy`: prints what was found, and writes nothing
+    python benchmarks/accuracy.py --rule R   what has this fault, `healthy`, or a scene: prints what was found, and writes nothing
 
 What stands below the line `<!-- by hand -->` in the file is kept.
 """
@@ -18,8 +18,10 @@ from itertools import groupby
 from pathlib import Path
 
 import faults
+import scene_faults
 from faults import FORMS, LEVELS, Result, Score
 from labels import cases, recordings
+from scene_faults import SCENES, SHARES, Judged
 from truth import _judge as judged
 
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
@@ -33,7 +35,7 @@ _LACKS = {
 }
 
 
-def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
+def page(results: Sequence[Result], scenes: Sequence[Judged], took_s: float) -> Iterator[str]:
     scores = faults.scores(results)
     played = {result.case.label for result in results}
     yield "# How often is perfdoctor right?\n"
@@ -49,7 +51,7 @@ def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
         f"(Nsight Compute, nvidia-smi, NCCL, the allocator), and diagnosed like any recording. The true cost of a fault is "
         f"the difference between the step with and without it, simulated with the same random seed. A finding is *false* "
         f"if it predicts a saving of 3 % of the step or more, and was neither planted nor follows from what was. "
-        f"{len(played)} trainings, {len(results)} diagnoses, {took_s:.0f} s.\n"
+        f"{len(played)} trainings, {len(results)} diagnoses, {took_s:.0f} s with the scenes further down.\n"
     )
     yield (
         "The authors of the rules also chose these faults: they show that a rule detects what it is made for, in noise and "
@@ -60,7 +62,45 @@ def page(results: Sequence[Result], took_s: float) -> Iterator[str]:
     yield from _totals(results)
     yield from _mistakes(results)
     yield from _twice(results)
+    yield "## Starts, single steps, decode loops, streams that wait\n"
+    yield (
+        "Recordings that are no steady training (`fixtures/scenes/`), each in both formats, with its fault and without it, "
+        "and once with nothing of the host but its calls. One of the rules that are right has to find it, and to come "
+        f"first from {2 * faults.FALSE_FROM:.0%} of the recording on. *False* is what else predicts {faults.FALSE_FROM:.0%} or more, what the "
+        "scene excludes, and, where the fault comes once in a program, any predicted saving.\n"
+    )
+    yield from _by_scene(scenes)
     yield from _truth()
+
+
+def _by_scene(scenes: Sequence[Judged]) -> Iterator[str]:
+    yield (
+        "| scene | lasts | right | "
+        + " | ".join(f"found at {share:.0%}" for share in SHARES[1:])
+        + " | from calls alone | precision | false | without its fault |"
+    )
+    yield "| --- | --- | --- |" + " ---: |" * (len(SHARES) + 3)
+    for name, results in scene_faults.by_name(scenes).items():
+        whole = [each for each in results if not each.take.calls_only]
+        found = [scene_faults.recall(whole, share) for share in SHARES[1:]]
+        found.append(scene_faults.recall([each for each in results if each.take.calls_only]))
+        twins = [each for each in results if not each.take.share]
+        yield (
+            f"| {name} | {_lasts(name)} | {_named(sorted(SCENES[name].right)) or 'nothing'} | {' | '.join(map(_share, found))} | "
+            f"{_share(scene_faults.precision(results))} | {sum(len(each.false) for each in results)} | "
+            f"{sum(not each.false for each in twins)} of {len(twins)} clean |"
+        )
+    yield ""
+    found_wrong = list(scene_faults.mistakes(scenes))
+    yield f"Mistakes: {len(found_wrong)}.\n"
+    yield from (f"* {text}" for text in found_wrong[:_LISTED])
+    if found_wrong:
+        yield ""
+
+
+def _lasts(name: str) -> str:
+    pieces = [f"{ns / 1e6:,g}" for ns in SCENES[name].lasts_ns]
+    return f"{', '.join(pieces)} ms in all" if pieces else "in each step" if SCENES[name].right else "–"
 
 
 def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
@@ -82,7 +122,8 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
         absent = sorted(rule for rule in faults.known() if form not in faults.plant.FAULTS[rule].forms)
         if absent:
             yield f"{lacks} {_named(absent)} cannot be found there.\n"
-    absent = sorted(rule for rule, score in scores.items() if not score.planted and rule not in faults.known())
+    in_scenes = {rule for scene in SCENES.values() for rule in scene.right}
+    absent = sorted({rule for rule, score in scores.items() if not score.planted} - {*faults.known()} - in_scenes)
     if absent:
         yield f"No fault is planted for: {_named(absent)}.\n"
     yield (
@@ -180,18 +221,24 @@ def _truth() -> Iterator[str]:
         yield ""
 
 
-def short(results: Sequence[Result]) -> Iterator[str]:
-    """Rules that are below what is promised."""
+def short(results: Sequence[Result], scenes: Sequence[Judged] = ()) -> Iterator[str]:
+    """Rules and scenes that are below what is promised."""
     for rule, score in sorted(faults.scores(results).items()):
         recall = score.recall_from_5
         if recall is not None and recall < LEAST:
             yield f"{rule}: {recall:.1%} found from 5 %"
         if score.precision < LEAST:
             yield f"{rule}: precision {score.precision:.1%}, {score.false} false findings"
+    for name, mine in scene_faults.by_name(scenes).items():
+        found, precision = scene_faults.recall(mine), scene_faults.precision(mine)
+        if found is not None and found < LEAST:
+            yield f"{name}: {found:.1%} found"
+        if precision < LEAST:
+            yield f"{name}: precision {precision:.1%}, {sum(len(each.false) for each in mine)} false findings"
 
 
 def _unknown(rules: Sequence[str]) -> str:
-    names = ["healthy", *sorted(faults.known())]
+    names = ["healthy", *sorted((*faults.known(), *SCENES))]
     near = sorted({name for rule in rules for name in get_close_matches(rule, names)}) or names
     return (
         f"no fault is planted for {', '.join(rules)}: write one of {', '.join(near)}, "
@@ -208,21 +255,29 @@ def main() -> int:
         "--rule", action="append", default=[], metavar="RULE", help="what has this fault; may be repeated"
     )
     asked = parser.parse_args()
-    if unknown := sorted(set(asked.rule) - {"healthy", *faults.known()}):
+    if unknown := sorted(set(asked.rule) - {"healthy", *faults.known(), *SCENES}):
         parser.error(_unknown(unknown))
     begun = time.perf_counter()
-    results = faults.judge_all(faults.all_cases(asked.rule))
+    of_scenes = [name for name in asked.rule if name in SCENES]
+    only_scenes = bool(asked.rule) and len(of_scenes) == len(asked.rule)
+    results = [] if only_scenes else faults.judge_all(faults.all_cases(asked.rule))
+    scenes = scene_faults.judge_all(scene_faults.takes(of_scenes)) if of_scenes or not asked.rule else []
     took_s = time.perf_counter() - begun
-    below = list(short(results))
+    below = list(short(results, scenes))
     print("\n".join(below) or f"Every rule: {LEAST:.0%} or more, found and true.")
     if asked.rule:
-        print("\n".join([*_by_rule(faults.scores(results)), *_totals(results), *_mistakes(results), *_twice(results)]))
+        lines = (
+            [*_by_rule(faults.scores(results)), *_totals(results), *_mistakes(results), *_twice(results)]
+            if results
+            else []
+        )
+        print("\n".join([*lines, *(_by_scene(scenes) if scenes else ())]))
     if asked.check or asked.rule:
         return bool(below)
     kept = PAGE.read_text("utf-8").partition(BY_HAND)[2] if PAGE.exists() else "\n"
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(page(results, took_s)) + f"\n{BY_HAND}{kept}", "utf-8")
-    print(f"{len(results)} diagnoses in {took_s:.0f} s: {PAGE}")
+    PAGE.write_text("\n".join(page(results, scenes, took_s)) + f"\n{BY_HAND}{kept}", "utf-8")
+    print(f"{len(results) + len(scenes)} diagnoses in {took_s:.0f} s: {PAGE}")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice
+from perfdoctor.report import markdown
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,6 +18,12 @@ else:
     import tomli as tomllib
 
 _HERE = Path(__file__).parent
+
+
+def paths(case: Mapping[str, Any], folder: Path) -> list[Path]:
+    """What is analysed: the file or folder, or some of the folder's files."""
+    whole = case.get("folder", folder) / case["path"]
+    return [whole / name for name in case["files"]] if "files" in case else [whole]
 
 
 def recordings() -> Path | None:
@@ -77,7 +84,16 @@ def wrong(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
         f"{rule} is {status[rule]}, not skipped" for rule in case.get("skipped", ()) if status[rule] != "skipped"
     )
     yield from (f"{rule} failed" for rule, what in status.items() if what == "failed")
+    sure = {each.rule: each.confidence for each in findings}
+    yield from (f"{rule} is sure" for rule in case.get("not_sure", ()) if sure.get(rule) == "high")
+    named = {each.rule: each.values.get("rank") for each in findings}
+    yield from (
+        f"{rule} names rank {named.get(rule)}"
+        for rule, rank in case.get("names_rank", {}).items()
+        if named.get(rule, rank) != rank
+    )
     yield from _wrong_numbers(case, diagnosis)
+    yield from _wrong_words(case, diagnosis)
 
 
 def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
@@ -101,6 +117,15 @@ def _wrong_numbers(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[st
     notes = " ".join(diagnosis.notes)
     if case.get("note", "") not in notes or (case.get("incomplete") and "ranks were recorded" not in notes):
         yield "the notes do not say what is missing"
+
+
+def _wrong_words(case: Mapping[str, Any], diagnosis: Diagnosis) -> Iterator[str]:
+    """What the report must say, and must not, however it is written."""
+    text = " ".join(markdown.render(diagnosis).replace("\\", "").replace("\u00a0", " ").split()).casefold()
+    fixes = " ".join(f"{fix.title} {fix.how}" for each in all_findings(diagnosis) for fix in each.fixes).casefold()
+    yield from (f"it does not say: {words}" for words in case.get("says", ()) if words.casefold() not in text)
+    yield from (f"it says: {words}" for words in case.get("never_says", ()) if words.casefold() in text)
+    yield from (f"a fix says: {words}" for words in case.get("no_fix", ()) if words.casefold() in fixes)
 
 
 def _broken_promise(diagnosis: Diagnosis, rule: str, measured_ms: float, within: float) -> Iterator[str]:

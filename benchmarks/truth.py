@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labels import cases, fixture_cases, recordings, rungs, wrong
+from labels import cases, fixture_cases, paths, recordings, rungs, wrong
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,9 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def _label(case: Mapping[str, Any]) -> str:
-    words = [f"{key} {' / '.join(case[key])}" for key in ("first", "found", "silent", "skipped") if case.get(key)]
+    words = [
+        f"{key} {' / '.join(case[key])}" for key in ("first", "found", "silent", "skipped", "says") if case.get(key)
+    ]
     if "fails" in case:
         words.append(f"refused: {case['fails']}")
     if "nothing_above" in case:
@@ -31,13 +33,13 @@ def _label(case: Mapping[str, Any]) -> str:
     return "; ".join(words) or "is read"
 
 
-def _judge(folder: Path | None, case: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _judge(folder: Path, case: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The first finding, and what is wrong about the diagnosis."""
     try:
-        diagnosis = diagnose(read([case.get("folder", folder) / case["path"]]), list(load_rules().values()))
+        diagnosis = diagnose(read(paths(case, folder)), list(load_rules().values()))
     except PerfdoctorError as error:
         expected = case.get("fails", "\0")
-        return f"refused: {error.what}", [] if expected in error.what else [error.what]
+        return f"refused: {error.what}", [] if expected in error.what and error.do else [error.what]
     if "fails" in case:
         return "was read", ["should have been refused"]
     first = diagnosis.findings[0] if diagnosis.findings else None
@@ -101,7 +103,7 @@ def main() -> int:
     table = Table("case", "label", "first finding", "", box=None, pad_edge=False)
     mistakes, begun, known = 0, time.perf_counter(), [*fixture_cases(), *(cases() if folder else ())]
     for case in known:
-        first, faults = _judge(folder, case)
+        first, faults = _judge(folder or Path(), case)
         mistakes += bool(faults)
         verdict = Text("wrong: " + "; ".join(faults), "red") if faults else Text("right", "green")
         table.add_row(Text(case["path"]), Text(_label(case)), Text(first), verdict)

@@ -13,6 +13,7 @@ import typer
 
 from perfdoctor.cli.main import app
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 from perfdoctor.vocabulary.signals import NEEDS, need_label
 
@@ -69,7 +70,8 @@ def _body(rule: Rule) -> Iterator[str]:
         if number == 0:
             yield "## What to do\n"
         numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
-        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}*\n\n```python\n{fix.how.strip()}\n```\n"
+        where = f", where there is {' and '.join(map(in_words, fix.when))}" if fix.when else ""
+        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{fix.how.strip()}\n```\n"
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:
         yield "## Thresholds\n\nSet them in `pyproject.toml`, under "

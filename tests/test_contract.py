@@ -6,6 +6,7 @@ Read from the sources, so that a threshold or a placeholder which no test reache
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import shutil
 import string
@@ -23,6 +24,7 @@ from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.names.frameworks import FACTS
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
@@ -48,7 +50,8 @@ PROMISED = {
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
-    "needs_without_gpu", "doubt", "verdict",
+    "needs_without_gpu", "doubt", "verdict", "when", "inference",
+    "without_gpu",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
@@ -58,13 +61,21 @@ MAY_BE_LEFT_OUT = {
     "needs_without_gpu",
     "doubt",
     "verdict",
+    "when",
+    "inference",
+    "without_gpu",
 }
 
 #: Rules whose fault is not planted, and why it cannot be.
 NOT_PLANTED = {"one-time-costs": "its time comes once, before the steps: a planted fault makes every step longer"}
 
+#: What speaks to users of torch.compile, DDP and FSDP alone.
+COMPILES = re.compile(r"torch\.compile\b")
+OF_DDP = re.compile(r"DistributedDataParallel|register_comm_hook|bucket_cap_mb|no_sync\(")
+OF_FSDP = re.compile(r"fully_shard|FullyShardedDataParallel|set_modules_to_\w+_prefetch")
+
 #: A fix with a command in it is not all Python.
-SHELL = re.compile(r"^(python|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
+SHELL = re.compile(r"^(python|taskset|nsys|ncu|NCCL_DEBUG=\w+|nvidia-smi|perfdoctor|torchrun) ", re.MULTILINE)
 
 every_rule = of_each("rule_id", {rule_id: rule_id for rule_id in sorted(DOCUMENTS)})
 
@@ -152,7 +163,8 @@ def returned_by(method: str) -> ast.expr:
 def situations_named(rule_id: str) -> set[str]:
     """Strings in the detector, in the shapes that detectors share, and in what they ask for the situation."""
     loader = ROOT / "src" / "perfdoctor" / "metrics" / "host" / "loader.py"
-    sources = [module(rule_id), loader, *DETECTORS.glob("*.py")]
+    kinds = ROOT / "src" / "perfdoctor" / "vocabulary" / "names" / "host_work.py"
+    sources = [module(rule_id), loader, kinds, *DETECTORS.glob("*.py")]
     return {
         node.value
         for path in sources
@@ -407,8 +419,26 @@ def test_every_situation_has_a_fix(rule_id):
     }
     if document["fix"] and all(fix.get("situations") and "" not in fix["situations"] for fix in document["fix"]):
         situations.discard("")  # a rule whose detector always names the situation
-    for situation in situations:
-        assert any(not fix.get("situations") or situation in fix["situations"] for fix in document["fix"]), situation
+    fixes = load_rules()[rule_id].fixes
+    rule = load_rules()[rule_id]
+    for situation, facts in itertools.product(situations, filter(rule.applies, every_program())):
+        assert any(fix.fits(situation, facts) for fix in fixes), (situation, facts)
+
+
+def every_program():
+    """What may be known of a program, in every combination."""
+    known = sorted(FACTS)
+    return [frozenset(some) for count in range(len(known) + 1) for some in itertools.combinations(known, count)]
+
+
+@of_each("document,fix", FIXES)
+def test_advice_of_a_framework_is_for_programs_that_have_it(document, fix):
+    """Who compiles is not asked to compile; what DDP's and FSDP's own classes do is no help without them."""
+    text, when = fix["title"] + fix["how"], fix.get("when", [])
+    adopts_ddp = document["id"] in ("data-parallel", "uneven-gpus")
+    assert not COMPILES.search(text) or "not compiled" in when
+    assert not OF_DDP.search(text) or "ddp" in when or adopts_ddp or document["id"] == "broadcast-buffers"
+    assert not OF_FSDP.search(text) or "fsdp" in when
 
 
 @every_rule
@@ -455,7 +485,7 @@ def test_a_rule_has_a_fix(rule_id):
 
 @of_each("document,fix", FIXES)
 def test_a_fix_says_what_to_do_how_and_at_what_price(document, fix):
-    assert set(fix) <= {"title", "how", "effort", "changes_numerics", "situations"}
+    assert set(fix) <= {"title", "how", "effort", "changes_numerics", "situations", "when"}
     assert fix["effort"] in ("minutes", "hours", "days")
     assert isinstance(fix["changes_numerics"], bool)
     assert fix["how"].strip()

@@ -8,6 +8,7 @@ import accuracy
 import faults
 import plant
 import pytest
+import scene_faults
 import training
 from tables import one_of_each
 
@@ -228,6 +229,10 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
     monkeypatch.setattr(accuracy, "PAGE", page)
     monkeypatch.setattr(accuracy, "recordings", lambda: None)
     monkeypatch.setattr(faults, "all_cases", lambda _: [faults.Case({}), faults.Case({"input-wait": 0.1})])
+    monkeypatch.setattr(scene_faults, "takes", lambda _: [scene_faults.Take("first-launches", 0.1)])
+    monkeypatch.setattr(
+        scene_faults, "judge_all", lambda takes: [one for take in takes for one in scene_faults.judge(take)]
+    )
     monkeypatch.setattr(faults, "judge_all", lambda cases: [result for case in cases for result in faults.judge(case)])
     monkeypatch.setattr(sys, "argv", ["accuracy.py"])
     assert accuracy.main() == 0
@@ -236,4 +241,8 @@ def test_the_page_says_what_was_found_and_keeps_what_was_written_by_hand(monkeyp
     assert text.endswith(f"{accuracy.BY_HAND}\n\n## Cross-checks\n")
     assert "| `input-wait` | – | – | – | 100% | – | 100% | 100% | 0 |" in text
     assert "| healthy | 2 | – | 2 of 2 clean | – |" in text
-    assert "4 diagnoses" in capsys.readouterr().out
+    assert (
+        "| first-launches | 1, 10, 1,000 ms in all | `one-time-costs` | – | 100% | – | – | 100% | 0 | 0 of 0 clean |"
+        in text
+    )
+    assert "6 diagnoses" in capsys.readouterr().out

@@ -124,7 +124,7 @@ def test_the_exported_file_shows_the_part(tmp_path):
     assert run(ON_CPU, "--perfetto", target, "--range", "Optimizer.step#", command="export").exit_code == 0
     file = perfetto_file.read(target.read_bytes())
     (split,) = diagnosed("--range", "Optimizer.step#")["time"]
-    executions = file.on("steps")
+    executions = file.on("executions")
     assert {each.name.split()[0] for each in executions} == {"execution"}
     assert sum(each.end - each.start for each in executions) == split["window_ns"]
     assert sum(each.end - each.start for each in file.of("window")) == split["window_ns"]

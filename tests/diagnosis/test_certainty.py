@@ -10,7 +10,7 @@ from builders import draw
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Timeline
+from perfdoctor.model.timeline import Timeline, merge
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -61,6 +61,20 @@ def test_two_steps_are_few() -> None:
     )
     certainty = judged(RULE, finding("high"), few)
     assert (certainty.level, certainty.because.rpartition("; ")[2]) == ("medium", "2 steps are few.")
+
+
+def test_with_some_of_the_ranks_nothing_about_collectives_is_high() -> None:
+    def run(ranks: int, world_size: int) -> Run:
+        return prepare(merge([recorded(8, nccl=" " * 30 + "=" * 10, rank=rank, world_size=world_size) for rank in range(ranks)]))  # fmt: skip
+
+    rule = load_rules()["rank-skew"]
+    certainty = judged(rule, finding("high"), run(2, 3))
+    assert certainty.level == "medium"
+    assert certainty.because.endswith(
+        "; 1 of 3 ranks was not recorded, so waiting for one of them cannot be separated from transfer."
+    )
+    assert judged(rule, finding("high"), run(2, 2)).level == "high"
+    assert judged(RULE, finding("high"), run(2, 3)).level == "high", "a rank's own loader is recorded"
 
 
 @pytest.mark.parametrize("level", ["low", "medium"])

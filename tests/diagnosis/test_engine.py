@@ -547,6 +547,22 @@ def test_a_gpu_that_was_used_and_not_recorded_is_said_first():
     assert not diagnose(draw(host="oooooooooo"), list(load_rules().values())).gpu_not_recorded
 
 
+def test_a_file_that_ends_before_its_gpu_activity_is_not_explained_by_the_machine():
+    drawn = draw(host=["n n n n n ", "oooooooooo"], legend={"n": ("calls", "cudaLaunchKernel")})
+    diagnosis = diagnose(replace(drawn, sources=(Source("kineto", "a.json", "1", (0,), cut_off=True),)), [])
+    assert verdict(diagnosis).startswith("The file is cut off in front of its GPU activity")
+    assert not any("held CUPTI" in note for note in diagnosis.notes)
+
+
+@pytest.mark.parametrize(
+    ("op", "on_gpu"),
+    [("aten::cudnn_convolution", True), ("aten::miopen_batch_norm", True), ("aten::cudnn_is_acceptable", False)],
+)
+def test_ops_that_only_a_gpu_has_say_that_one_was_used(op, on_gpu):
+    drawn = draw(host="oooo nnn oooo", legend={"n": ("ops", op)})
+    assert diagnose(drawn, []).gpu_not_recorded is on_gpu
+
+
 def test_without_a_gpu_the_training_thread_is_idle_and_no_gpu():
     drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000)
     (advice,) = [each for each in diagnose(drawn, list(load_rules().values())).findings if each.rule == "host-work"]

@@ -177,9 +177,9 @@ def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     run = prepare(faulty())
     replay = replay_of(run)
     longer, less = (replace(replay, base_ns=replay.base_ns * by) for by in (1.0123, 0.97))
-    assert next(notes(None, run, replay)).endswith("the step takes as long as recorded, to less than 0.1 %.")
-    assert next(notes(None, run, longer)).endswith("Replayed unchanged, the step takes 1.2 % longer than recorded.")
-    assert next(notes(None, run, less)).endswith("the step takes 3.0 % less than recorded.")
+    assert next(notes(None, run, replay)).endswith("it takes as long as recorded, to less than 0.1 %.")
+    assert next(notes(None, run, longer)).endswith("Replayed unchanged, it takes 1.2 % longer than recorded.")
+    assert next(notes(None, run, less)).endswith("it takes 3.0 % less than recorded.")
     assert any("Replayed unchanged" in note for note in diagnose(faulty(), RULES).notes)
 
 
@@ -226,7 +226,9 @@ def test_what_was_not_found_or_has_no_lever_is_asked_wrongly(rule, why):
 
 def test_what_was_ignored_is_asked_wrongly():
     rules = [rule for rule in RULES if rule.id != "input-wait"]
-    assert refused(Question("input-wait"), rules=rules)[0].endswith("--rule or --ignore leave it out")
+    assert refused(Question("input-wait"), rules=rules)[0].endswith(
+        "--rule or --ignore leave it out, or it is not about such a program"
+    )
 
 
 def test_where_nothing_was_found_only_sizes_can_be_asked():

@@ -104,3 +104,11 @@ def test_the_repr_shows_six_pieces_at_most():
 
 def test_it_equals_nothing_but_intervals():
     assert Intervals.single(1, 2) != [(1, 2)]
+
+
+def test_free_since_is_the_end_of_what_came_before():
+    busy = Intervals.of([0, 10, 20], [5, 15, 30])
+    never = np.iinfo(np.int64).min
+    moments = np.array([-1, 0, 3, 7, 10, 17, 40])
+    assert busy.free_since(moments).tolist() == [never, never, 3, 5, 5, 15, 30]
+    assert Intervals.empty().free_since(moments[:1]).tolist() == [never]

@@ -174,24 +174,67 @@ def test_work_after_the_last_marked_range_belongs_to_no_step():
     assert bounds_in_units(steps_of(both)) == [0, 10, 20, 30]
 
 
-def test_two_steps_are_too_few_to_spare_the_last():
+def marked(drawn: Timeline, *marks: tuple[int, int]) -> Timeline:
+    """The picture with steps of the profiler, by begin and end in its units."""
+    rows = [
+        {"name": f"ProfilerStep#{n}", "start_ns": BASE_NS + a * UNIT_NS, "end_ns": BASE_NS + b * UNIT_NS}
+        for n, (a, b) in enumerate(marks)
+    ]
+    return Timeline.build({**drawn.frames, "ranges": frame("ranges", rows)}, drawn.recorded | {"ranges"})
+
+
+def test_two_steps_are_too_few_to_spare_an_edge():
     steps = steps_of(draw(kernels="  ####    ", host="l         ", repeat=2))
-    assert bounds_in_units(steps) == [2, 12, 16]
+    assert bounds_in_units(steps) == [0, 10, 20]
+    assert ((steps.host_bounds - BASE_NS) / UNIT_NS).tolist() == [0, 10, 20]
     assert steps.partial == 0
+
+
+def test_the_second_of_two_begins_when_the_device_is_through_with_the_first():
+    drawn = draw(kernels="  #######++++  ", host="l    l         ")
+    assert bounds_in_units(steps_of(marked(drawn, (0, 5), (5, 10)))) == [0, 9, 13]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "mark", "bounds"),
+    [
+        ("      ####    ", (1, 13), [1, 13]),  # the host prepares first, and looks at the result afterwards
+        ("      ####    ", (1, 7), [1, 10]),  # the device ends after the host
+        (" ##   ####    ", (3, 13), [1, 13]),  # what was launched before is the step's all the same
+    ],
+)
+def test_a_single_step_is_what_the_user_marked(kernels, mark, bounds):
+    steps = steps_of(marked(draw(kernels=kernels, host="     l" if kernels[1] == " " else "l    l"), mark))
+    assert bounds_in_units(steps) == bounds
+    assert (steps.host_bounds - BASE_NS).tolist() == [edge * UNIT_NS for edge in mark]
+
+
+def test_of_three_steps_the_device_bounds_each():
+    steps = steps_of(draw(kernels="  ####    ", host="l         ", repeat=3))
+    assert bounds_in_units(steps) == [2, 12, 22]
+    assert steps.host_bounds is None
+
+
+def first_step(units: int, host_units: int = 10, later: int = 10) -> Steps:
+    """Six steps of the host; the first takes that long on the device, the other ones `later`."""
+    begins = np.cumsum([60 - units, units, later, later, later, later])
+    starts = np.cumsum([0, host_units, 10, 10, 10, 10])
+    calls = [{"name": "cudaLaunchKernel", "start_ns": at + 1, "end_ns": at + 2, "correlation": n + 1} for n, at in enumerate(starts.tolist())]  # fmt: skip
+    kernels = [{"name": "k", "start_ns": at, "end_ns": at + units, "correlation": n + 1} for n, at in enumerate(begins.tolist())]  # fmt: skip
+    marks = [{"name": f"step {n}", "start_ns": at, "end_ns": at + 9} for n, at in enumerate(starts.tolist())]
+    return steps_of(timeline(calls=calls, kernels=kernels, ranges=marks))
+
+
+def test_a_first_step_that_the_queue_had_ready_is_left_out():
+    assert (first_step(4).first, first_step(4).warm_up) == (1, 1)
+    assert first_step(7).first == 0, "7 against 10 is no queue that drains"
+    assert first_step(4, host_units=4).first == 0, "short on the host as well: that step is short"
+    assert first_step(4, later=4).first == 0, "all are short on the device"
 
 
 def test_a_single_step_keeps_work_that_has_no_launch_event():
     drawn = draw(kernels="##  ++  ##", host=" l l", recorded=None)
-    marked = Timeline.build(
-        {
-            **drawn.frames,
-            "ranges": frame(
-                "ranges", [{"name": "ProfilerStep#3", "start_ns": BASE_NS, "end_ns": BASE_NS + 10 * UNIT_NS}]
-            ),
-        },
-        drawn.recorded | {"ranges"},
-    )
-    steps = steps_of(marked)
+    steps = steps_of(marked(drawn, (0, 10)))
     assert bounds_in_units(steps) == [0, 10]
     assert (steps.used, steps.count) == (1, 1)
 

@@ -13,11 +13,13 @@ from folders import FIXTURES
 from ncu_files import block, launch, report
 from ncu_tables import wide
 
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import recorded_run
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read
+from perfdoctor.report.words import wording
 from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 
 EPOCH_NS = 1_790_000_000_000_000_000
@@ -113,6 +115,19 @@ def test_the_rank_is_the_one_the_process_reported_not_the_traces(tmp_path: Path)
     report = {"pass": "torch", "pid": 5, "rank": 3, "world_size": 4, "steps_seen": 9, "trace": "rank0.pt.trace.json"}
     (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
     assert read([folder.path]).ranks == (3,)
+
+
+@pytest.mark.parametrize(
+    ("found_by", "said"),
+    [("optimizer", "perfdoctor run: optimizer updates"), ("backward", "perfdoctor run: backward passes")],
+)
+def test_steps_that_the_recorder_marked_are_not_called_the_programs(tmp_path: Path, found_by: str, said: str) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    report = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "step_found_by": found_by}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
+    diagnosis = diagnose(read([folder.path]), [])
+    assert wording.found_by(diagnosis.steps) == said
+    assert wording.found_by(diagnose(read([TORCH]), []).steps) == "profiler steps"
 
 
 def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_reported(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import os
+import random
 import re
+import signal
 import socket
 
 import pytest
@@ -40,6 +42,18 @@ def run(name: str, *words: str, steps: int = 2) -> str:
 def first_loss(output: str) -> float:
     (loss,) = LOSS.findall(output)
     return float(loss)
+
+
+def free_port() -> str:
+    """One that no connection is given by chance before the first rank listens on it: those come from 32768 on.
+
+    Linux: `net.ipv4.ip_local_port_range`; a process that connects there while nobody listens may even meet itself.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as trial:
+            if trial.connect_ex(("localhost", port)):
+                return str(port)
+    raise OSError("no free port")
 
 
 def docstring(name: str) -> str:
@@ -78,12 +92,12 @@ def test_the_twins_run_and_train_the_same(name):
 @pytest.mark.parametrize("name", ["exposed_communication", "exposed_communication_fixed"])
 def test_two_ranks_run_and_one_of_them_prints(name):
     """Started as torchrun starts them; under torchrun itself they run in test_record.py."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
-    given = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    ranks = [started(name, steps=4, RANK=rank, LOCAL_RANK=rank, **given) for rank in ("0", "1")]
-    ended = [rank.finish() for rank in ranks]
+    given = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}
+    first, second = [started(name, steps=4, RANK=rank, LOCAL_RANK=rank, **given) for rank in ("0", "1")]
+    ended = [first.finish()]
+    if ended[0][0]:
+        second.send_signal(signal.SIGKILL)  # it would wait for the first one for minutes
+    ended.append(second.finish())
     assert [code for code, _, _ in ended] == [0, 0], ended
     output = "".join(output for _, output, _ in ended)
     assert len(MEDIAN.findall(output)) == 1

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from labels import cases, fixture_cases, recordings
 from recorded import of_recordings, recording
+from rich.console import Console
 from view_tables import rows_of
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, Views
+from perfdoctor.report import html, json_report, markdown, terminal
 from perfdoctor.views.places import in_short, in_words
 
 FOLDER = recordings()
 MOST_BYTES = 1_500_000
 #: What Python calls a number or a thing that is not there, and a page must not.
 SLIPS = re.compile(r"\b(?:None|nan|NaN|inf|Infinity|null)\b")
+#: What may only be said where steps were found.
+A_STEP = re.compile(r".{0,40}\b(an?|one|per|each|every|this|next|the|ms) step\b", re.IGNORECASE)
 #: Sums of numbers that were each rounded to a whole ns.
 ROUNDED = 1e-4
 PARTS = {
@@ -44,7 +50,7 @@ def paths() -> Iterator[Path]:
     for case in cases():
         if "fails" not in case and Path(case["path"]).suffix not in (".qdrep", ".nsys-rep"):
             yield FOLDER / case["path"]
-    for kind in ("kineto/edge", "memory", "ncu", "nccl", "topology", "device"):
+    for kind in ("kineto/edge", "wild", "memory", "ncu", "nccl", "topology", "device"):
         yield from sorted((FOLDER / kind).glob("*"))
 
 
@@ -62,6 +68,8 @@ def test_a_report_is_whole_and_agrees_with_itself(path: Path) -> None:
     diagnosis, shown = recording(path).diagnosis, recording(path).views
     assert shown.failed == ()
     _page(recording(path).page)
+    if not diagnosis.per_step:
+        _speaks_of_no_step(diagnosis, shown)
     for table in shown.tables:
         _table(table)
     tables = {table.id: table for table in shown.tables}
@@ -71,6 +79,27 @@ def test_a_report_is_whole_and_agrees_with_itself(path: Path) -> None:
     _steps(run, diagnosis, shown, tables)
     _timeline(diagnosis, shown)
     _memory(diagnosis, shown, tables)
+
+
+# --- the words --------------------------------------------------------------------------------------------------------
+
+
+def _speaks_of_no_step(diagnosis: Diagnosis, shown: Views) -> None:
+    """Where no steps were found, no report says of anything that it is a step's; what it hints to record is no step."""
+    for render in (json_report.render, markdown.render, in_terminal, lambda each: visible(html.render(each, shown))):
+        said = re.sub(r'"[a-z_]+":', "", render(diagnosis))  # keys of JSON are no sentences
+        assert [found[0] for found in A_STEP.finditer(said)] == []
+
+
+def in_terminal(diagnosis: Diagnosis) -> str:
+    console = Console(file=io.StringIO(), width=4_000)
+    terminal.render(diagnosis, console, show_all=True)
+    return console.file.getvalue()
+
+
+def visible(page: str) -> str:
+    """The page without markup, scripts and styles."""
+    return unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from perfdoctor.records.findings import (
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.vocabulary.basis import RECORDING
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -179,7 +180,6 @@ INPUT_BOUND = Diagnosis(
     ),
     notes=("2 steps at the start were left out: they are longer than 1.5 times the median.",),
     base_ns=701 * MS,
-    per_step=True,
 )
 
 
@@ -304,7 +304,6 @@ COMMUNICATION = Diagnosis(
     prediction=None,
     notes=("Only the ranks of one of two machines were recorded.",),
     base_ns=322 * MS,
-    per_step=True,
 )
 HEALTHY = replace(
     INPUT_BOUND,
@@ -350,9 +349,9 @@ NO_STEPS = replace(
             confidence="low",
         ),
     ),
-    notes=("No steps were found: times and savings are for the whole window.",),
+    notes=("No steps were found: times and savings are for the whole recording.",),
     base_ns=8_400 * MS,
-    per_step=False,
+    basis=RECORDING,
 )
 NOTHING = Diagnosis(
     sources=(SourceInfo("nsys", POISON, POISON, ()),),

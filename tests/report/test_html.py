@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -166,3 +167,10 @@ def test_a_browser_shows_the_poisoned_page_as_text(tmp_path):
     assert {tag for tag, _ in page.tags} <= ALLOWED
     assert "<img src=x onerror=alert(1)>" in "".join(page.texts["h1"])
     assert json.loads(page.texts["script"][0])["format"] == 1
+
+
+def test_the_address_of_a_long_reference_is_whole():
+    address = "https://docs.pytorch.org/docs/stable/notes/" + "numerical_accuracy-" * 8 + "#tf32"
+    (first, *others) = INPUT_BOUND.findings
+    page = html.render(replace(INPUT_BOUND, findings=(replace(first, references=(address,)), *others)))
+    assert f'<a href="{address}"' in page

@@ -27,7 +27,15 @@ def test_the_document_has_the_documented_fields():
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "notes"}
     assert set(document) == promised | {"recording", "kernels", "critical_path", "efficiency", "roofline", "memory"}
     assert document["run"] == {
-        "sources": [{"kind": "kineto", "file": "rank0.pt.trace.json.gz", "tool_version": "2.8.0", "ranks": [0]}],
+        "sources": [
+            {
+                "kind": "kineto",
+                "file": "rank0.pt.trace.json.gz",
+                "tool_version": "2.8.0",
+                "ranks": [0],
+                "cut_off": False,
+            }
+        ],
         "gpus": [{"rank": 0, "device": 0, "name": "NVIDIA H100 80GB HBM3", "known_peaks": True}],
         "world_size": 1,
         "steps": {
@@ -38,7 +46,9 @@ def test_the_document_has_the_documented_fields():
             "p90_ns": 722_000_000,
             "found_by": "profiler-step",
             "confidence": "high",
+            "marked_by": "",
         },
+        "work": {"kind": "unknown", "server": ""},
     }
     assert document["outcomes"][0] == {"rule": "input-wait", "status": "found", "missing": [], "error": None}
     assert document["outcomes"][6]["missing"] == ["collectives"]

@@ -61,6 +61,7 @@ def test_an_nsys_that_was_copied_alone_says_so_itself(tmp_path, monkeypatch):
 
 def test_what_is_no_trouble_is_not_explained():
     assert obstacles.by_messages("step 0  loss 0.3\nmedian step 3.2 ms\n") is None
+    assert obstacles.by_messages("LD_PRELOAD=/opt/nsight/target-linux-x64/libInjection64.so\n") is None
 
 
 def test_a_tool_in_every_program_is_found_by_the_environment():

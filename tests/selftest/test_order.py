@@ -28,6 +28,10 @@ ON_CPU = Machine(TORCH, NSYS, None, Devices(trouble="no NVIDIA driver here"), ""
 ON_GPU = Machine(TORCH, NSYS, "/opt/ncu", H100, "")
 
 
+#: What an nsys without its folder prints (2025.3).
+COPIED_ALONE = "Error: The CLI executable is in the 'target-linux-x64' directory in your installation."
+
+
 def diagnosis(rule: str, step_ms: float, ranks: int = 1, kernels: int = 100, **run: Any) -> dict[str, Any]:
     row = {"step_ns": round(step_ms * MS), "kernel_count": kernels}
     return {
@@ -45,13 +49,18 @@ class DrawnRunner:
     environment: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     left: Mapping[str, float] = field(default_factory=lambda: {"low": 0.3, "likely": 0.4, "high": 0.5})
+    fixed_step_ms: float = 4.0
+    losses: Sequence[str] = ("0.1234",)
+    runs: int = 0
 
     def plain(self, command: Sequence[str]) -> Plain:
         if "-c" in command:
             asked = self.instead.get("torch", {})
             return Plain(asked.get("code", 0), "2.0\n", asked.get("errors", ""), 0.1)
-        step_ms = 4.0 if any("_fixed.py" in word for word in command) else 10.0
-        return Plain(0, f"step   0  loss 0.1234\nmedian step {step_ms:.2f} ms\n", "", 1.0)
+        step_ms = self.fixed_step_ms if any("_fixed.py" in word for word in command) else 10.0
+        loss = self.losses[self.runs % len(self.losses)]
+        self.runs += 1
+        return Plain(0, f"step   0  loss {loss}\nmedian step {step_ms:.2f} ms\n", "", 1.0)
 
     def recorded(self, name: str, passes: str, command: Sequence[str], *_: str) -> Recorded:
         target = self.folder / name
@@ -108,7 +117,7 @@ def test_on_a_gpu_each_tool_has_its_line(tmp_path):
         ("torch.profiler", {"slow_input-torch": {"diagnosis": {}, "errors": "No module named 'torch'"}}, "--python"),
         ("torch.profiler", {"slow_input-torch": {"diagnosis": diagnosis("", 10)}}, "Report it"),
         ("torch.profiler", {"slow_input-torch": {"code": 1, "errors": "RuntimeError: boom"}}, "Report it"),
-        ("nsys", {"slow_input-nsys": {"diagnosis": {}, "errors": "target-linux-x64"}}, "Install Nsight Systems again"),
+        ("nsys", {"slow_input-nsys": {"diagnosis": {}, "errors": COPIED_ALONE}}, "Install Nsight Systems again"),
         ("nsys", {"slow_input-nsys": {"diagnosis": diagnosis("input-wait", 0)}}, "Report it"),
         ("program untouched", {"slow_input-nsys": {"output": "step   0  loss 9.9\n"}}, "Report it"),
         ("program untouched", {"signal-nsys": {"code": 0}}, "Report it"),
@@ -146,9 +155,18 @@ def test_what_fails_on_a_gpu_says_what_to_do(tmp_path, name, instead, words):
     assert words in check.do
 
 
+def test_a_training_whose_own_runs_differ_is_not_held_against_perfdoctor(tmp_path):
+    """Kernels that add in no fixed order: the second run without perfdoctor prints another loss, too."""
+    checks = tried(tmp_path, losses=("0.5", "0.6"))
+    assert checks["program untouched"].verdict is Verdict.WORKS
+
+
 def test_counters_that_only_an_administrator_reads_are_said_before_anybody_asks_ncu(tmp_path):
     trouble = "only an administrator may read the GPU's performance counters (ERR_NVGPUCTRPERM)"
-    assert tried(tmp_path, replace(ON_GPU, ncu_trouble=trouble))["ncu"].verdict is Verdict.FAILED
+    check = tried(tmp_path, replace(ON_GPU, ncu_trouble=trouble))["ncu"]
+    assert (check.verdict, check.seconds) == (Verdict.FAILED, 0)
+    assert "SYS_ADMIN" in check.do
+    assert not list(tmp_path.glob("fp32_matmuls-*ncu*"))
 
 
 def test_a_kernel_that_is_missing_because_of_a_tool_in_the_environment_names_it(tmp_path):
@@ -223,6 +241,14 @@ def test_a_gpu_tries_every_example(tmp_path):
     checks = every(tmp_path, replace(ON_GPU, ncu=None))
     names = {name for name, example in load_examples().items() if checks[name].verdict is not Verdict.ABSENT}
     assert names == set(load_examples())
+
+
+@pytest.mark.parametrize(("fixed_ms", "verdict"), [(9.6, Verdict.LIMITED), (4.0, Verdict.FAILED)])
+def test_a_fault_that_was_not_found_is_a_defect_only_where_it_costs_something(tmp_path, fixed_ms, verdict):
+    drawn = {"instead": {"launch_bound": {"diagnosis": diagnosis("", 10)}}, "fixed_step_ms": fixed_ms}
+    check = every(tmp_path, ON_GPU, drawn=drawn)["launch_bound"]
+    assert check.verdict is verdict
+    assert ("costs nothing here" in check.found) == (verdict is Verdict.LIMITED)
 
 
 def test_when_the_time_is_up_no_further_example_is_begun(tmp_path):

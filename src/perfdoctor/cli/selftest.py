@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:
+    from perfdoctor.recording.plan import Machine
     from perfdoctor.selftest.checks import Check
 
 EXAMPLES = """\b
@@ -62,32 +64,67 @@ def selftest(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print progress on standard error.")] = False,
 ) -> None:
     """Try on small trainings what works here, tool by tool."""
+    machine, environment = _machine(python)
+    shown = _Shown(machine, full, json, quiet)
+    with _folder(output) as folder, analyze.progress(quiet=quiet, verbose=verbose) as announce:
+        from perfdoctor.selftest.order import SelfTest
+        from perfdoctor.selftest.trials import Runner
+
+        limit_s = seconds or (_FULL_S if full else _QUICK_S)
+        runner = Runner(folder, environment)
+        for check in SelfTest(machine, machine.program.interpreter, runner, full, limit_s, announce).checks():
+            shown.add(check)
+    raise typer.Exit(0 if shown.end() else SOMETHING_FAILED)
+
+
+def _machine(python: str) -> tuple[Machine, dict[str, str]]:
+    """This machine with the Python that trains, and the environment of its trainings."""
     from perfdoctor.recording import plan
-    from perfdoctor.selftest import document, order
-    from perfdoctor.selftest.trials import Runner, environment_of_trials
+    from perfdoctor.selftest.trials import environment_of_trials
 
     environment = environment_of_trials(dict(os.environ))
     program = python or _python_with_torch(environment)
     machine = plan.inspect([program], environment)
     if not machine.program.interpreter:
         raise PerfdoctorError(f"`{program}` is no Python that starts", do="Give the one that trains: --python PROGRAM")
-    to_standard_output = str(json) == analyze.STANDARD_OUTPUT
-    checks: list[Check] = []
-    with _folder(output) as folder, analyze.progress(quiet=quiet, verbose=verbose) as announce:
-        limit_s = seconds or (_FULL_S if full else _QUICK_S)
-        runner = Runner(folder, environment)
-        test = order.SelfTest(machine, machine.program.interpreter, runner, full, limit_s, announce)
-        for check in test.checks():
-            checks.append(check)
-            if not (quiet or to_standard_output):
-                _show(check)
-            if json and not to_standard_output:  # what is there stays there, should this be killed
-                _write(json, document.document(machine, checks, full=full))
-    if to_standard_output:
-        typer.echo(_text(document.document(machine, checks, full=full)), nl=False)
-    else:
-        typer.echo(f"\nFor a bug report:\n{document.line_for_a_report(machine, checks)}")
-    raise typer.Exit(0 if document.works(checks) else SOMETHING_FAILED)
+    return machine, environment
+
+
+@dataclass
+class _Shown:
+    """The checks that have ended: printed and written one by one, since the self-test may be killed."""
+
+    machine: Machine
+    full: bool
+    file: Path | None
+    quiet: bool
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def _to_standard_output(self) -> bool:
+        return str(self.file) == analyze.STANDARD_OUTPUT
+
+    def add(self, check: Check) -> None:
+        self.checks.append(check)
+        if not (self.quiet or self._to_standard_output):
+            _show(check)
+        if self.file and not self._to_standard_output:
+            _write(self.file, self._document())
+
+    def end(self) -> bool:
+        """Print the last lines; does everything work?"""
+        from perfdoctor.selftest import document
+
+        if self._to_standard_output:
+            typer.echo(_text(self._document()), nl=False)
+        else:
+            typer.echo(f"\nFor a bug report:\n{document.line_for_a_report(self.machine, self.checks)}")
+        return document.works(self.checks)
+
+    def _document(self) -> dict[str, object]:
+        from perfdoctor.selftest import document
+
+        return document.document(self.machine, self.checks, full=self.full)
 
 
 def _python_with_torch(environment: dict[str, str]) -> str:

@@ -94,8 +94,7 @@ class Idle(Affected):
         """How much idle time it is, and in how many of the steps it came."""
         return (
             Measure(label, self.ns, "ns"),
-            Measure("steps with it", self.steps_losing(least_share), "count"),
-            Measure("steps analysed", self.steps_seen, "count"),
+            *(_in_steps(self.steps_losing(least_share), self.steps_seen) if self.run.per_step else ()),
         )
 
     def innermost(self, *signals: str) -> list[Culprit]:
@@ -105,6 +104,10 @@ class Idle(Affected):
     def table(self, label: str, named: Sequence[Culprit]) -> tuple[Rows, ...]:
         """Those names as evidence; none where nothing is known of them."""
         return (table(label, self.worst, named),) if named else ()
+
+
+def _in_steps(losing: int, seen: int) -> tuple[Measure, Measure]:
+    return Measure("steps with it", losing, "count"), Measure("steps analysed", seen, "count")
 
 
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.communication.missing_ranks import ranks_missing
+from perfdoctor.metrics.host.stack_cost import MOST_SHARE, stack_cost
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.signals import SIGNALS
@@ -31,11 +34,13 @@ class Certainty:
 
 
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
-    """At most "medium" where there are no or few steps, or steps of which we are not sure ourselves."""
-    against = [] if set(rule.needs) <= _STEPLESS else list(_against(run))
+    """At most "medium" where there are no or few steps, or not sure ones, or the profiler itself slowed the host."""
+    against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
+    if rule.category == "host" and stack_cost(run)[1] >= MOST_SHARE:
+        against.append("the profiler recorded Python stacks, which slows the host")
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
     if finding.confidence != "high" and rule.doubt:
-        against.insert(0, rule.doubt)
+        against.insert(0, basis_of(run).prose(rule.doubt))
     measured = f"Measured on {_amount(run)}" + (f" from {_signals(rule, run)}" if _signals(rule, run) else "")
     return Certainty(level, f"{measured}; {', and '.join(against)}." if against else f"{measured}.")
 
@@ -43,18 +48,32 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
 def _against(run: Run) -> Iterator[str]:
     used = min((place.steps.used for place in run.places), default=0)
     if not run.per_step:
-        yield "no steps were found, so warm-up may be in it"
+        sought = "iterations" if basis_of(run).serves else "steps"
+        yield f"no {sought} were found, so warm-up may be in it"
     elif used < FEWEST_STEPS:
-        yield f"{used} {'step is' if used == 1 else 'steps are'} few"
+        noun = basis_of(run).noun
+        yield f"{used} {noun + ' is' if used == 1 else noun + 's are'} few"
     elif any(place.steps.confidence == "low" for place in run.places):
-        yield "where a step begins is not certain"
+        yield basis_of(run).prose("where a step begins is not certain")
+
+
+def _of_missing_ranks(rule: Rule, run: Run) -> Iterator[str]:
+    """Among some of the ranks, waiting for one of the others cannot be separated from transfer."""
+    missing, recorded = ranks_missing(run), len(run.timeline.ranks)
+    if rule.category == "communication" and "collectives" in rule.needs and recorded > 1 and missing:
+        were = "was" if missing == 1 else "were"
+        yield (
+            f"{missing} of {recorded + missing} ranks {were} not recorded, so waiting for one of them cannot be "
+            "separated from transfer"
+        )
 
 
 def _amount(run: Run) -> str:
     steps = sum(place.steps.used for place in run.places) if run.per_step else 0
     ranks = len({place.rank for place in run.places})
     of_ranks = f" of {ranks} ranks" if ranks > 1 else ""
-    return f"{steps} {'step' if steps == 1 else 'steps'}{of_ranks}" if steps else f"the whole recording{of_ranks}"
+    noun = basis_of(run).noun
+    return f"{steps} {noun}{'s' * (steps != 1)}{of_ranks}" if steps else f"the whole recording{of_ranks}"
 
 
 def _signals(rule: Rule, run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfdoctor.detectors import detector
 from perfdoctor.diagnosis import prediction
@@ -11,10 +12,13 @@ from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.diagnosis.savings import predicted_saving
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.split import split, whole_recording
+from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
+from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
@@ -23,6 +27,7 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome
+from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
 from perfdoctor.vocabulary.rulebook import Rule
@@ -44,8 +49,10 @@ def diagnose(
 
 def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -> Examination:
     """The same of a recording that was prepared before, for those who show findings on its timeline as well."""
-    timeline = run.timeline
+    timeline, work = run.timeline, kind_of_work(run.timeline)
+    rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
     outcomes, seen = _applied(rules, run)
+    seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
     found = [Found(rule, finding, predicted_saving(rule, finding, run, replay)) for rule, finding in seen]
     advice = ranked(found, run)
@@ -54,8 +61,9 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
+    basis = basis_of(run)
     diagnosis = Diagnosis(
-        sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks) for s in timeline.sources),
+        sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
         gpus=_gpus(run),
         world_size=max(timeline.world_size, len(timeline.ranks)),
         steps=step_stats(run),
@@ -67,8 +75,10 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         prediction=predicted,
         notes=(*notes(run, found), *prediction.notes(predicted, run, replay)),
         base_ns=run.step_ns,
-        per_step=run.per_step,
-        titles={rule.id: rule.title for rule in rules},
+        basis=basis,
+        kind_of_work=work.kind,
+        server=work.server,
+        titles={rule.id: basis.prose(rule.title) for rule in rules},
         memory=memory_uses(timeline),
         critical_path=critical_path(replay.graphs, replay.unchanged(), MOST_PIECES) if replay else None,
         efficiency=efficiency(run),
@@ -96,14 +106,23 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
 
 
 def _applied(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[tuple[Rule, Finding]]]:
-    """What became of every rule, and what they found."""
+    """What became of every rule that is about such a program, and what they found."""
     outcomes: list[Outcome] = []
     seen: list[tuple[Rule, Finding]] = []
     for rule in rules:
+        if not rule.applies(facts(run)):
+            continue
         outcome, findings = _apply(rule, run)
         outcomes.append(outcome)
         seen.extend((rule, finding) for finding in findings)
     return outcomes, seen
+
+
+def _without_savings_of_a_start(seen: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
+    """Where a finding is the verdict on the whole recording, what it explains comes once too: it saves nothing."""
+    once = {each for rule, finding in seen if finding.situation in rule.verdict for each in finding.explains}
+    none = Saving(0, 0, 0)
+    return [(rule, replace(found, saving_ns_per_step=none) if rule.id in once else found) for rule, found in seen]
 
 
 def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import Compared, compared
+from perfdoctor.metrics.accounting.basis import basis_of, noun_of
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.metrics.host.stack_cost import FRAME_NS, MOST_SHARE, stack_cost
 from perfdoctor.metrics.work.device_peaks import measured, peaks
+from perfdoctor.metrics.work.phases import phases
 from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
+_PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -43,21 +47,44 @@ def _of_the_recording(run: Run) -> Iterator[str]:
         yield "No GPU activity was recorded, and no framework ops: nothing in this recording can be accounted for."
         return
     if all(place.device is None for place in run.places):
-        yield "No GPU activity was recorded: the training thread's own ops are taken as the work."
-        if launches_gpu_work(run):
+        yield basis_of(run).prose("No GPU activity was recorded: the training thread's own ops are taken as the work.")
+        if launches_gpu_work(run) and not any(source.cut_off for source in timeline.sources):
             yield (
                 "The program launched work on a GPU, but no kernel was recorded: another profiler held CUPTI (or "
                 "roctracer), the container or driver did not permit it, or only the CPU's activities were requested. "
                 "`perfdoctor selftest` says which."
             )
+    sought = "iterations" if basis_of(run).serves else "steps"
     if not run.per_step:
         yield (
-            "No steps were found: times and savings are for the whole window. Mark steps with torch.profiler's step() "
-            "or an NVTX range per iteration."
+            f"No {sought} were found: times and savings are for the whole recording. Mark {sought} with "
+            "torch.profiler's step() or an NVTX range per iteration."
         )
+    yield from _of_phases(run)
+    yield from _of_stacks(run)
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
         yield "CUDA graphs were recorded as a whole: the kernels inside them count as busy, but are not separated."
+
+
+def _of_phases(run: Run) -> Iterator[str]:
+    """Prefill is bound by arithmetic, decoding by memory bandwidth and launches: which of both counts more?"""
+    known = phases(run)
+    if known:
+        said = [
+            f"{100 * each.share:.0f} % {_PHASES[each.name]} ({each.iterations} iteration{'s' * (each.iterations != 1)})"
+            for each in known
+        ]
+        yield f"Of the GPU's busy time in the server's iterations {' and '.join(said)}."
+
+
+def _of_stacks(run: Run) -> Iterator[str]:
+    frames, share = stack_cost(run)
+    if share >= MOST_SHARE:
+        yield (
+            f"{frames:,} Python frames were recorded: at about {FRAME_NS} ns each, that took {100 * share:.0f} % of "
+            "the time analysed. The host is faster without it: compare with a recording without stacks."
+        )
 
 
 def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
@@ -102,9 +129,10 @@ def _left_out(run: Run) -> Iterator[str]:
     steps = [place.steps for place in run.places if place.steps.used]
     if not steps:
         return
+    noun = noun_of(run.places[0])
     warm_up = 0 if run.selection.range_name else max(each.warm_up for each in steps)
     partial = max(each.partial for each in steps)
     if warm_up:
-        yield f"{warm_up} leading step{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."
+        yield f"{warm_up} leading {noun}{'s' * (warm_up > 1)} left out: much longer than the later ones (warm-up)."
     if partial:
-        yield f"{partial} step{'s' * (partial > 1)} at the edge of the recording left out: only partly recorded."
+        yield f"{partial} {noun}{'s' * (partial > 1)} at the edge of the recording left out: only partly recorded."

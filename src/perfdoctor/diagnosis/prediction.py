@@ -224,7 +224,7 @@ def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcom
     if rule in by_rule:
         return "found, but its fix cannot be simulated on this recording"
     if outcome is None:
-        return "not checked, since --rule or --ignore leave it out"
+        return "not checked: --rule or --ignore leave it out, or it is not about such a program"
     if outcome.status == "skipped":
         return f"not checked, since the recording lacks {', '.join(outcome.missing)}"
     return "failed, a bug of perfdoctor" if outcome.status == "failed" else "not found in this recording"
@@ -245,7 +245,7 @@ def notes(prediction: Prediction | None, run: Run, replay: Replay | None) -> Ite
     """What savings rest on: a replay, and how far it misses what was recorded, or arithmetic."""
     if replay is not None:
         yield (
-            "Where a fix can be simulated, its saving is how much shorter the replayed steps are with it. "
+            "Where a fix can be simulated, its saving is how much shorter the replay is with it. "
             f"Replayed unchanged, {_missed(replay.error)}."
         )
     elif prediction is not None and run.per_step:
@@ -277,5 +277,5 @@ def _assumed(prediction: Prediction) -> Iterator[str]:
 def _missed(error: float) -> str:
     percent = f"{100 * abs(error):.1f}"
     if percent == "0.0":
-        return "the step takes as long as recorded, to less than 0.1 %"
-    return f"the step takes {percent} % {'longer' if error > 0 else 'less'} than recorded"
+        return "it takes as long as recorded, to less than 0.1 %"
+    return f"it takes {percent} % {'longer' if error > 0 else 'less'} than recorded"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Advice, Finding, Fix
-from perfdoctor.vocabulary.places import GPU, TRAINING_THREAD
-from perfdoctor.vocabulary.rulebook import Rule
+from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
+from perfdoctor.vocabulary.basis import STEP, Basis
+from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
+from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 
 
 def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
-    """Largest saving first, fixes in vain last. A finding that vanishes with another one's fix is its symptom."""
-    order = sorted(found, key=lambda each: (-each.saving.ns.likely, each.saving.is_in_vain, each.rule.id))
+    """Largest saving first, then fixes in vain, then notes. What vanishes with another finding is its symptom."""
+    order = sorted(found, key=_place_in_order)
     roots = _roots(order)
     advice, number = [], 0
     for cause in order:
@@ -31,10 +35,17 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
     return tuple(advice)
 
 
+def _place_in_order(each: Found) -> tuple[float, bool, bool, str]:
+    is_note = bool(each.rule.verdict) and each.finding.situation not in each.rule.verdict
+    return -each.saving.ns.likely, is_note, each.saving.is_in_vain, each.rule.id
+
+
 def summary(rule: Rule, finding: Finding, run: Run) -> str:
     """The rule's sentence for the finding's situation, with its numbers. KeyError where one of them is missing."""
-    idle = TRAINING_THREAD if host_places(run) else GPU
-    return rule.summaries.get(finding.situation, rule.summary).format(**idle, **finding.values)
+    thread = MAIN_THREAD if "inference" in facts(run) else TRAINING_THREAD
+    idle = thread if host_places(run) else GPU
+    template = _basis(rule, run).numbers(rule.summaries.get(finding.situation, rule.summary))
+    return template.format(**idle, **finding.values)
 
 
 def _roots(order: Sequence[Found]) -> dict[str, str]:
@@ -63,14 +74,14 @@ def _root(rule: str, causes: Mapping[str, Sequence[str]], present: Sequence[str]
 
 def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> Advice:
     rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, run.step_ns
-    certainty = judged(rule, finding, run)
-    fitting = [fix for fix in rule.fixes if not fix.situations or finding.situation in fix.situations]
+    certainty, basis = judged(rule, finding, run), _basis(rule, run)
+    fitting = [fix for fix in rule.fixes if fix.fits(finding.situation, facts(run))]
     return Advice(
         rank=rank,
         rule=rule.id,
-        title=rule.title,
+        title=basis.prose(rule.title),
         summary=summary(rule, finding, run),
-        why=rule.why,
+        why=basis.prose(rule.why),
         category=rule.category,
         confidence=certainty.level,
         confidence_because=certainty.because,
@@ -78,9 +89,27 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         speedup=(speedup(step_ns, saving.low), speedup(step_ns, saving.likely), speedup(step_ns, saving.high)),
         symptoms=symptoms,
         values=finding.values,
-        evidence=(*finding.evidence, *moments(rule, finding, run)),
-        fixes=tuple(Fix(fix.title, fix.how, fix.effort, fix.changes_numerics) for fix in fitting),  # type: ignore[arg-type]
-        not_a_problem_when=rule.not_a_problem_when,
+        evidence=tuple(_labelled(each, basis) for each in (*finding.evidence, *moments(rule, finding, run))),
+        fixes=tuple(_fix(fix, basis) for fix in fitting),
+        not_a_problem_when=basis.prose(rule.not_a_problem_when),
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,
     )
+
+
+def _basis(rule: Rule, run: Run) -> Basis:
+    """What the numbers of the rule are for: samples of memory are of the ends of steps, whatever else was recorded."""
+    of_samples = "places" not in rule.needs and any("memory" in need.split("|") for need in rule.needs)
+    return replace(STEP, serves=basis_of(run).serves) if of_samples else basis_of(run)
+
+
+def _fix(fix: RuleFix, basis: Basis) -> Fix:
+    return Fix(basis.prose(fix.title), basis.prose(fix.how), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
+
+
+def _labelled(evidence: Evidence, basis: Basis) -> Evidence:
+    """The same evidence, its labels in the words that fit."""
+    label = basis.numbers(evidence.label)
+    if isinstance(evidence, Rows):
+        return replace(evidence, label=label, columns=tuple(basis.numbers(column) for column in evidence.columns))
+    return replace(evidence, label=label)

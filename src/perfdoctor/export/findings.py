@@ -16,6 +16,7 @@ from perfdoctor.model.timeline import UNKNOWN, Ints
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.replay.edits.actions import WORK_SIGNALS
 from perfdoctor.replay.edits.chosen_work import chosen_of
+from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 
 #: The first track of the file, which identifies a file of perfdoctor.
@@ -40,7 +41,7 @@ def add_findings(trace: Trace, examination: Examination) -> None:
     for advice in _all(diagnosis.findings):
         name = f"{advice.rank}. {advice.rule}: {advice.title}"
         parent = trace.track(name, top, place=advice.rank)
-        arguments = trace.arguments(_arguments(advice, per_step=diagnosis.per_step))
+        arguments = trace.arguments(_arguments(advice, diagnosis.basis))
         for number, place in enumerate(run.places):
             pieces = _pieces(place, by_rule[advice.rule])
             around = Intervals.single(int(place.window.starts[0]), int(place.window.ends[-1]))
@@ -77,9 +78,9 @@ def _is_first(place: Place, run: Run) -> bool:
     return place is next(each for each in run.places if each.rank == place.rank)
 
 
-def _arguments(advice: Advice, *, per_step: bool) -> dict[str, Value]:
+def _arguments(advice: Advice, basis: Basis) -> dict[str, Value]:
     saving = advice.saving_ns_per_step
-    unit = "ms a step" if per_step else "ms"
+    unit = f"ms{basis.each}"
     return {
         "summary": advice.summary,
         "why": advice.why,

@@ -25,6 +25,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.export.findings import FIRST_TRACK, add_findings, place_name, slices_of
 from perfdoctor.export.slices import Slices
 from perfdoctor.export.trace import Trace, groups
+from perfdoctor.metrics.accounting.basis import noun_of
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -193,7 +194,7 @@ class _Recording:
         parent, trace = self._of_rank(place.rank), self.trace
         several = sum(each.rank == place.rank for each in self.run.places) > 1
         suffix = f" ({place_name(place)})" if several else ""
-        steps, what = place.steps, "execution" if place.asked is not None else "step"
+        steps, what = place.steps, noun_of(place)
         before = 0 if place.asked is not None else steps.warm_up
         ends = steps.bounds[1:] if steps.lengths_ns is None else steps.bounds[:-1] + steps.lengths_ns
         numbered = [
@@ -202,7 +203,7 @@ class _Recording:
         ]
         self._row(
             parent,
-            f"steps{suffix}",
+            f"{what}s{suffix}",
             _STEPS,
             [slices_of(trace, name, Intervals.single(*at), "step") for name, at in numbered],
         )

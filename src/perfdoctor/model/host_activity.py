@@ -14,8 +14,10 @@ class HostActivity:
     """What the threads that drive one rank's device were doing, as sets of instants.
 
     `explicit` maps a cause to the instants in which a range, op or call proves it, in order of precedence.
-    `once`: what comes once, loading a kernel at its first launch and capturing a graph.
-    `visible` is any other range, op or function that is not a whole step or more; `launching` the stretches in which
+    `once`: what comes once, loading code (at a kernel's first launch, most often) and capturing a graph; `first_ops`:
+    the first runs of ops, outside of launching, where they took far longer than the later ones.
+    `visible` is any other range, op or function that is not a whole step or more; `in_system` any call of the operating
+    system, None where none was recorded of these threads; `launching` the stretches in which
     work was launched without a longer pause; `blocking` the rows of `timeline.calls` whose names say that they wait for
     the device. `in_view` says whether anything but calls was recorded of the host, `ops_recorded` whether the
     framework's ops were, `graph_nodes_recorded` whether CUDA graphs show their kernels.
@@ -25,6 +27,7 @@ class HostActivity:
     profiler: Intervals
     launching: Intervals
     once: Intervals
+    first_ops: Intervals
     files: Intervals
     visible: Intervals
     between_steps: Intervals
@@ -32,3 +35,4 @@ class HostActivity:
     ops_recorded: bool
     in_view: bool
     graph_nodes_recorded: bool = True
+    in_system: Intervals | None = None

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from perfdoctor.model.columns import Ints
 
 Nanoseconds = Ints
+_LEAST = np.iinfo(np.int64).min
 
 
 def _as_ns(values: npt.ArrayLike) -> Nanoseconds:
@@ -135,6 +136,15 @@ class Intervals:
     def overlap_ns(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Nanoseconds:
         """For each piece `[starts[i], ends[i])`, of any order and overlap, how much of it lies in this set."""
         return self._covered_until(_as_ns(ends)) - self._covered_until(_as_ns(starts))
+
+    def free_since(self, instants: Nanoseconds) -> Nanoseconds:
+        """For each moment the end of the last piece before it; the moment itself inside a piece, the least if none is.
+
+        A piece that begins at the moment is not before it.
+        """
+        before = np.searchsorted(self.starts, instants, side="left") - 1
+        ends = np.where(before >= 0, self.ends[np.maximum(before, 0)], _LEAST) if self else _LEAST
+        return np.minimum(ends, instants)
 
     def _covered_until(self, instants: Nanoseconds) -> Nanoseconds:
         if not self:

@@ -33,6 +33,11 @@ class Run:
         return bool(self.places) and all(place.steps.used for place in self.places)
 
     @property
+    def repeats(self) -> bool:
+        """Are steps known of which there are several? Of a single one, what comes once is not known apart."""
+        return self.per_step and any(place.steps.used > 1 or place.steps.steady for place in self.places)
+
+    @property
     def whole_steps(self) -> bool:
         """Are they steps of the training, and no executions of a range?"""
         return self.per_step and not self.selection.range_name

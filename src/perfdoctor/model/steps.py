@@ -4,6 +4,15 @@ Marks come from the host: `ProfilerStep#n`, the user's own ranges ("step 17"), `
 the device: optimizer kernels, or a sequence of kernels that repeats. The host may be several steps ahead of the device,
 so a mark on the host does not cut the device's time: a step on the device runs from the first work that the step
 launched to the first work that the next step launched, found by correlation.
+
+```
+several    host    │step 1       │step 2       │step 3          a step that has one before and one behind it holds the
+           device       ▓▓▓▓▓▓▓▓    ▓▓▓▓▓▓▓▓    ▓▓▓▓▓▓▓▓         host's time in front of the next one's first work
+                        │step 1     │step 2     │
+one or two host    │step 1           ···│                       the only one is what its mark holds, and ends when
+           device             ▓▓▓▓▓▓▓▓ │                        host and device are both through with it
+                   │step 1             │
+```
 """
 
 from __future__ import annotations
@@ -17,6 +26,8 @@ import numpy as np
 
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.iterations import graph_starts, iteration_ranges
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.kernels import family
@@ -32,7 +43,8 @@ _NEVER = np.iinfo(np.int64).max
 _FEWEST_STEPS = 3
 #: A run without step markers is taken as steps only if they fill most of it: a range that marks a detail does not.
 _LEAST_COVERAGE = 0.5
-#: A leading step this much longer than nine of ten later ones is warm-up (allocation, autotuning, compilation).
+#: A leading step this much longer than nine of ten later ones is warm-up (allocation, autotuning, compilation). One
+#: this much shorter than they are, and than its own step on the host, had been queued: the device caught up.
 _WARM_UP_FACTOR = 1.5
 #: A repeating kernel sequence shorter than this is a loop inside a step (a layer, a micro-batch), not a step.
 _SHORTEST_PERIOD_KERNELS = 16
@@ -76,12 +88,20 @@ class Steps:
     lengths_ns: Ints | None = None
     #: The steady steps `[first, last)` of which some were chosen for analysis; None where all are.
     steady: tuple[int, int] | None = None
+    #: Where there are too few to spare the first and the last: when the host began each, and ended the last one.
+    #: Their bounds reach as far. None where the device's time alone bounds them.
+    on_host: Ints | None = None
 
     @property
     def even_bounds(self) -> Ints:
         """One edge more than steps are used: where to cut in order to compare steps with each other."""
         bounds = self.bounds if self.on_main_stream is None else self.on_main_stream
         return bounds[self.first : self.last + 1]
+
+    @property
+    def host_bounds(self) -> Ints | None:
+        """When the host began each step that is used, and ended the last; None where the device bounds them alone."""
+        return None if self.on_host is None else self.on_host[self.first : self.last + 1]
 
     @property
     def count(self) -> int:
@@ -120,7 +140,8 @@ def host_marks(timeline: Timeline, rank: int) -> Marks | None:
         updates = _most_regular(frame.take(frame.name.matches(torch_names.OPTIMIZER_STEP)))
         if len(updates) >= _FEWEST_STEPS:
             return _after(updates)
-    return None
+    iterations = iteration_ranges(ranges)
+    return None if iterations is None else _marks(iterations, "user-range", "medium")
 
 
 def _marks(rows: Frame, found_by: FoundBy, confidence: Confidence) -> Marks:
@@ -193,7 +214,8 @@ def device_steps(timeline: Timeline, work: DeviceWork, marks: Marks | None, kern
         steps = _launched_steps(timeline.calls, work, marks)
         if steps.used:
             return steps
-    return _optimizer_kernel_steps(kernels) or _periodic_steps(kernels, work) or NO_STEPS
+    by_kernels = _optimizer_kernel_steps(kernels) or _periodic_steps(kernels, work)
+    return by_kernels or _graph_steps(work, timeline.calls) or NO_STEPS
 
 
 def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
@@ -211,24 +233,31 @@ def _launched_steps(calls: Frame, work: DeviceWork, marks: Marks) -> Steps:
     seen = np.flatnonzero(first != _NEVER)
     if seen.size == 0:
         return NO_STEPS
-    if (
-        seen.size == 1 and marks.found_by != "optimizer-hook"
-    ):  # the only step: all work is its own, also what has no call
-        whole = np.array([work.start_ns[0], work.end_ns.max()], dtype=np.int64)
-        return Steps(marks.found_by, marks.confidence, whole, 0, 1, 0)
+    if seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook":
+        return _held_to_host(work, marks, seen, first[seen], int(end[step == seen[-1]].max()))
     bounds = np.maximum.accumulate(first[seen])
-    partial = 1
-    if (
-        seen.size < _FEWEST_STEPS and marks.found_by != "optimizer-hook"
-    ):  # too few to spare the last: it ends with its last work
-        last_end = int(end[step == seen[-1]].max())
-        bounds, partial = np.append(bounds, max(last_end, int(bounds[-1]))), 0
-    steps = _steady(marks.found_by, marks.confidence, bounds, partial)
+    on_host = marks.starts[seen[:-1] + 1] - marks.starts[seen[:-1]]
+    steps = _steady(marks.found_by, marks.confidence, bounds, 1, drained(np.diff(bounds), on_host))
     busiest = _is_busiest(work.stream[launched][use])
     main = _earliest(start[busiest], step[busiest], marks.starts.size)[seen]
-    even = bounds.copy()
-    even[: seen.size] = np.where(main == _NEVER, bounds[: seen.size], main)
-    return replace(steps, on_main_stream=np.maximum.accumulate(even))
+    return replace(steps, on_main_stream=np.maximum.accumulate(np.where(main == _NEVER, bounds, main)))
+
+
+def _held_to_host(work: DeviceWork, marks: Marks, seen: Ints, first: Ints, last_end: int) -> Steps:
+    """One step or two, `seen` of all marks: too few to spare the first, whose host time no other holds, or the last.
+
+    Each begins when the host began it, or later, when the device was through with what came before. Of a single one
+    all work is its own, also what has no call. `first`: when the first work of each began.
+    """
+    starts, end = marks.starts[seen], max(last_end, int(marks.ends[seen[-1]]))
+    if seen.size == 1:
+        begin, end = np.minimum(starts, work.start_ns[0]), max(end, int(work.end_ns.max()))
+    else:
+        free = Intervals.of(work.start_ns, work.end_ns).free_since(first)
+        begin = np.maximum.accumulate(np.minimum(np.maximum(free, starts), first))
+    bounds = np.append(begin, max(end, int(begin[-1])))
+    on_host = np.append(starts, marks.ends[seen[-1]])
+    return Steps(marks.found_by, marks.confidence, bounds, 0, seen.size, 0, on_host=on_host)
 
 
 def _earliest(start: Ints, step: Ints, count: int) -> Ints:
@@ -246,10 +275,10 @@ def _is_busiest(stream: Ints) -> Mask:
     return busiest
 
 
-def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int) -> Steps:
-    """Leave out leading steps that are much longer than the later ones (warm-up, compilation)."""
+def _steady(found_by: FoundBy, confidence: Confidence, bounds: Ints, partial: int, least: int = 0) -> Steps:
+    """Leave out `least` leading steps, and more that are much longer than the later ones (warm-up, compilation)."""
     durations = np.diff(bounds)
-    return Steps(found_by, confidence, bounds, warm_up(durations), durations.size, partial)
+    return Steps(found_by, confidence, bounds, least + warm_up(durations[least:]), durations.size, partial)
 
 
 def warm_up(durations: Ints) -> int:
@@ -258,6 +287,20 @@ def warm_up(durations: Ints) -> int:
     while durations.size - first > _FEWEST_STEPS:
         later = durations[first + 1 :]
         if durations[first] <= _WARM_UP_FACTOR * np.quantile(later, 0.9):
+            break
+        first += 1
+    return first
+
+
+def drained(durations: Ints, on_host: Ints) -> int:
+    """How many of the first are much shorter on the device than on the host, and than the later ones.
+
+    They had been queued when the recording began: the device runs them behind each other, and its queue drains.
+    """
+    first = 0
+    while durations.size - first > 1:
+        usual = min(float(on_host[first]), float(np.quantile(durations[first + 1 :], 0.1)))
+        if _WARM_UP_FACTOR * durations[first] >= usual:
             break
         first += 1
     return first
@@ -303,6 +346,12 @@ def _periodic_steps(kernels: Frame, work: DeviceWork) -> Steps | None:
         if same >= _SAME_WORK_SHARE and with_copy.size >= _SAME_WORK_SHARE * (bounds.size - 1):
             return _steady("periodicity", "low", bounds, 2)
     return None
+
+
+def _graph_steps(work: DeviceWork, calls: Frame) -> Steps | None:
+    """Steps from replayed CUDA graphs: nothing else is launched that would name them."""
+    starts = graph_starts(work, calls)
+    return _steady("periodicity", "low", starts, 2) if starts.size > _FEWEST_STEPS else None
 
 
 def _anchors(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[Ints]:

@@ -129,12 +129,16 @@ class Frame:
 
 @dataclass(frozen=True)
 class Source:
-    """One file that was read. `kind`: nsys, kineto, ncu, …; `file`: its name alone; `ranks`: those found in it."""
+    """One file that was read. `kind`: nsys, kineto, ncu, …; `file`: its name alone; `ranks`: those found in it.
+
+    `cut_off`: the file ends in the middle, and what stood behind is lost.
+    """
 
     kind: str
     file: str
     tool_version: str
     ranks: tuple[int, ...] = ()
+    cut_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,8 @@ class Timeline:
     tool recorded. `notes` count every row that was dropped and say what the recording lacks.
     `world_size` is the size of the job, which may exceed the ranks recorded; 0 if unknown. `epoch_ns` is when time 0
     was, in ns since 1970; None if unknown. `measured` is what its machines gave when they were measured.
+    `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
+    or a `forward` pass; "" where the program marked its steps itself, or nobody did.
     """
 
     frames: Mapping[str, Frame]
@@ -184,6 +190,7 @@ class Timeline:
     user_values: UserValues = field(default_factory=UserValues)
     epoch_ns: int | None = None
     measured: tuple[MeasuredRates, ...] = ()
+    steps_marked_by: str = ""
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -304,4 +311,8 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         thread_names={key: name for timeline in timelines for key, name in timeline.thread_names.items()},
         notes=list(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
     )
-    return replace(whole, measured=tuple(rates for timeline in timelines for rates in timeline.measured))
+    return replace(
+        whole,
+        measured=tuple(rates for timeline in timelines for rates in timeline.measured),
+        steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
+    )

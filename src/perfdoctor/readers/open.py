@@ -14,7 +14,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import Frame, Timeline, merge
-from perfdoctor.readers import plain_pickle, recorded_run, side_files
+from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
@@ -182,6 +182,8 @@ def _read_file(file: Path, progress: Progress) -> Timeline:
             f"{file.name} is the text output of Nsight Compute, not a report or a table",
             do="Pass the .ncu-rep itself, or print it as a table: ncu --import report.ncu-rep --csv --page raw > k.csv",
         )
+    if kind != "kineto" and (other := other_tools.refusal(file.name, head)):
+        raise other
     # The Kineto reader has the best errors for other JSON and for a damaged gzip.
     if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
         return kineto.read(file)

@@ -69,7 +69,8 @@ def read(run: RunFolder, progress: Progress) -> Timeline:
         first = side_files.joined(first, sides)
     first = measured_rates.joined(first, rates)
     world_sizes = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
-    first = replace(first, world_size=max(first.world_size, *world_sizes, 0))
+    marked_by = (report.step_found_by for report in run.reports(found[0][0]) if report.is_training)
+    first = replace(first, world_size=max(first.world_size, *world_sizes, 0), steps_marked_by=next(marked_by, ""))
     return first.with_notes(
         *notes, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency
+from perfdoctor.vocabulary.basis import STEP, Basis
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class SourceInfo:
     file: str
     tool_version: str
     ranks: tuple[int, ...]
+    cut_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class GpuInfo:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Everything that a report may show. `per_step`: savings are per step, else per analysed window.
+    """Everything that a report may show. `basis`: what savings are for one of.
+    `server`: whose it is, where the work is inference ("" if not known).
 
     `findings` are the ranked causes, with their symptoms inside. `time` covers the analysed window, `recording` the
     time from the first to the last device event, in the same shape. Savings are a share of `base_ns`. `critical_path`
@@ -53,9 +57,16 @@ class Diagnosis:
     prediction: Prediction | None
     notes: tuple[str, ...]
     base_ns: int = 0
-    per_step: bool = True
+    basis: Basis = STEP
+    kind_of_work: Literal["training", "inference", "unknown"] = "unknown"
+    server: str = ""
     titles: Mapping[str, str] = field(default_factory=dict)
     critical_path: CriticalPath | None = None
     efficiency: Efficiency | None = None
     gpu_not_recorded: bool = False
     memory: tuple[MemoryUse, ...] = ()
+
+    @property
+    def per_step(self) -> bool:
+        """Are savings for a step (an iteration, an execution), and not for all that was recorded?"""
+        return bool(self.basis.noun)

@@ -26,8 +26,8 @@ class MemoryUse:
     allocated, active (allocated, or freed and still used by another stream), and requested before rounding.
     `peak_bytes` is the maximum that was active in the window of `events` changes (allocated, where only that was
     recorded). `peak_reserved_bytes`, the free blocks, `by_category` and `holders` are of that moment.
-    `most_reserved_bytes` is the maximum reserved in the window. With source `driver`, everything that CUDA allocated,
-    for libraries too, counts as reserved and in use.
+    `most_reserved_bytes` is the maximum reserved in the window, `first_reserved_bytes` what was reserved when it began.
+    With source `driver`, everything that CUDA allocated, for libraries too, counts as reserved and in use.
     """
 
     rank: int
@@ -46,3 +46,4 @@ class MemoryUse:
     largest_free_bytes: int
     by_category: Mapping[str, int] = field(default_factory=dict)
     holders: tuple[Holder, ...] = ()
+    first_reserved_bytes: int = -1

@@ -36,7 +36,10 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class StepStats:
-    """How the steps were found and how long they are; times are 0 where none were found."""
+    """How the steps were found and how long they are; times are 0 where none were found.
+
+    `marked_by`: as `Timeline.steps_marked_by`, where those marks are the steps.
+    """
 
     count: int = 0
     used: int = 0
@@ -45,6 +48,7 @@ class StepStats:
     p90_ns: int = 0
     found_by: FoundBy = "none"
     confidence: Confidence = "low"
+    marked_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ def facts(diagnosis: Diagnosis) -> tuple[Fact, ...]:
 def check(diagnosis: Diagnosis, advice: Advice) -> str:
     """What a second recording shows if the fix worked."""
     number = next((each for each in advice.evidence if isinstance(each, Measure)), None)
-    said = ["Record the same steps again: this finding should be gone."]
+    what = f"the same {diagnosis.basis.noun}s" if diagnosis.per_step else "the same"
+    said = [f"Record {what} again: this finding should be gone."]
     if number is not None:
         now = wording.quantity(number.value, number.unit)
         said.append(f"Compare “{clean_name(number.label)}”: {now} in this recording.")
@@ -48,8 +49,8 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
     if saving.likely and base:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
         about = likely if low == high else f"{likely} ({low} to {high})"
-        what = "A step" if diagnosis.per_step else "The same window"
-        said.append(f"{what} should take about {about} instead of {wording.duration(base)}.")
+        it = diagnosis.basis.each.strip() or "the same recording"
+        said.append(f"{it[0].upper()}{it[1:]} should take about {about} instead of {wording.duration(base)}.")
     return " ".join(said)
 
 
@@ -59,7 +60,8 @@ def _now(diagnosis: Diagnosis) -> Fact | None:
     steps = diagnosis.steps
     low, high = wording.duration(steps.p10_ns), wording.duration(steps.p90_ns)
     remark = f"8 of 10 take {low} to {high}" if steps.used > 1 and low != high else ""
-    return Fact("Step now" if diagnosis.per_step else "Window", wording.duration(diagnosis.base_ns), remark)
+    noun = diagnosis.basis.noun.capitalize()
+    return Fact(f"{noun} now" if noun else "Recorded", wording.duration(diagnosis.base_ns), remark)
 
 
 def _then(diagnosis: Diagnosis) -> Fact | None:
@@ -78,7 +80,7 @@ def _steps(diagnosis: Diagnosis) -> Fact | None:
         return None
     if not steps.count:
         return Fact("Steps", "none found", "all numbers are for the whole window")
-    found = wording.FOUND_BY.get(steps.found_by, steps.found_by)
+    found = wording.found_by(steps)
     return Fact("Steps analysed", f"{wording.count(steps.used)} of {wording.count(steps.count)}", f"by {found}")
 
 

@@ -21,7 +21,7 @@ from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name
+from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
@@ -103,7 +103,7 @@ def _environment() -> Environment:
         measure=lambda evidence: isinstance(evidence, Measure),
         rows=lambda evidence: isinstance(evidence, Rows),
         span=lambda evidence: isinstance(evidence, Span),
-        web_address=lambda text: text.startswith(("https://", "http://")),
+        web_address=is_web_address,
     )
     return environment
 

@@ -13,6 +13,7 @@ from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.wording import fix_terms
+from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 from perfdoctor.vocabulary.signals import need_label
 
@@ -116,6 +117,8 @@ class _Page:
         named = [situation for situation in fix.situations if situation in self.rule.summaries]
         if named and "" not in fix.situations:  # as listed under "What a report says"
             yield from self.wrapped(Text(f"For: {', '.join(named).replace('-', ' ')}", DIM))
+        if fix.when:
+            yield from self.wrapped(Text(f"Where there is {' and '.join(map(in_words, fix.when))}", DIM))
         for block in blocks(fix.how):
             yield Text()
             if block.code:

@@ -131,7 +131,7 @@ class _Page:
             return
         places = shown_places(self.diagnosis.time, len(self.diagnosis.time) if self.show_all else SHOWN_RANKS)
         names = place_names(self.diagnosis.time)
-        length = "step" if self.diagnosis.per_step else "window"
+        length = self.diagnosis.basis.noun or "recording"
         rows = [tuple(Text(heading, DIM) for heading in ("", length, "compute", "comm.", "copies", "idle"))]
         for split, remark in places:
             name = names[split.rank, split.device] + (f" ({remark})" if remark else "")

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfdoctor.report.words.foreign_text import is_web_address
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -44,7 +46,7 @@ class Links:
 
     def to_web(self, address: str) -> str:
         """A reference of a rule."""
-        return self._style(address if re.fullmatch(r"https?://[!-~]+", address) else "")
+        return self._style(address if is_web_address(address) else "")
 
     def to_source(self, text: str) -> Iterator[tuple[int, int, str]]:
         """(start, end, style) of each source line in the text whose file is under the working directory."""

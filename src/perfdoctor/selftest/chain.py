@@ -81,6 +81,14 @@ def with_limits(check: Check, what: str, do: str) -> Check:
     return replace(check, verdict=Verdict.LIMITED, found=f"{check.found}; {what}", do=do)
 
 
+def does_not_show(check: Check, step_ns: float | None) -> Check:
+    """A training that was recorded, whose fault was not found because it costs nothing here."""
+    if check.verdict is not Verdict.FAILED or not step_ns:
+        return check
+    what = f"{duration(step_ns)} a step; the fixed twin is no faster: its fault costs nothing here"
+    return replace(check, verdict=Verdict.LIMITED, found=what, do="")
+
+
 def both(first: Check, second: Check) -> Check:
     """One line of two checks of the same thing: the worse verdict, and what both found."""
     verdict = worst([first.verdict, second.verdict])

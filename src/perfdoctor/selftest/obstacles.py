@@ -51,7 +51,7 @@ _KNOWN: tuple[tuple[str, Obstacle], ...] = (
         ),
     ),
     (
-        r"target-linux-x64|target-linux-sbsa|error while loading shared libraries: libToolsInjection",
+        r"CLI executable is in the 'target-linux|error while loading shared libraries: libToolsInjection",
         Obstacle(
             "the Nsight Systems here is incomplete: its target folder, or a library in it, is missing",
             "Install Nsight Systems again, and put its bin/nsys on PATH or into PERFDOCTOR_NSYS: a copied nsys alone "

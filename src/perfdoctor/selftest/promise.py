@@ -38,6 +38,12 @@ def kept(
     return Check(name, Verdict.LIMITED, text, do, 0.0, numbers)
 
 
+def saves_nothing(plain: Sequence[Plain], fixed: Sequence[Plain]) -> bool:
+    """Is the fixed twin as slow, within the noise of two runs? Then the fault costs nothing on this machine."""
+    before, after = _step_ms(plain), _step_ms(fixed)
+    return before > 0 and after >= (1 - TOLERANCE_SHARE) * before
+
+
 def _step_ms(runs: Sequence[Plain]) -> float:
     """The median of their medians; 0 where one printed none."""
     found = [each.step_ms for each in runs]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib import import_module
 
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
+from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.pages import PAGES
 
 View = Table | Chart | Heat | TimelineView
@@ -21,7 +23,7 @@ def views(run: Run, diagnosis: Diagnosis) -> Views:
         module = f"perfdoctor.views.pages.{name}"
         try:
             view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(module).view
-            made.extend(view(run, diagnosis))
+            made.extend(_worded(each, diagnosis.basis) for each in view(run, diagnosis))
         except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
             failed.append((name, f"{type(error).__name__}: {error}"))
     return Views(
@@ -31,6 +33,19 @@ def views(run: Run, diagnosis: Diagnosis) -> Views:
         timeline=next(_of(TimelineView, made), None),
         failed=tuple(failed),
     )
+
+
+def _worded(view: View, basis: Basis) -> View:
+    """The same with headings and explanations in the words that fit; cells are as they are."""
+    if isinstance(view, TimelineView):
+        return view
+    if not isinstance(view, Table):
+        return replace(view, title=basis.numbers(view.title), description=basis.numbers(view.description))
+    columns = (
+        replace(each, name=basis.numbers(each.name), explained=basis.numbers(each.explained)) for each in view.columns
+    )
+    title, explained = basis.numbers(view.title), basis.numbers(view.explained)
+    return replace(view, title=title, explained=explained, columns=tuple(columns))
 
 
 def _of(kind: type, made: Iterable[View]) -> Iterator:  # type: ignore[type-arg]

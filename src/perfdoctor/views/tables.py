@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.views import Table, TableColumn, Unit
@@ -49,17 +50,17 @@ def table(
 def basis(run: Run) -> str:
     """`Numbers are for one step, the mean of 8 ranks.`"""
     ranks = len({place.rank for place in run.places})
-    what = "one step" if run.per_step else "the whole window"
+    what = basis_of(run).one
     return f"Numbers are for {what}{f', the mean of {ranks} ranks' if ranks > 1 else ''}."
 
 
 def a_step(run: Run) -> str:
-    """The end of a column's heading: without steps, numbers are for the window."""
-    return " a step" if run.per_step else ""
+    """The end of a column's heading: without steps, numbers are for all that was recorded."""
+    return basis_of(run).short
 
 
 def of_the_step(run: Run) -> str:
-    return "of the step" if run.per_step else "of the window"
+    return f"of {basis_of(run).whole}"
 
 
 def _shortened(value: str) -> str:

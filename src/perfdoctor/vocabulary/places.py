@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-#: What sentences of rules call that which is idle: `{The_device}` at their beginning, `{the_device}` inside.
-GPU: Mapping[str, str] = {"The_device": "The GPU", "the_device": "the GPU"}
-TRAINING_THREAD: Mapping[str, str] = {"The_device": "The training thread", "the_device": "the training thread"}
+#: What sentences of rules call that which is idle: `{The_device}` at their beginning, `{the_device}` inside; and what
+#: the host does meanwhile, where that is no work of it.
+GPU: Mapping[str, str] = {
+    "The_device": "The GPU",
+    "the_device": "the GPU",
+    "runs_code": "runs code that launches no GPU work",
+}
+TRAINING_THREAD: Mapping[str, str] = {
+    "The_device": "The training thread",
+    "the_device": "the training thread",
+    "runs_code": "runs code outside of any op",
+}
+MAIN_THREAD: Mapping[str, str] = {
+    "The_device": "The main thread",
+    "the_device": "the main thread",
+    "runs_code": "runs code outside of any op",
+}
 
 
 def place_names(places: Sequence[tuple[int, int | None]]) -> list[str]:

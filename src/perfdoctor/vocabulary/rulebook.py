@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
 from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.shipped import shipped_folder
 
@@ -32,13 +33,22 @@ class Threshold:
 
 @dataclass(frozen=True)
 class RuleFix:
-    """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries)."""
+    """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries).
+
+    `when`: what must be so in the recorded program, each one of `frameworks.FACTS` or its opposite (`not compiled`).
+    """
 
     title: str
     how: str
     effort: str
     changes_numerics: bool
     situations: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+
+    def fits(self, situation: str, facts: frozenset[str]) -> bool:
+        """Is it a fix of such a finding, in a program of which these facts are known?"""
+        named = not self.situations or situation in self.situations
+        return named and all(holds(condition, facts) for condition in self.when)
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,11 @@ class Rule:
     it takes next to no work off the host, and saves no more than the host has to spare. `needs_without_gpu` takes the
     place of `needs` on a run without a GPU, for a rule that sees the same fault there in other signals. `action` is
     what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
-    replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time.
-    `doubt` says, as half a sentence, why the detector is not sure where it is not.
+    replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time;
+    in others a finding of such a rule is a note, and comes last.
+    `doubt` says, as half a sentence, why the detector is not sure where it is not. `when`: what must be so in the
+    program for the rule to say anything, as in a fix. `inference`: other words for fields (`title`, `why`, …) in a
+    recording of a program that answers requests; `without_gpu`: of a run without a GPU, which speaks of none.
     """
 
     id: str
@@ -74,6 +87,18 @@ class Rule:
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
     verdict: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    inference: Mapping[str, str] = field(default_factory=dict)
+    without_gpu: Mapping[str, str] = field(default_factory=dict)
+
+    def applies(self, facts: frozenset[str]) -> bool:
+        """May it find anything in a program of which these facts are known?"""
+        return all(holds(condition, facts) for condition in self.when)
+
+    def in_words_of(self, facts: frozenset[str], *, without_gpu: bool = False) -> Rule:
+        """The rule with the words that fit such a program."""
+        words = {**(self.inference if "inference" in facts else {}), **(self.without_gpu if without_gpu else {})}
+        return replace(self, **words) if words else self  # type: ignore[arg-type]
 
     @property
     def at(self) -> Mapping[str, float]:
@@ -134,6 +159,9 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
         verdict=tuple(document.get("verdict", ())),
+        when=tuple(document.get("when", ())),
+        inference={name: text.strip() for name, text in document.get("inference", {}).items()},
+        without_gpu={name: text.strip() for name, text in document.get("without_gpu", {}).items()},
     )
 
 
@@ -152,8 +180,11 @@ def shared_thresholds() -> dict[str, Threshold]:
 
 
 def _fix(entry: Mapping[str, Any]) -> RuleFix:
-    situations = tuple(entry.get("situations", ()))
-    return RuleFix(entry["title"], entry["how"].strip("\n"), entry["effort"], entry["changes_numerics"], situations)
+    situations, when = tuple(entry.get("situations", ())), tuple(entry.get("when", ()))
+    for condition in when:
+        known(condition.removeprefix(NOT), FACTS, "fact in vocabulary/names/frameworks.py")
+    how = entry["how"].strip("\n")
+    return RuleFix(entry["title"], how, entry["effort"], entry["changes_numerics"], situations, when)
 
 
 def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:

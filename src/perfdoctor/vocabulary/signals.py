@@ -110,8 +110,16 @@ SIGNALS: Mapping[str, Signal] = {
     "functions": Signal("Python stacks", "record with torch.profiler and with_stack=True", _HOST_WORK, track="Python"),
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
     "os_calls": Signal("operating-system calls", "record with nsys --trace=osrt", _HOST_WORK, track="system calls"),
-    # Stretches that the profiler itself took (flushing, buffer requests). thread UNKNOWN: not known.
+    # Stretches that the profiler itself took (flushing, buffer requests), and where the driver loaded code or its queue
+    # of launches was full. thread UNKNOWN: not known.
     "overheads": Signal("profiler overhead events", "record with torch.profiler", _HOST_WORK),
+    # Where a stream was made to wait for an event: what is launched on it behind that waits, too. awaited_stream: on
+    # which the event was recorded, UNKNOWN where that is not known. The correlation is that of the call.
+    "stream_waits": Signal(
+        "waits of streams for events",
+        "record with `perfdoctor run`, or torch.profiler and enable_cuda_sync_events=True",
+        {**_DEVICE_WORK, "awaited_stream": int},
+    ),
     # What a process held at the end of a recorded step; both times are that moment. name: cuda (what torch allocated
     # and reserved on its device) or heap (what malloc had handed out, and the resident set; device UNKNOWN).
     "memory": Signal(

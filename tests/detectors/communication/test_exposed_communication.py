@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
-from collective_builders import described
+from collective_builders import MIB, described
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
@@ -31,7 +31,7 @@ def step(hidden: int, exposed: int, *, of: int = 40, **more):
 def test_it_fires_where_collectives_run_while_no_kernel_does():
     finding = only_finding("exposed-communication", step(10, 10))
     # 20 ms of communication, 10 of them beside compute
-    assert finding.values == {**of_step("exposed", 10.0, 40.0), "hidden_percent": 50.0}
+    assert finding.values == {**of_step("exposed", 10.0, 40.0), "hidden_percent": 50.0, "ranks": 1, "job_ranks": 1}
     # 20 ms of compute are free to hide 10; half of the bytes would win 5
     assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "10.0 ms of a 40.0 ms step (25 %) are collectives" in summary(finding)
@@ -46,6 +46,25 @@ def test_with_one_rank_it_says_that_waiting_cannot_be_distinguished_from_transfe
 def test_with_several_ranks_it_is_sure():
     finding = only_finding("exposed-communication", merge([step(0, 10, rank=0), step(0, 10, rank=1)]))
     assert (finding.situation, finding.confidence) == ("", "high")
+
+
+def test_where_ranks_are_missing_their_waiting_is_not_transfer():
+    """Two of four ranks, in collectives of one size that last 10 ms and, in every other step, 4: they take no more."""
+    both = [step(0, 10, rank=rank, world_size=4, repeat=8) for rank in (0, 1)]
+    long, short = "#" * 30 + " " * 10, "#" * 36 + " " * 4
+    nccl = (" " * 30 + "=" * 10 + " " * 36 + "=" * 4) * 4
+    uneven = [draw(kernels=(long + short) * 4, nccl=nccl, rank=rank, world_size=4, unit_us=1000) for rank in (0, 1)]
+    finding = only_finding("exposed-communication", merge(both))
+    assert finding.situation == "some-ranks"
+    assert "Only 2 of 4 ranks were recorded, so it is not known how much of this is transfer" in summary(finding)
+    alike, different = (
+        only_finding("exposed-communication", described(merge(each), bytes=MIB)).saving_ns_per_step
+        for each in (both, uneven)
+    )
+    assert alike.likely == 10 * MS
+    # four stretches of 10 and four of 4 ms, each of which takes at most 4; without steps all count
+    assert different.likely == pytest.approx(4 * 14 * MS * (8 * 4) / (4 * 14), rel=0.01)
+    assert different.high == pytest.approx(4 * 14 * MS, rel=0.01)
 
 
 def test_what_compute_cannot_hide_is_won_by_sending_less():

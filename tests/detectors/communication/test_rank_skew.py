@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from builders import draw, findings, only_finding, summary
 
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
 
@@ -35,6 +37,16 @@ def test_it_fires_and_names_the_rank_that_waits_least():
     # the middle rank comes 16 ms before the last one
     assert finding.saving_ns_per_step == Saving(8 * MS, 16 * MS, 16 * MS)
     assert "Rank 3 is the straggler, with 100 % of all lateness." in summary(finding)
+
+
+def test_waiting_is_a_share_of_the_steps_of_those_who_wait():
+    """Rank 1's window is a tenth as long: of a mean step of 22 ms nobody waits 36."""
+    short = draw(kernels="#" * 40, nccl=" " * 39 + "=", rank=1, repeat=6, launched_us_before=50, unit_us=100)
+    finding = only_finding("rank-skew", merge([rank(0, 4), short]))
+    assert finding.values["step_ms"] == pytest.approx(22)
+    # rank 0 is in the collective for 36 of 40 ms, of which 0.1 are the transfer
+    assert finding.values["waiting_percent"] == pytest.approx(100 * 35.9 / 40, abs=0.1)
+    assert finding.values["waiting_ms"] < finding.values["step_ms"]
 
 
 def test_a_rank_that_changes_from_step_to_step_is_uneven_work():
@@ -146,6 +158,66 @@ def test_it_tells_what_the_late_rank_did_instead(before, host, situation, share)
     doing = finding.evidence[3]
     # the window begins with the late rank's first collective: four of five stretches of 16 ms lie in it
     assert sum(row[1] for row in doing.rows) == pytest.approx(16 * MS * 4 / 5)
+
+
+WAITS = "s" * 30
+
+
+def with_host(number: int, *, kernels: str, nccl: str, calls: str, ops: str):
+    return draw(kernels=kernels, nccl=nccl, host=[calls, ops], rank=number, repeat=6, unit_us=10)
+
+
+def one_slow_host(ops: str = "o" * 13 + " " + "o" * 14 + " " + "o" * 11):
+    """Two ranks launch at once and wait for the device; the third launches as much, and its device waits for it."""
+    quick = [with_host(n, kernels="#" * 10 + "+" * 10, nccl=" " * 20 + "=" * 20, calls="l  l  l   " + WAITS, ops="oo oo oo") for n in (0, 1)]  # fmt: skip
+    late = with_host(2, kernels="#" * 10 + " " * 6 + "+" * 10, nccl=" " * 32 + "=" * 8, calls="l" + " " * 14 + "l" + " " * 15 + "l" + " " * 8, ops=ops)  # fmt: skip
+    return merge([*quick, late])
+
+
+def test_a_host_that_is_slower_at_the_same_work_does_nothing_else():
+    finding = only_finding("rank-skew", one_slow_host())
+    assert (finding.values["late_rank"], finding.situation) == (2, "slower-host")
+    # three calls and three ops on each rank; ops of 38 units together, elsewhere of 6
+    assert finding.values["rows_per_step"] == pytest.approx(finding.values["other_rows_per_step"], rel=0.1)
+    assert finding.values["slower"] > 3
+    assert "Its host is slower at the same work" in summary(finding)
+    (first, *_) = finding.evidence[-1].rows
+    assert first[0] == "aten::add"
+    assert first[2] > 3 * first[3]
+    fixes = [fix for fix in load_rules()["rank-skew"].fixes if fix.fits(finding.situation, frozenset())]
+    assert [fix.title for fix in fixes] == ["Give each rank its own cores, next to its GPU", "Find what slows the cores of this rank's process"]  # fmt: skip
+
+
+def test_a_host_that_makes_more_calls_and_ops_has_other_work():
+    finding = only_finding("rank-skew", one_slow_host("oo" + " o" * 18))
+    assert finding.situation == "more-work"
+    assert "Its host has more to do: 22 calls and ops a step, the others 6" in summary(finding)
+
+
+def test_a_host_that_is_neither_slower_nor_busier_is_only_late():
+    assert only_finding("rank-skew", one_slow_host("oo oo oo")).situation == "late-host"
+
+
+def test_its_host_alone_is_what_launch_bound_finds():
+    found = diagnose(one_slow_host(), list(load_rules().values())).findings
+    assert found[0].rule == "rank-skew"
+    assert "launch-bound" in {symptom.rule for symptom in found[0].symptoms}
+
+
+def test_what_a_straggler_costs_ends_where_the_last_but_one_comes():
+    """Arrivals at 10, 24 and 36 of 40: with the last one in time all would wait for the second."""
+    finding = only_finding("rank-skew", merge([rank(0, 10), rank(1, 10), rank(2, 24), rank(3, 36)]))
+    assert finding.saving_ns_per_step.likely == pytest.approx(12 * MS, rel=0.01)
+    assert finding.saving_ns_per_step.high == pytest.approx((26 + 26 + 12) / 3 * MS, rel=0.01)
+    assert finding.confidence == "high"
+
+
+def test_no_rank_is_the_clear_straggler_where_another_comes_just_before_it():
+    finding = only_finding("rank-skew", merge([rank(0, 10), rank(1, 10), rank(2, 34), rank(3, 36)]))
+    assert finding.values["caused_percent"] == 100.0
+    assert finding.confidence == "medium"
+    # both in time as the middle ones, which come at 22 of 40
+    assert finding.saving_ns_per_step.likely == pytest.approx(14 * MS, rel=0.01)
 
 
 def test_without_one_main_thing_it_says_nothing_of_it():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import draw, findings, only_finding
+from builders import GEMM, draw, findings, only_finding, summary
+from tables import of_each
 
 
 def test_the_innermost_of_the_users_own_lines_is_named():
@@ -23,6 +24,28 @@ def test_the_innermost_of_the_users_own_lines_is_named():
     lines, everything = finding.evidence[2:]
     assert [row[0] for row in everything.rows][:1] == ["site-packages/pandas/core/frame.py(700): __init__"]
     assert [row[0] for row in lines.rows] == ["train.py(10): log_metrics"]
+
+
+def test_the_library_function_that_the_users_line_is_in_most_of_the_time_is_named_beside_it():
+    def summary_of(inside: str) -> str:
+        drawn = draw(
+            kernels="#" * 10 + " " * 30,
+            host=["l" + " " * 39, " " * 9 + "f" * 31, " " * 10 + inside.ljust(30)],
+            legend={
+                "p": ("functions", "transformers/image.py(235): preprocess"),
+                "q": ("functions", "PIL/Image.py(7): resize"),
+                "u": ("functions", "train.py(30): shrink"),
+            },
+            repeat=6,
+            unit_us=1000,
+        )
+        return summary(only_finding("host-work", drawn))
+
+    assert summary_of("p" * 20).endswith(
+        "`train.py(10): log_metrics` (20.0 ms in `transformers/image.py(235): preprocess`): inputs are prepared, or results decoded."
+    )
+    assert summary_of("p" * 8 + "q" * 8).endswith("`train.py(10): log_metrics`."), "each holds less than half"
+    assert summary_of("u" * 20).endswith("`train.py(30): shrink`.")
 
 
 def test_where_nothing_names_it_none_is_named():
@@ -70,3 +93,40 @@ def test_a_backward_pass_whose_thread_was_not_recorded_is_no_such_work(name, fou
     legend = {"z": ("ranges", name)}
     drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "z" * 10], repeat=6, unit_us=1000, legend=legend)
     assert len(findings("host-work", drawn)) == found
+
+
+@of_each(
+    ("function", "situation"),
+    [
+        (
+            "/tmp/torchinductor_me/ov/cov463qhi2m2kw6ldmzzijfv5t3cjjklfci3qly3nsw6upcskct3.py(2533): call",
+            "compiled-call",
+        ),
+        ("train.py(30): init_model", "model-construction"),
+        ("train.py(30): load_state_dict", "model-construction"),
+        ("train.py(30): tokenize_all", "preprocessing"),
+        ("train.py(30): process_group", "named"),
+        ("model.py(30): forward", "named"),
+    ],
+)
+def test_what_the_function_is_decides_its_fix(function, situation):
+    drawn = draw(
+        kernels="#" * 30 + " " * 10,
+        host=["l" + " " * 39, " " * 29 + "u" * 11],
+        legend={"u": ("functions", function)},
+        repeat=6,
+        unit_us=1000,
+    )
+    finding = only_finding("host-work", drawn)
+    assert (finding.situation, finding.values["name"]) == (situation, function)
+
+
+def test_where_nothing_is_named_the_next_launch_is():
+    drawn = draw(
+        kernels="#" * 30 + " " * 5 + "G" * 5, host=["l" + " " * 34 + "l" + " " * 4, "o"], repeat=6, unit_us=1000
+    )
+    finding = only_finding("host-work", drawn)
+    assert finding.situation == ""
+    assert summary(finding).endswith(f"at a time; most of it before `{GEMM}`.")
+    following = next(each for each in finding.evidence if each.label == "The next launch is of")
+    assert [row[0] for row in following.rows] == [GEMM]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import draw, findings, of_step, only_finding, summary
 
+from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
 
 
@@ -21,10 +23,21 @@ def test_it_fires_where_each_kernel_waits_for_its_launch():
     shares = {"recoverable_share_low": 0.3, "recoverable_share_likely": 0.6, "recoverable_share_high": 0.95}
     finding = only_finding("launch-bound", step(busy=5), **shares)
     # five kernels of 50 µs, one each 200 µs: 750 of 1,000 µs idle
-    assert finding.values == {**of_step("idle", 0.75, 1.0), "kernels_per_step": 5.0, "kernel_us": 50.0}
+    expected = {**of_step("idle", 0.75, 1.0), "kernels_per_step": 5.0, "kernel_us": 50.0}
+    assert {name: finding.values[name] for name in expected} == expected
+    assert finding.situation == ""
     assert finding.saving_ns_per_step == Saving(225_000, 450_000, 712_500)
     assert finding.confidence == "high"
     assert "while the host is busy launching: 5 kernels a step, 50 µs each" in summary(finding)
+
+
+def test_of_several_ranks_it_names_the_one_that_loses_most():
+    """Rank 1's device is idle for 75 % of its step, rank 0's for a quarter: the rank's own numbers, and the mean."""
+    finding = only_finding("launch-bound", merge([step(busy=15), step(busy=5, rank=1)]))
+    assert (finding.values["rank"], finding.situation) == (1, "ranks")
+    assert finding.values["idle_ms"] == pytest.approx(0.75)
+    assert finding.values["lost_ms"] == pytest.approx((0.75 + 0.25) / 2)
+    assert summary(finding).startswith("On rank 1, more than on any other of 2, the GPU is idle for 0.8 ms of a 1.0 ms step (75 %)")  # fmt: skip
 
 
 def test_without_framework_ops_it_is_less_sure():

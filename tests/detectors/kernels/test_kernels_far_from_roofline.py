@@ -119,7 +119,7 @@ def test_without_a_timeline_it_names_kernels_and_promises_nothing():
     saving = finding.saving_ns_per_step
     assert (saving.low, saving.likely, saving.high, finding.work, finding.affected_ns) == (0, 0, 0, {}, 0)
     assert "25 % of the measured time (1.0 of 4.0 ms)" in summary(finding)
-    assert "their share of a step is not known" in summary(finding)
+    assert "their share of the program's time is not known" in summary(finding)
 
 
 def test_the_whole_diagnosis_promises_no_more_than_the_detector():

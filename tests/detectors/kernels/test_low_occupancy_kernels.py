@@ -93,4 +93,4 @@ def test_it_stays_silent_just_below_each_threshold():
 def test_without_a_timeline_it_promises_nothing():
     finding = only_finding(RULE, alone([FEW]))
     assert (finding.saving_ns_per_step.high, finding.situation) == (0, "alone")
-    assert "their share of a step is not known" in summary(finding)
+    assert "their share of the program's time is not known" in summary(finding)

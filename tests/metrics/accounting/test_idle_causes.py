@@ -78,6 +78,30 @@ def test_between_marked_steps_and_before_the_copy_of_a_batch_a_wait_is_inferred(
     assert "input_wait" not in without_mark
 
 
+# A single step: what its host does in front of the first work and behind the last
+
+
+def test_in_front_of_its_first_work_and_behind_its_last_the_host_is_to_blame_for_a_single_step():
+    picture = {"kernels": " " * 30 + "####" + " " * 26, "host": [" " * 29 + "l" + " " * 30, "0" * 60]}
+    assert causes(**picture) == {"launch_bound": 1, "unknown": 55}
+    op = {"legend": {"z": ("ops", "aten::load"), "y": ("functions", "app.py(3): show")}}
+    picture["host"] = [*picture["host"], "z" * 28 + " " * 8 + "y" * 24]
+    found = causes(**picture, **op)
+    assert found == {"launch_bound": 1, "host_work": 55}
+
+
+def test_waiting_for_a_batch_in_front_of_a_single_step_is_an_input_wait():
+    found = causes(
+        kernels=" " * 30 + "####",
+        host=[" " * 29 + "l" + " " * 4, "0" * 34, " iii" * 7],
+    )
+    assert found["input_wait"] == 21
+
+
+def test_behind_the_last_work_of_a_recording_without_steps_nothing_is_counted():
+    assert causes(kernels="####" + " " * 26, host=["l" + " " * 29, "o" * 30]) == {}
+
+
 # Waiting for the device
 
 
@@ -201,6 +225,22 @@ def test_queued_work_that_does_not_start_for_long_has_an_unknown_cause():
     assert found == {"unknown": 15}
 
 
+def test_a_launch_that_takes_long_itself_is_no_time_in_the_queue():
+    """The device runs dry while the host stands in the launch of the next kernel."""
+    long = {"legend": {"c": ("calls", "cudaLaunchKernel")}}
+    assert causes(kernels="####     ++", host=["l cccccc   ", "  oooooo   "], **long) == {
+        "launch_bound": 4,
+        "queue_latency": 1,
+    }
+    # The first launch of a kernel loads its code.
+    loading = {"kernels": "#e#e#e#e" + " " * 60 + "GG", "host": "l" * 8 + "c" * 61, "unit_us": 1000}
+    assert causes(**loading, **long) == {"compilation": 60}
+    assert causes(kernels="##     ++", host="l h      ".replace("h", "c"), **long) == {
+        "queue_latency": 4,
+        "launch_bound": 1,
+    }
+
+
 def test_calls_alone_do_not_distinguish_launching_from_other_code():
     assert causes(kernels=" #   #   #   #  ", host="l   l   l   l   ") == {"unknown": 9}
 
@@ -228,6 +268,21 @@ def test_a_python_function_in_view_is_host_work():
 def test_where_ops_were_recorded_and_none_ran_it_is_python_code():
     found = causes(kernels="####" + " " * 20 + "####", host=["l" + " " * 22 + "l", "o"])
     assert found == {"host_work": 19, "launch_bound": 1}
+
+
+def test_where_calls_of_the_system_were_recorded_the_host_runs_its_own_code_outside_of_them():
+    picture = {"kernels": "####" + " " * 20 + "##", "host": ["l" + " " * 22 + "l", "      zzzzzz"]}
+    waiting = {"legend": {"z": ("os_calls", "pthread_cond_timedwait")}}
+    assert causes(**picture, **waiting) == {"host_work": 13, "launch_bound": 1, "unknown": 6}
+    of_another = {1: "l" + " " * 22 + "l", 2: "      zzzzzz"}
+    assert "host_work" not in causes(**{**picture, "host": of_another}, **waiting), "that thread drives no device"
+
+
+def test_the_device_is_idle_between_the_copies_of_a_model_on_its_way():
+    picture = {"kernels": " " * 20 + "####", "host": ["c" * 4 + "  " + "c" * 4 + "  " + "c" * 4 + "   l", "o"]}
+    assert causes(**picture, copies=" hhhh  hhhh  hhhh")["compilation"] == 4
+    inputs = {"kernels": " " * 20 + "####", "host": ["c" + " " * 13 + "c   l", "o"]}
+    assert "compilation" not in causes(**inputs, copies=" h" + " " * 13 + "h"), "work between the inputs of a model"
 
 
 def test_where_only_ranges_were_recorded_and_none_ran_it_is_unknown():
@@ -356,7 +411,7 @@ def test_work_queued_before_the_recording_began_waits_in_the_queue():
     numbers = kernels.kernels["correlation"][::-1].copy()
     frames = {**kernels.frames, "kernels": kernels.kernels.with_columns(correlation=numbers)}
     queued = type(kernels).build(frames, kernels.recorded)
-    assert idle_units(only_place(queued)) == {"queue_latency": 2}
+    assert idle_units(only_place(queued)) == {"queue_latency": 1, "launch_bound": 1}  # the last one's own launch
 
 
 def test_every_cause_is_named_even_if_it_did_not_occur():

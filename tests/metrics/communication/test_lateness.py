@@ -8,7 +8,7 @@ from builders import draw, findings, only_finding
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.communication.lateness import between_collectives, excess_ns, made_late_by
 from perfdoctor.metrics.communication.skew import skew
-from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, spare_ns
+from perfdoctor.metrics.host.pace import exposed_waiting_ns, paced_waiting_ns, sooner_ns, spare_ns
 from perfdoctor.model.timeline import merge
 
 UNIT = 10_000  # 10 µs: pauses between calls are short enough to count as launching
@@ -65,6 +65,13 @@ def test_a_host_that_waits_for_the_device_has_that_to_spare():
     assert spare_ns(place) / place.units == pytest.approx(20 * UNIT, rel=0.1)
 
 
+def test_a_host_that_was_ahead_when_the_window_began_could_have_been_sooner_by_that():
+    place = late_for_lack_of_work(BUSY).places[0]
+    ahead = prepare(draw(kernels="#" * 20, nccl=" " * 20 + "=" * 20, host=BUSY, host_ahead=30, repeat=6, unit_us=10)).places[0]  # fmt: skip
+    assert sooner_ns(ahead) - spare_ns(ahead) == pytest.approx(30 * UNIT, abs=2 * UNIT)
+    assert sooner_ns(place) == spare_ns(place)
+
+
 def test_over_one_step_nothing_is_known_of_a_pace():
     assert spare_ns(late_for_lack_of_work(BUSY, repeat=3).places[0]) is None
 
@@ -81,7 +88,10 @@ def test_a_late_rank_is_only_blamed_for_what_the_others_could_win():
     assert findings("rank-skew", late_for_lack_of_work(BUSY).timeline) == []
     found = only_finding("launch-bound", late_for_lack_of_work(BUSY).timeline)
     # 12 units on each rank: as idle on one, as waiting for it on the others
-    assert found.values["idle_percent"] == pytest.approx(30, abs=4)
+    assert found.values["lost_percent"] == pytest.approx(30, abs=4)
+    # on the late rank it is idle, on the mean of three ranks two thirds of it are waiting
+    assert (found.values["rank"], found.situation) == (2, "paced")
+    assert found.values["paced_ms"] == pytest.approx(0.08, abs=0.02)
     assert only_finding("rank-skew", late_for_lack_of_work(WAITS_FOR_THE_DEVICE).timeline).values["late_rank"] == 2
 
 

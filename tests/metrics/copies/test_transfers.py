@@ -8,6 +8,7 @@ from builders import draw, only_place, timeline
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.copies.transfers import (
     asked_by,
+    before_work_begins,
     bytes_of,
     compute_stream,
     copies_of,
@@ -41,6 +42,20 @@ def test_exposed_is_what_no_kernel_covers():
     half = place(kernels="  ####    ", copies="hhhh      ")
     assert exposed_ns(half, copies_of(half, "h2d")) == 200_000
     assert exposed_ns(half, copies_of(half, "d2h")) == 0
+
+
+def test_copies_behind_a_short_first_kernel_belong_to_the_start_and_those_between_work_do_not():
+    one = place(
+        kernels="#" + " " * 9 + "#" * 150, copies="   hh  hh " + " " * 100 + "hhh", recorded=["kernels", "copies"]
+    )
+    assert before_work_begins(one).tolist() == [True, True, False]
+
+
+def test_copies_behind_more_than_a_hundredth_of_the_kernels_time_come_again():
+    again = place(
+        kernels="###" + " " * 7 + "#" * 150, copies="   hh  hh " + " " * 100 + "hhh", recorded=["kernels", "copies"]
+    )
+    assert before_work_begins(again).tolist() == [False, False, False]
 
 
 def test_rate_and_bytes():

@@ -50,6 +50,19 @@ def rows(timeline: Timeline, signal: str, *columns: str) -> list[tuple]:
 # --- what is read ---
 
 
+def test_a_stream_that_was_made_to_wait_for_an_event_is_a_row_and_other_synchronizations_are_not():
+    def sync(name: str, **args: int) -> dict:
+        return event(name, "cuda_sync", 4, 1, 0, 24, device=0, stream=24, correlation=9, **args)
+
+    known = sync("Stream Wait Event", wait_on_stream=20, wait_on_cuda_event_id=1)
+    timeline = read(trace(launch(), kernel(), known, sync("Event Sync", wait_on_stream=20), sync("Context Sync")))
+    columns = ("process", "device", "stream", "awaited_stream", "correlation")
+    assert rows(timeline, "stream_waits", *columns) == [(10, 0, 24, 20, 9)]
+    unknown = read(trace(launch(), kernel(), sync("Stream Wait Event")))
+    assert rows(unknown, "stream_waits", "awaited_stream") == [(UNKNOWN,)]
+    assert "stream_waits" not in read(trace(launch(), kernel(), sync("Context Sync"))).recorded
+
+
 def test_a_kernel_has_its_place_size_and_times_in_nanoseconds():
     timeline = read(trace(launch(), kernel(ts=10.5, dur=2.001), baseTimeNanoseconds=BASE_NS))
     assert rows(timeline, "kernels", "start_ns", "end_ns") == [(BASE_NS + 10_500, BASE_NS + 12_501)]
@@ -387,6 +400,7 @@ def test_a_cut_off_trace_gives_all_whole_events_and_a_note():
     timeline = read(data[: data.index(b"kernel4")])
     assert len(timeline.kernels) == 4
     assert timeline.notes[0].startswith("`trace.json` is cut off after 5 events: what follows is lost")
+    assert timeline.sources[0].cut_off
 
 
 def small_trace() -> bytes:

@@ -164,6 +164,14 @@ def test_other_output_of_the_job_is_skipped(tmp_path):
     assert len(nccl_log.read(file)["nccl_facts"]) == 1
 
 
+def test_a_log_with_nothing_but_the_version_is_refused(tmp_path):
+    """As NCCL_DEBUG=VERSION writes it, and as benchmarks print it above tables of their own."""
+    path = tmp_path / "out.log"
+    path.write_text("NCCL version 2.24.3+cuda12.4\nsize latency(us) BW(MB/s)\n1024 15.1 0.07\n", "utf-8")
+    with pytest.raises(PerfdoctorError, match="the version of NCCL and nothing else"):
+        nccl_log.read(path)
+
+
 def test_a_file_without_nccl_is_refused(tmp_path):
     (tmp_path / "x.log").write_text("nothing\n")
     with pytest.raises(PerfdoctorError, match="no line of NCCL"):

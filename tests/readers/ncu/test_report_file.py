@@ -70,6 +70,13 @@ def test_names_are_in_the_block_that_is_the_first_to_use_them(tmp_path):
     assert list(frame.name) == ["void add<float>(int)"] * 2 + ["k"]
 
 
+def test_a_name_may_stand_in_a_later_block(tmp_path):
+    time, sm = "gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+    blocks = block([time], [launch({0: 5.0, 1: 40.0})]), block([sm], [launch({1: 50.0}, name="k")])
+    frame = read(tmp_path, report(*blocks))["kernel_profiles"]
+    assert np.nan_to_num(frame.floats("sm_share")).tolist() == [0.4, 0.5]
+
+
 def test_rules_that_only_compute_give_nothing_and_those_of_a_part_are_not_global(tmp_path):
     results = [
         rule("Compute"),

@@ -421,7 +421,7 @@ def test_alone_it_is_diagnosed_and_every_report_notes_that_there_is_no_step(tmp_
     assert not [outcome for outcome in diagnosis.outcomes if outcome.status == "failed"]
     document = json.loads(json_report.render(diagnosis))
     assert [source["kind"] for source in document["run"]["sources"]] == ["ncu"]
-    assert "their share of a step is not known" in html.render(diagnosis)
+    assert "their share of the program's time is not known" in html.render(diagnosis)
     console = Console(width=100, file=io.StringIO())
     terminal.render(diagnosis, console)
     assert "far from the roofline. Single kernels were measured" in " ".join(console.file.getvalue().split())

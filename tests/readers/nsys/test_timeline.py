@@ -95,7 +95,7 @@ def quoted(column: str) -> str:
 
 
 def full_name(table: str) -> str:
-    short = ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "GRAPH_TRACE", "OVERHEAD")
+    short = ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "GRAPH_TRACE", "OVERHEAD", "SYNCHRONIZATION")
     return f"CUPTI_ACTIVITY_KIND_{table}" if table.startswith(short) else table
 
 
@@ -310,7 +310,7 @@ def test_calls_of_the_system_and_of_the_profiler_keep_their_names(at):
     assert rows(timeline, "overheads", "name", "thread", "process") == [("CUPTI Buffer flush", UNKNOWN, PID)]
 
 
-def test_a_full_launch_queue_is_no_overhead_of_the_profiler(at):
+def test_overheads_of_the_driver_keep_their_names_beside_the_profilers(at):
     overheads = [
         {"start": 1, "end": 2, "globalTid": in_process(), "nameId": "Command Buffer Full", "overheadType": 8},
         {"start": 3, "end": 4, "globalTid": in_process(), "nameId": "Buffer Flush", "overheadType": 3},
@@ -318,7 +318,11 @@ def test_a_full_launch_queue_is_no_overhead_of_the_profiler(at):
     timeline = nsys.read(
         export(at, KERNEL=[kernel()], OVERHEAD=overheads, PROFILER_OVERHEAD=[overheads[1] | {"start": 9, "end": 9}])
     )
-    assert rows(timeline, "overheads", "name", "start_ns") == [("Buffer Flush", 3), ("Buffer Flush", 9)]
+    assert rows(timeline, "overheads", "name", "start_ns") == [
+        ("Command Buffer Full", 1),
+        ("Buffer Flush", 3),
+        ("Buffer Flush", 9),
+    ]
 
 
 # --- ranks, devices, threads ---
@@ -715,3 +719,20 @@ def test_an_export_without_a_kernel_table_recorded_no_gpu_activity():
     timeline = nsys.read(recording("no-kernels-not-utf8.sqlite"))
     assert not timeline.recorded & {"kernels", "copies", "collectives"}
     assert "No GPU activity was recorded in no-kernels-not-utf8.sqlite." in timeline.notes
+
+
+def test_a_stream_that_was_made_to_wait_for_an_event_is_a_row_whatever_its_kind_is_numbered(at):
+    def sync(correlation: int, stream: int = 22, **more: int) -> dict:
+        place = {"deviceId": 0, "streamId": stream, "correlationId": correlation, "globalPid": in_process()}
+        return {"start": 4, "end": 5, **place, "syncType": 2, "eventId": 3, **more}
+
+    calls = [
+        call(),
+        call("cudaStreamWaitEvent_v3020", 4, 5, correlation=2),
+        call("cudaStreamSynchronize", 6, 7, correlation=3),
+    ]
+    syncs = [sync(2), sync(3), sync(4), sync(2, 4294967295)]
+    timeline = nsys.read(export(at, KERNEL=[kernel()], RUNTIME=calls, SYNCHRONIZATION=syncs))
+    columns = ("process", "device", "stream", "awaited_stream", "correlation")
+    assert rows(timeline, "stream_waits", *columns) == [(PID, 0, 22, UNKNOWN, 2)]
+    assert "stream_waits" not in nsys.read(export(at.with_name("b.sqlite"), KERNEL=[kernel()], RUNTIME=calls)).recorded

@@ -226,6 +226,43 @@ for number in range(12): step(optimizer)
     assert found.trace().ranges.name.equals("backward").sum() == 4
 
 
+BY_HAND = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+inputs, wanted = torch.randn(64, 256), torch.randint(0, 10, (64,))
+def update():
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "backwards"),
+    [
+        ("torch.nn.functional.cross_entropy(model(inputs), wanted).backward()", 1),
+        ("torch.nn.CrossEntropyLoss()(model(inputs), wanted).backward()", 1),
+        ("model(inputs).mean().backward(); torch.nn.CrossEntropyLoss()(model(inputs), wanted).backward()", 2),
+    ],
+    ids=["loss-function", "loss-module", "two-losses"],
+)
+def test_a_loop_without_an_optimizer_counts_each_step_once(run: Runner, step: str, backwards: int) -> None:
+    found = run(BY_HAND + f"for number in range(15):\n    {step}\n    update()\n")
+    assert found.steps() == 4
+    assert found.trace().ranges.name.equals("backward").sum() == pytest.approx(4 * backwards, abs=1)
+
+
+def test_validation_before_a_training_by_hand_is_no_step(run: Runner) -> None:
+    validation = "with torch.no_grad():\n    for number in range(6): model(inputs)\n"
+    training = "for number in range(15):\n    model(inputs).mean().backward()\n    update()\n"
+    found = run(BY_HAND + validation + training, window=Window(steps=4, skip=5))
+    assert found.report["step_found_by"] == "backward"
+    assert found.trace().ranges.name.equals("backward").sum() == pytest.approx(4, abs=1)
+
+
 # --- nothing changes for the program ---
 
 

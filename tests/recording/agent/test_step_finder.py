@@ -73,3 +73,20 @@ def test_steps_are_counted_while_nothing_is_chosen(skip: int) -> None:
     finder = StepFinder(skip)
     step_ends(finder, even("adam", skip - 1))
     assert finder.count == skip - 1
+
+
+@pytest.mark.parametrize(
+    ("one_round", "step"),
+    [("mb", "b"), ("mlb", "b"), ("mbmlb", "l"), ("mmmlb", "b"), ("elb", "b")],
+)
+def test_without_an_optimizer_the_step_is_what_comes_once_a_round(one_round: str, step: str) -> None:
+    finder = StepFinder(4, rounds=True)
+    step_ends(finder, ((kind, 100 * place) for place, kind in enumerate(one_round * 8)))
+    assert finder.chosen == step
+
+
+def test_rounds_that_differ_are_judged_by_their_rhythm() -> None:
+    finder = StepFinder(6, rounds=True)
+    rounds = enumerate(["mb", "mbv", "mb", "mb", "mb", "mbvv", "mb", "mb", "mb", "mbv", "mb", "mb"])
+    step_ends(finder, ((kind, 100 * at + 10 * place) for at, one in rounds for place, kind in enumerate(one)))
+    assert finder.chosen == "b"

@@ -139,6 +139,14 @@ def test_a_wait_waits_for_the_work_that_ended_with_it():
     assert simulate([shorter]).step_ns == pytest.approx(7 * UNIT)
 
 
+def test_a_call_that_copies_and_waits_waits_for_its_own_copy():
+    """The other stream happens to end work as it returns."""
+    of = graph(draw(kernels=["#     ", "  #### "], copies="    dd ".replace("d", "D"), host="llCCCC ", repeat=5,
+                    legend={"C": ("calls", "hipMemcpyWithStream")}))  # fmt: skip
+    (copies,) = {of.place.work.is_blocking_copy[of.work_row[of.depends[1][end]]] for end in np.flatnonzero(of.kind == WAIT_END)}  # fmt: skip
+    assert copies
+
+
 def test_a_wait_may_be_for_work_of_the_step_before():
     """The host is a step ahead: what it waits for was launched in front of the period."""
     of = graph(draw(kernels="########  ", host="l    s    ", host_ahead=8, repeat=6))

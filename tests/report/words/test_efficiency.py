@@ -14,6 +14,7 @@ from perfdoctor.records.work_done import Ceiling, Efficiency, Roofline, Roofline
 from perfdoctor.report import json_report, markdown, terminal
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.efficiency import line
+from perfdoctor.vocabulary.basis import RECORDING
 
 ROW = RooflineRow(
     kind="op", name="aten::mm", sizes="8 × 8, 8 × 8", kernel="gemm", data_type="bf16", count=2.0, ns=1e6, flop=5e12,
@@ -38,7 +39,7 @@ def test_it_says_use_work_and_pace():
         "MFU 41 %, HFU 51 % of 989 TFLOP/s (bf16, dense; NVIDIA H100 SXM). 5.00 TFLOP a step, from the shapes of 100 % "
         "of the matmul time; 20 % of it is recomputed forward work. 12,346 tokens a second per GPU."
     )
-    assert "TFLOP in the window" in said(KNOWN, per_step=False)
+    assert "TFLOP in the recording" in said(KNOWN, basis=RECORDING)
 
 
 def test_equal_shares_are_said_once():

@@ -49,6 +49,12 @@ def plain(text: str) -> str:
     return " ".join(text.replace("\u00a0", " ").replace("&lt;", "<").replace("\\", "").split())
 
 
+def test_what_was_reserved_at_the_start_is_said_where_it_was_more():
+    assert "at the start" not in memory.now(use(first_reserved_bytes=12 * GIB))
+    text = memory.now(use(first_reserved_bytes=48 * GIB)).replace("\u00a0", " ")
+    assert text.startswith("48.0 GiB reserved at the start of the snapshot. At the end: ")
+
+
 @TEXTS
 def test_the_peak_its_purposes_and_its_holders_are_shown(render):
     text = plain(render(WITH))

@@ -56,5 +56,5 @@ def test_the_share_of_single_kernels_in_a_step_is_unknown(tmp_path):
     assert not diagnosis.findings
     verdict = wording.verdict(diagnosis)
     assert verdict.startswith("1 launch of 1 kernel")
-    assert verdict.endswith(". Single kernels were measured: their share of a step is unknown.")
+    assert verdict.endswith(". Single kernels were measured: their share of the whole is unknown.")
     assert len(diagnosis.notes) == 3  # the launches, the longest of them, and that there is no timeline

@@ -79,7 +79,7 @@ def test_the_verdict_names_the_finding_and_the_step_after_the_fix():
 def test_the_verdict_of_a_finding_with_low_confidence_is_an_upper_limit():
     assert wording.verdict(NO_STEPS) == (
         "Training blocked by file I/O (checkpoint saving or file reads). "
-        "Fixing it may take up to 23 % off the 8.40 s window (low confidence)."
+        "Fixing it may take up to 23 % off the 8.40 s recorded (low confidence)."
     )
 
 
@@ -154,3 +154,9 @@ def test_a_bar_is_exactly_as_wide_as_asked(diagnosis, width):
     shown = all_parts(diagnosis)
     assert sum(cells(shown, width)) == width
     assert sum(part.ns for part in shown) == sum(split.window_ns for split in diagnosis.time)
+
+
+def test_a_version_is_whole():
+    (source, *_) = INPUT_BOUND.sources
+    cuda = replace(source, kind="kineto", tool_version="schemaVersion 1, CUDA 12.6")
+    assert wording.recorded(replace(INPUT_BOUND, sources=(cuda,)))[-1] == "kineto schemaVersion 1, CUDA 12.6"

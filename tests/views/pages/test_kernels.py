@@ -50,7 +50,7 @@ def test_each_kernel_costs_what_plain_loops_find(path):
         row = shown[name.removeprefix("void ")]
         assert row["total count"] == len(each)
         assert row["total time"] == inside[name]
-        step, whole = (" a step", "of the step") if run.per_step else ("", "of the window")
+        step, whole = (" a step", "of the step") if run.per_step else ("", "of the recording")
         assert row[f"time{step}"] == pytest.approx(a_step[name])
         assert row[whole] == pytest.approx(a_step[name] / run.step_ns)
         assert row["mean"] == pytest.approx(statistics.fmean(each))

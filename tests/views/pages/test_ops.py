@@ -86,7 +86,7 @@ def test_each_op_costs_what_plain_loops_find(path):
     shown = {(row["op"], row.get("input shapes", ""), row.get("input types", "")): row for row in tables(run)["ops"]}
     assert len(shown) == len(tables(run)["ops"])
     assert shown.keys() == {key for _, each in found for key in (*each[0], *each[3])}
-    step, whole = (" a step", "of the step") if run.per_step else ("", "of the window")
+    step, whole = (" a step", "of the step") if run.per_step else ("", "of the recording")
     has_device = any(each[3] for _, each in found)
     for key, row in shown.items():
         host, own, device = (sum(each[n][key] / units for units, each in found) / len(found) for n in (1, 2, 3))

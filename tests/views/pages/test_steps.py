@@ -11,6 +11,7 @@ import pytest
 from builders import draw
 from folders import FIXTURES
 from report.samples import INPUT_BOUND
+from view_tables import rows_of
 
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Timeline, merge
@@ -24,7 +25,8 @@ UNIT_NS = 100_000
 
 def page(timeline: Timeline) -> tuple[Chart | None, Table | None]:
     made = list(steps.view(prepare(timeline), INPUT_BOUND))
-    return next((m for m in made if isinstance(m, Chart)), None), next((m for m in made if isinstance(m, Table)), None)
+    chart = next((m for m in made if isinstance(m, Chart)), None)
+    return chart, next((m for m in made if isinstance(m, Table) and m.id == "steps"), None)
 
 
 def series(chart, name):
@@ -138,3 +140,22 @@ def _durations(trace: dict) -> list[float]:
     begins = [min(at for call, at in work if mark <= call < end)
               for mark, end in zip(marks, [*marks[1:], float("inf")], strict=True)]  # fmt: skip
     return [(b - a) * 1000 for a, b in pairwise(begins)]
+
+
+def test_what_passed_before_the_first_step_is_a_table_that_sums_to_it():
+    """A warm-up step is among it: 200 ms of compiling, one step of 40 ms, and the steps of 10 ms that are analysed."""
+    marks = "0" * 40 + "".join(str(step) * 10 for step in range(1, 8))
+    drawn = draw(
+        kernels=" " * 200 + " " + "#" * 35 + "    " + " #####    " * 7,
+        host=["x" * 200 + "l" + " " * 39 + "l         " * 7, " " * 200 + marks],
+        unit_us=1000,
+    )
+    found = rows_of(
+        next(each for each in steps.view(prepare(drawn), INPUT_BOUND) if each.title == "Before the first step")
+    )
+    by_kind = {row["what"]: row["time"] / 1e6 for row in found}
+    assert by_kind["code is compiled or tuned"] == 200
+    assert by_kind["kernels, other copies and ops run"] == 35
+    assert sum(by_kind.values()) == pytest.approx(241)
+    assert sum(row["share"] for row in found) == pytest.approx(1)
+    assert found[0]["innermost on the host"] == "torch/_inductor/compile_fx.py(1): compile_fx"

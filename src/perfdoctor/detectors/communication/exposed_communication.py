@@ -15,6 +15,7 @@ from perfdoctor.metrics.communication.collectives import (
     won_by_all_ns,
 )
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, evened_ns, messages_ns
+from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
@@ -47,6 +48,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
     waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
     waited_ns = round(min(waited_ns, won_by_all_ns(run)))
+    missing = ranks_missing(run)
+    if missing:  # what waits for a rank that was not recorded is nothing that this rank could win
+        waited_ns = round(waited_ns * min(largest_transfer_share(run) / transfer, 1.0))
     most_ns = exposed_ns
     hideable_ns = min(run.mean(_hideable_ns), waited_ns)
     matched = skew(run) if host_places(run) else None
@@ -66,6 +70,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_share),
+            "ranks": len(run.timeline.ranks),
+            "job_ranks": ranks_of_job(run),
             "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
         },
         evidence=(
@@ -74,9 +80,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _kinds(worst),
             *_bandwidth(run, at["large_message_bytes"]),
         ),
-        situation="one-rank" if len(run.timeline.ranks) == 1 else "",
+        situation=_situation(len(run.timeline.ranks), missing),
         affected_ns=most_ns if host_places(run) else 0,
     )
+
+
+def _situation(ranks: int, missing: int) -> str:
+    if ranks == 1:
+        return "one-rank"
+    return "some-ranks" if missing else ""
 
 
 def _kinds(place: Place) -> Rows:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
-from perfdoctor.metrics.copies.transfers import before_first_kernel, host_memory
+from perfdoctor.metrics.copies.transfers import before_work_begins, host_memory
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
@@ -20,7 +20,7 @@ from perfdoctor.records.savings import Saving
 
 def _rows(place: Place) -> Mask:
     """Copies from and to pageable memory belong to pageable-copies."""
-    return ~host_memory(place, "pageable") & ~before_first_kernel(place)
+    return ~host_memory(place, "pageable") & ~before_work_begins(place)
 
 
 def _counted(place: Place) -> Frame:

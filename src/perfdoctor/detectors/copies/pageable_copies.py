@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.copies.transfers import before_first_kernel, host_memory, pinned_evidence
+from perfdoctor.metrics.copies.transfers import before_work_begins, host_memory, pinned_evidence
 from perfdoctor.metrics.work.device_peaks import measured
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -19,7 +19,7 @@ from perfdoctor.records.findings import Finding, Measure
 
 
 def _pageable(place: Place) -> Frame:
-    return place.copies.take(host_memory(place, "pageable") & ~before_first_kernel(place))
+    return place.copies.take(host_memory(place, "pageable") & ~before_work_begins(place))
 
 
 def _exposed_ns(place: Place) -> int:

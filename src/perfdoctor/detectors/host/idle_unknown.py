@@ -1,49 +1,146 @@
-"""The device was idle and the recording does not tell why."""
+"""The device was idle and nothing that was recorded proves why; what is known of it is said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from perfdoctor.detectors.affected import MOST_OF_IT, affected
-from perfdoctor.detectors.of_idle import of_cause
+from perfdoctor.detectors.affected import MOST_OF_IT, Affected, affected
+from perfdoctor.detectors.of_idle import Idle, of_cause
 from perfdoctor.detectors.savings import NO_SAVING, Shares
+from perfdoctor.metrics.accounting.idle_causes import ON_HOST
 from perfdoctor.metrics.accounting.longest import longest_idle
+from perfdoctor.metrics.accounting.queue_waits import QueueWaits, Stood, by_stream, queue_waits, stood, unlaunched
 from perfdoctor.metrics.accounting.queued import graphs_in_flight
 from perfdoctor.metrics.machine.several_devices import others_busy
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.model.steps import Confidence
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.signals import SIGNALS
 
 #: Rules of a process with several devices, which say why one stands still while another works.
 _SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")
 
 
-def _situation(run: Run) -> str:
-    """What the recording lacks: no-calls (nothing of the host), calls-only, or "" (all is there, and not enough)."""
-    if "calls" not in run.timeline.recorded:
-        return "no-calls"
-    return "" if any(place.host.in_view for place in run.places) else "calls-only"
+@dataclass(frozen=True)
+class _Known:
+    """What is known of most of it, or what the recording lacks, and the values of that situation's summary."""
+
+    situation: str
+    evidence: tuple[Evidence, ...] = ()
+    recorded: str = ""
+    stream: int = 0
+    behind: str = ""
+    longest_ms: float = 0.0
+    meanwhile: str = ""
+    name: str = ""
+    name_ms: float = 0.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle without proof of its cause. What it would save is what it lasts, with nothing to rely on: low is zero."""
     found = of_cause(run, "unknown", at["min_share_of_step"])
-    if found is None:
-        yield from _inside_graphs(run, at["min_share_of_step"])
+    if found is not None:
+        beside_ns = run.mean(lambda place: _beside_ns(run, place))
+        symptom_of = _SEVERAL_DEVICES if beside_ns >= MOST_OF_IT * found.ns else ()
+        yield _finding(found, _known(found), Shares(0.0, 1.0).of(found.ns), "low", symptom_of)
         return
-    beside_ns = run.mean(lambda place: _beside_ns(run, place))
-    yield Finding(
+    # Not idle at all, most likely: kernels of CUDA graphs that the profiler lost. Nothing to win, but to know.
+    inside = affected(run, _in_graphs_ns, at["min_share_of_step"])
+    if inside is not None:
+        lost = Measure("no kernel recorded while a CUDA graph ran", inside.ns, "ns")
+        yield _finding(inside, _Known("inside-graphs", (lost,)), NO_SAVING, "medium")
+
+
+def _finding(
+    found: Affected, known: _Known, saving: Saving, confidence: Confidence, symptom_of: tuple[str, ...] = ()
+) -> Finding:
+    return Finding(
         rule="idle-unknown",
-        saving_ns_per_step=Shares(0.0, 1.0).of(found.ns),
-        confidence="low",
-        values=found.time_values("idle"),
-        evidence=(
-            Measure("GPU idle without a known cause", found.ns, "ns"),
-            Measure("stretches a step", found.times_per_step, "count"),
-            *longest_idle(run, "unknown"),
-        ),
-        situation=_situation(run),
-        symptom_of=_SEVERAL_DEVICES if beside_ns >= MOST_OF_IT * found.ns else (),
+        saving_ns_per_step=saving,
+        confidence=confidence,
+        values={
+            **found.time_values("idle"),
+            "recorded": known.recorded,
+            "stream": known.stream,
+            "behind": known.behind,
+            "longest_ms": known.longest_ms,
+            "meanwhile": known.meanwhile,
+            "name": known.name,
+            "name_ms": known.name_ms,
+        },
+        evidence=known.evidence,
+        situation=known.situation,
+        symptom_of=symptom_of,
+    )
+
+
+def _known(found: Idle) -> _Known:
+    known = _of_most(found)
+    measures = (
+        Measure("GPU idle without a known cause", found.ns, "ns"),
+        Measure("stretches a step", found.times_per_step, "count"),
+    )
+    return replace(known, evidence=(*measures, *known.evidence, *longest_idle(found.run, "unknown")))
+
+
+def _of_most(found: Idle) -> _Known:
+    place, most_ns = found.worst, MOST_OF_IT * found.pieces.total_ns
+    recorded = [SIGNALS[signal].label for signal in ON_HOST if signal in found.run.timeline.recorded]
+    if not recorded:
+        return _Known("no-calls")
+    named = " and ".join([", ".join(recorded[:-1]), recorded[-1]]).removeprefix(" and ")
+    if place.device is not None and unlaunched(place).total_ns >= most_ns:
+        return _Known("no-launches", recorded=named)
+    if queue_waits(place).pieces.total_ns >= most_ns:
+        return _queued(place)
+    in_system = found.innermost("os_calls")
+    if in_system and sum(each.idle_ns for each in in_system) >= most_ns:
+        evidence = found.table("Calls of the operating system meanwhile", in_system)
+        longest_ms = ms(place.per_step(in_system[0].idle_ns))
+        return _Known("in-system", evidence, name=in_system[0].name, name_ms=longest_ms)
+    in_view = any(each.host.in_view for each in found.run.places)
+    return _Known("", recorded=named) if in_view else _Known("calls-only")
+
+
+def _queued(place: Place) -> _Known:
+    """Which stream waits, behind what, and where the host is: of the longest stretch."""
+    waits = queue_waits(place)
+    longest = int(waits.pieces.durations_ns.argmax())
+    event, call = int(waits.event_wait[longest]), int(waits.meanwhile[longest])
+    return _Known(
+        "queued",
+        (_queues(place),),
+        stream=int(place.work.stream[waits.work[longest]]),
+        behind=_behind(waits, longest, place.timeline.calls.name[event]) if event != UNKNOWN else "",
+        longest_ms=ms(int(waits.pieces.durations_ns[longest])),
+        meanwhile=_meanwhile(stood(place, call)) if call != UNKNOWN else "",
+    )
+
+
+def _behind(waits: QueueWaits, number: int, call: str) -> str:
+    """` behind `cudaStreamWaitEvent` for an event of stream 20`, as far as it is known."""
+    stream = int(waits.awaited_stream[number])
+    of_stream = f" for an event of stream {stream}" if stream != UNKNOWN else ""
+    return f" behind `{call}`{of_stream}" + (" (by the order of the calls)" if waits.inferred else "")
+
+
+def _meanwhile(host: Stood) -> str:
+    """`, while the host stands in `call` for 463.1 ms (from `op` in `line`)`, as far as it is known."""
+    source = " in ".join(f"`{name}`" for name in (host.op, host.line) if name)
+    return f", while the host is in `{host.call}` for {ms(host.ns):.1f} ms" + (f" (from {source})" if source else "")
+
+
+def _queues(place: Place) -> Rows:
+    return Rows(
+        "Launched work that did not start",
+        ("stream", "behind", "host meanwhile in", "times", "idle a step", "longest"),
+        ("count", "text", "text", "count", "ns", "ns"),
+        tuple((*row[:4], place.per_step(row[4]), row[5]) for row in by_stream(place)[:5]),
     )
 
 
@@ -56,18 +153,3 @@ def _in_graphs_ns(place: Place) -> int:
     if not place.host.graph_nodes_recorded:
         return 0
     return (place.idle_causes["queue_latency"] & graphs_in_flight(place.work, place.timeline.calls)).total_ns
-
-
-def _inside_graphs(run: Run, min_share: float) -> Iterator[Finding]:
-    """Not idle at all, most likely: kernels of CUDA graphs that the profiler lost. Nothing to win, but to know."""
-    found = affected(run, _in_graphs_ns, min_share)
-    if found is None:
-        return
-    yield Finding(
-        rule="idle-unknown",
-        saving_ns_per_step=NO_SAVING,
-        confidence="medium",
-        values=found.time_values("idle"),
-        evidence=(Measure("no kernel recorded while a CUDA graph ran", found.ns, "ns"),),
-        situation="inside-graphs",
-    )

@@ -9,7 +9,7 @@ from perfdoctor.metrics.host.pace import paced_waiting_ns
 from perfdoctor.metrics.units import ms, percent, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding, Measure, Rows
 
 
 def _idle_ns(place: Place) -> int:
@@ -23,6 +23,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     share = idle_ns / max(run.step_ns, 1)
     if share < at["min_share_of_step"]:
         return
+    ranks = len({place.rank for place in run.places})
     kernels = max(len(worst.kernels), 1)
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
@@ -30,20 +31,36 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         saving_ns_per_step=shares(at, "recoverable_share").of(idle_ns),
         confidence="high" if worst.host.ops_recorded else "medium",
         values={
-            "idle_ms": ms(idle_ns),
+            "lost_ms": ms(idle_ns),
+            "lost_percent": percent(share),
+            "rank": worst.rank,
+            "ranks": ranks,
+            "own_step_ms": ms(worst.per_step(worst.window_ns)),
+            "idle_ms": ms(worst.per_step(_idle_ns(worst))),
+            "idle_percent": percent(worst.share(_idle_ns(worst))),
+            "paced_ms": ms(paced_ns),
             "step_ms": ms(run.step_ns),
-            "idle_percent": percent(share),
             "kernels_per_step": kernels / worst.units,
             "kernel_us": us(mean_kernel_ns),
         },
         evidence=(
             Measure("GPU idle while the host was launching", idle_ns - paced_ns, "ns"),
+            *(_by_rank(run) if ranks > 1 else ()),
             *((Measure("waiting for such a rank, with a host no faster", paced_ns, "ns"),) if paced_ns else ()),
             Measure("kernels a step", kernels / worst.units, "count"),
             Measure("mean kernel", mean_kernel_ns, "ns"),
             Measure("mean gap in front of which the host was late", _mean_gap_ns(worst), "ns"),
         ),
+        situation=("paced" if paced_ns else "ranks") if ranks > 1 else "",
     )
+
+
+def _by_rank(run: Run) -> Iterator[Rows]:
+    """Each place's own idle of this cause, the most first."""
+    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.places]
+    rows.sort(key=lambda row: -row[1])
+    columns = ("rank", "idle while its host was launching", "share of the step")
+    yield Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))
 
 
 def _mean_gap_ns(place: Place) -> float:

@@ -13,7 +13,7 @@ from perfdoctor.records.findings import Finding
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Compiling once is warm-up: it counts as a fault where it comes in several of the steady steps."""
     least_share = at["min_share_of_step"]
-    found = of_cause(run, "compilation", least_share) if run.per_step else None  # else: one-time-costs
+    found = of_cause(run, "compilation", least_share) if run.repeats else None  # else: one-time-costs
     if found is None:
         return
     situation, named = found.recurrence(least_share), found.innermost("calls", "ops", "ranges", "functions")

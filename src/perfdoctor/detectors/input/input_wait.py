@@ -27,7 +27,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "longest_ms": ms(found.longest_ns),
         },
         evidence=(
-            Measure("GPU idle while the next batch was awaited", found.ns, "ns"),
+            Measure("idle while the next batch was awaited", found.ns, "ns"),
             Measure("as a share of the step", found.share, "share"),
             Measure("longest single wait", found.longest_ns, "ns"),
         ),

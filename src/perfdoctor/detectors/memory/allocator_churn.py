@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_idle import of_cause
 from perfdoctor.detectors.savings import Shares
+from perfdoctor.metrics.memory.driver_requests import requests
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding
+from perfdoctor.records.findings import Finding, Measure
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -17,15 +18,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     situation, named = found.recurrence(least_share), found.innermost("calls")
-    likely = 0.0 if situation else at["recoverable_share_likely"]
+    asked = requests(found.worst)
+    uncached = min(asked.per_tensor, asked.returned_share) >= at["uncached_share"]
+    situation = "uncached" if uncached else situation
+    likely = 0.0 if situation and not uncached else at["recoverable_share_likely"]
     yield Finding(
         rule="allocator-churn",
         saving_ns_per_step=Shares(min(at["recoverable_share_low"], likely), likely).of(found.ns),
-        confidence="low" if situation else "high",
-        values=found.recurring_values(least_share, named, "an allocation"),
+        confidence="low" if situation and not uncached else "high",
+        values={
+            **found.recurring_values(least_share, named, "an allocation"),
+            "requests_per_step": asked.per_step,
+        },
         evidence=(
             *found.recurring_evidence("idle while the driver allocated or freed memory", least_share),
             *found.table("Calls meanwhile", named),
+            Measure("calls that ask the driver for memory, a step", asked.per_step, "count"),
         ),
         situation=situation,
     )

@@ -59,6 +59,33 @@ def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
     return sorted(found, key=lambda each: (-each.idle_ns, each.name))
 
 
+def innermost_with_most(pieces: Intervals, rows: Frame, least_share: float) -> tuple[str, int]:
+    """The innermost name of which the rows hold at least this share of `pieces`, and how much; ("", 0) if none does.
+
+    What is inside another holds less: of all that hold enough, the one that holds least.
+    """
+    inside, least_ns = pieces.overlap_ns(rows.start_ns, rows.end_ns), max(least_share * pieces.total_ns, 1.0)
+    each = np.bincount(rows.name.codes, weights=inside, minlength=len(rows.name.values))
+    found = []
+    for code in np.flatnonzero(each >= least_ns).tolist():  # one inside itself counted twice
+        own = rows.take(rows.name.codes == code)
+        found.append(((pieces & Intervals.of(own.start_ns, own.end_ns)).total_ns, rows.name.values[code]))
+    ns, name = min((each for each in found if each[0] >= least_ns), default=(0, ""))
+    return name, ns
+
+
+def launched_next(place: Place, pieces: Intervals) -> list[Culprit]:
+    """The kernel that ended each of `pieces` (without a GPU the op), by name, the largest share first."""
+    rows = place.kernels if place.device is not None else place.timeline.ops.of(rank=place.rank)
+    at = np.searchsorted(rows.start_ns, pieces.ends, side="left")
+    follows = at < len(rows)
+    codes, values = rows.name.codes[at[follows]], rows.name.values
+    idle = np.bincount(codes, weights=pieces.durations_ns[follows], minlength=len(values))
+    count = np.bincount(codes, minlength=len(values))
+    found = [Culprit(values[code], int(count[code]), round(idle[code]), 0) for code in np.flatnonzero(idle).tolist()]
+    return sorted(found, key=lambda each: (-each.idle_ns, each.name))
+
+
 def table(label: str, place: Place, found: Sequence[Culprit]) -> Rows:
     """The first five of them as a table, per step."""
     return Rows(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from perfdoctor.metrics.accounting.idle_causes import idle_causes
+from perfdoctor.metrics.copies.transfers import between_early_copies
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 
@@ -15,4 +16,4 @@ class DevicePlace(Place):
 
     @cached_property
     def idle_causes(self) -> Mapping[str, Intervals]:
-        return idle_causes(self.idle, self.work, self.timeline.calls, self.host)
+        return idle_causes(self.idle, self.work, self.timeline.calls, self.host, between_early_copies(self))

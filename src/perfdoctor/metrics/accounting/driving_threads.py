@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from perfdoctor.metrics.accounting.first_use import awaited_children, captures, first_uses
+from perfdoctor.metrics.accounting.first_use import (
+    awaited_children,
+    captures,
+    compilations,
+    first_ops,
+    first_uses,
+    initialisation,
+)
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST, PROOFS, Proof
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.host_activity import HostActivity
@@ -32,12 +39,20 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
     rows = {signal: _of_threads(timeline[signal].of(rank=rank), threads) for signal in ON_HOST}
     calls, ops, ranges, functions = (rows[signal] for signal in ("calls", "ops", "ranges", "functions"))
     overheads = timeline["overheads"].of(rank=rank)
-    own = np.isin(overheads["thread"], [UNKNOWN, *threads])
+    overheads = overheads.take(np.isin(overheads["thread"], [UNKNOWN, *threads]))
+    loading = overheads.name.matches(cuda_names.LOADING_OVERHEAD)
+    profiler = ~loading & ~overheads.name.matches(cuda_names.QUEUE_FULL_OVERHEAD)
+    launching = _launching(calls, threads)
     return HostActivity(
         explicit={proof.cause: _named(proof, rows) for proof in PROOFS if proof.names},
-        profiler=_covered(overheads.take(own)),
-        launching=_launching(calls, threads),
-        once=first_uses(timeline, rank) | captures(calls),
+        profiler=_covered(overheads.take(profiler)),
+        launching=launching,
+        once=first_uses(timeline, rank)
+        | initialisation(calls)
+        | captures(calls)
+        | compilations(rows["os_calls"], calls)
+        | _covered(overheads.take(loading)),
+        first_ops=first_ops(ops) - launching,
         # What is read between the start of another process and its end comes from that process.
         files=_covered(_matching(rows["os_calls"], system_names.FILE_CALL)) - awaited_children(rows["os_calls"], calls),
         visible=_covered(ops) | _covered(below_step(ranges, marks)) | _covered(below_step(functions, marks)),
@@ -45,6 +60,7 @@ def host_activity(timeline: Timeline, rank: int) -> HostActivity:
         blocking=_blocking_by_name(timeline.calls, rank, threads),
         ops_recorded="ops" in timeline.recorded and len(ops) > 0,
         graph_nodes_recorded=not timeline.kernels.of(rank=rank)["is_graph"].any(),
+        in_system=_covered(rows["os_calls"]) if len(rows["os_calls"]) else None,
         in_view=not timeline.recorded.isdisjoint(("ops", "ranges", "os_calls")),
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
-"""When did the host do what comes once: load a kernel at its first launch, or capture a graph?
+"""When did the host do what comes once: initialise CUDA, load a kernel at its first launch, or capture a graph?
 
 A kernel's code is loaded when it is first launched (CUDA lazy loading, HIP code objects, libraries of their own): that
-launch takes as long as a thousand others. Between the begin and the end of a capture, launches run nothing.
+launch takes as long as a thousand others. An op that opens a library (cuDNN, cuBLAS) does so before it calls anything,
+when it first runs. Between the begin and the end of a capture, launches run nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from perfdoctor.vocabulary.names import system as system_names
 #: takes from a fifth of a millisecond on. Both must hold: slow hosts and recorders with stacks lengthen all launches.
 _LEAST_NS = 200_000
 _TIMES_THE_USUAL = 50
+#: Where no kernel is launched twice all launches may load, and none shows how long they usually take.
+_MOST_USUAL_NS = 10_000
 #: No launch takes this long, a thousand times the usual and ten milliseconds, which is more than the system takes a
 #: thread off its processor for: the driver loads something, also where a kernel of that name ran before (another
 #: variant of it, a library's handle, a lock of a thread that loads).
@@ -30,18 +33,29 @@ _TIMES_FOR_SURE = 1_000
 def first_uses(timeline: Timeline, rank: int) -> Intervals:
     """In which launches of this rank something was loaded.
 
-    The first of a kernel's name that is far longer than launches are, and any that takes longer than a launch can.
+    The first of a kernel's name that is far longer than launches are, and any that takes longer than a launch can;
+    also the first of another call's name that does, unless it waits for the device, copies or allocates.
     """
     launches = _launches(timeline, rank)
     if not launches.size:
         return Intervals.empty()
     calls, first = timeline.calls, _first_of_each_kernel(timeline, rank)
     took_ns = calls.duration_ns
-    usual_ns = float(np.median(took_ns[launches]))
+    usual_ns = _usual_ns(took_ns, launches, first)
     loading = first[took_ns[first] >= max(_LEAST_NS, _TIMES_THE_USUAL * usual_ns)]
     surely = launches[took_ns[launches] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
-    rows = np.union1d(loading, surely)
+    others = _first_of_each_call(timeline, rank)
+    others = others[took_ns[others] >= max(_SURELY_NS, _TIMES_FOR_SURE * usual_ns)]
+    rows = np.concatenate((loading, surely, others))
     return Intervals.of(calls.start_ns[rows], calls.end_ns[rows])
+
+
+def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
+    """What a launch usually takes: the median of those whose kernel had been launched before."""
+    again = np.setdiff1d(launches, first)
+    if again.size:
+        return float(np.median(took_ns[again]))
+    return min(float(np.median(took_ns[launches])), _MOST_USUAL_NS)
 
 
 def _launches(timeline: Timeline, rank: int) -> Ints:
@@ -50,6 +64,15 @@ def _launches(timeline: Timeline, rank: int) -> Ints:
     calls = launching_calls(timeline, "kernels")[own]
     rows: Ints = np.unique(calls[calls != UNKNOWN])
     return rows
+
+
+def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
+    """Rows of the first calls of their names in their process: of those that have nothing to wait for."""
+    calls = timeline.calls
+    rows = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
+    _, place = np.unique(np.stack((calls["process"][rows], calls.name.codes[rows])), axis=1, return_index=True)
+    first: Ints = rows[place]
+    return first
 
 
 def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
@@ -61,6 +84,36 @@ def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
     _, place = np.unique(keys, axis=1, return_index=True)
     rows: Ints = np.unique(calls[own[place]])
     return rows
+
+
+def first_ops(ops: Frame) -> Intervals:
+    """The first run of an op that took far longer than its later ones: what it did beside launching, it did once."""
+    took_ns, codes = ops.duration_ns, ops.name.codes
+    _, first = np.unique(codes, return_index=True)  # rows are in the order of their starts
+    long = [
+        row
+        for row in first[took_ns[first] >= _SURELY_NS].tolist()
+        if (later := took_ns[row + 1 :][codes[row + 1 :] == codes[row]]).size
+        and took_ns[row] >= _TIMES_THE_USUAL * np.median(later)
+    ]
+    return Intervals.of(ops.start_ns[long], ops.end_ns[long])
+
+
+def initialisation(calls: Frame) -> Intervals:
+    """Where CUDA or HIP was initialised: in a process's calls that allocate or free, before its first launch.
+
+    There is no call for it: the first one, often `cudaFree(0)`, makes the context and loads the driver's own modules.
+    With nothing on the device to wait for, no allocation takes ten milliseconds.
+    """
+    never = np.iinfo(np.int64).max
+    launching = calls.take(calls.name.matches(cuda_names.LAUNCH))
+    long = calls.take(calls.name.matches(cuda_names.ALLOCATOR_CALL) & (calls.duration_ns >= _SURELY_NS))
+    found = Intervals.empty()
+    for process in np.unique(long["process"]).tolist():
+        own, starts = long.of(process=process), launching.of(process=process).start_ns
+        early = own.start_ns < (starts.min() if starts.size else never)
+        found = found | Intervals.of(own.start_ns[early], own.end_ns[early])
+    return found
 
 
 def captures(calls: Frame) -> Intervals:
@@ -77,6 +130,23 @@ def awaited_children(os_calls: Frame, calls: Frame) -> Intervals:
     spans = _between(os_calls, *system_names.CHILD)
     alone = np.searchsorted(calls.start_ns, spans.ends) == np.searchsorted(calls.start_ns, spans.starts)
     return Intervals.of(spans.starts[alone], spans.ends[alone])
+
+
+def compilations(os_calls: Frame, calls: Frame) -> Intervals:
+    """Code compiled by other processes: from the call of CUDA before them to the one that loads what they made.
+
+    A just-in-time compiler (Triton, Inductor, Numba) reads sources, looks for what it made before, starts ptxas or a C
+    compiler, waits for it, and loads the result; on that thread nothing else of CUDA is called from begin to end.
+    """
+    children, found = awaited_children(os_calls, calls), Intervals.empty()
+    loads = calls.name.matches(cuda_names.MODULE_LOADING_CALL)
+    for thread in np.unique(calls["thread"][loads]).tolist():
+        own = np.flatnonzero(calls["thread"] == thread)
+        since, until = np.maximum.accumulate(calls.end_ns[own])[:-1], calls.start_ns[own[1:]]
+        gaps = Intervals.of(since[loads[own[1:]]], until[loads[own[1:]]])
+        holds = children.overlap_ns(gaps.starts, gaps.ends) > 0
+        found = found | Intervals.of(gaps.starts[holds], gaps.ends[holds])
+    return found
 
 
 def _between(calls: Frame, begin: re.Pattern[str], end: re.Pattern[str]) -> Intervals:

@@ -126,7 +126,7 @@ class HostPlace(Place):
             """Where ops were recorded the thread is in view: outside of them it ran Python, or what Python called."""
             return rest - self._unseen_in_backward(rest) if self.host.ops_recorded else none
 
-        return shared_out(self.idle, Evidence(self.host, none, none, none, none, working))
+        return shared_out(self.idle, Evidence(self.host, self.host.once, none, none, none, none, working))
 
     def _unseen_in_backward(self, idle: Intervals) -> Intervals:
         """The part of `idle` in backward passes whose cause is unknown.
@@ -152,8 +152,10 @@ def host_places(run: Run) -> tuple[HostPlace, ...]:
 
 def launches_gpu_work(run: Run) -> bool:
     """Did a run whose training threads stand in for the device launch work on a GPU, which was not recorded?"""
-    calls = run.timeline.calls
-    return bool(host_places(run)) and bool(calls.name.matches(cuda_names.LAUNCH).any())
+    calls, ops = run.timeline.calls, run.timeline.ops
+    if not host_places(run):
+        return False
+    return bool(calls.name.matches(cuda_names.LAUNCH).any() or ops.name.matches(torch_names.GPU_ONLY).any())
 
 
 def host_place(timeline: Timeline, rank: int, marks: Marks | None) -> Place | None:

@@ -23,7 +23,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
-from perfdoctor.metrics.accounting.queued import before_first_call, graphs_in_flight, launch_latency_ns
+from perfdoctor.metrics.accounting.queued import (
+    LONGEST_LAUNCH_NS,
+    before_first_call,
+    graphs_in_flight,
+    launch_latency_ns,
+)
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
@@ -50,12 +55,14 @@ _CALLS = ("calls",)
 class Evidence:
     """What points to one cause or another, beside names; empty where nothing does.
 
+    `once`: what comes once in a program (`HostActivity.once`, and what else of its start the recording shows).
     `blocked`: the host waits in a call for the device; `refill`: idle that began so. `launching`: it launches work, and
     enough of it is in view to know. `before_batch`: idle that a batch's copy ended, between two steps. `working`: in
     which part of the otherwise unexplained time the host is seen to run something.
     """
 
     host: HostActivity
+    once: Intervals
     blocked: Intervals
     refill: Intervals
     launching: Intervals
@@ -90,7 +97,7 @@ PROOFS: tuple[Proof, ...] = (
         "compilation",
         {torch_names.COMPILATION: (*_RANGES_AND_OPS, *_FUNCTIONS), cuda_names.MODULE_LOADING_CALL: _CALLS},
     ),
-    Proof("compilation", seen=lambda seen, _: seen.host.once),
+    Proof("compilation", seen=lambda seen, _: seen.once),
     Proof(
         "peer_wait",
         {
@@ -105,6 +112,7 @@ PROOFS: tuple[Proof, ...] = (
     # A sync drained the queue: until it is refilled, launching is a cost of that sync.
     Proof("host_sync", seen=lambda seen, _: seen.refill & seen.host.launching),
     Proof("launch_bound", seen=lambda seen, _: seen.launching),
+    Proof("compilation", seen=lambda seen, _: seen.host.first_ops),
     Proof("storage", seen=lambda seen, _: seen.host.files),
     Proof("input_wait", seen=lambda seen, _: seen.before_batch - seen.host.visible),
     Proof("host_work", seen=lambda seen, rest: seen.working(rest)),
@@ -125,7 +133,9 @@ def shared_out(idle: Intervals, evidence: Evidence) -> dict[str, Intervals]:
 class _Stretches:
     """Idle stretches `[start, end)` with the call that ended each: when it was made, when it returned.
 
-    `was_launched` is False where no call was recorded; then the other columns mean nothing.
+    `was_launching`: the host stood in that call when the stretch began, and this is the first that it launched.
+    `was_launched` is False where no call was recorded; then the other columns mean nothing. `nothing_follows`: the
+    stretch ends where the host ended the step, and no work is known behind it.
     """
 
     start: Nanoseconds
@@ -135,6 +145,8 @@ class _Stretches:
     was_launched: Mask
     ends_with_batch: Mask
     queued_before_recording: Mask
+    nothing_follows: Mask
+    was_launching: Mask
     call: Nanoseconds
 
 
@@ -153,24 +165,55 @@ def _stretches(idle: Intervals, work: DeviceWork, calls: Frame) -> _Stretches:
         was_launched=was_launched,
         ends_with_batch=ends_here & work.is_h2d[row],
         queued_before_recording=ends_here & ~was_launched & before_first_call(work)[row],
+        nothing_follows=~ends_here & (len(calls) > 0),
+        was_launching=was_launched & _first_of_its_launch(work, calls)[row] & _open_at(calls, safe, idle.starts),
         call=call,
     )
 
 
-def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity) -> dict[str, Intervals]:
+def _open_at(calls: Frame, rows: Nanoseconds, moments: Nanoseconds) -> Mask:
+    """Did these calls go on at these moments?"""
+    if not len(calls):
+        return np.zeros(rows.size, dtype=bool)
+    found: Mask = (calls.start_ns[rows] <= moments) & (calls.end_ns[rows] > moments)
+    return found
+
+
+def _first_of_its_launch(work: DeviceWork, calls: Frame) -> Mask:
+    """One bool a row of work: is it the first of its call, and does that launch kernels, or take very long?
+
+    A graph's later kernels follow from its first. A copy's call may return when it has staged the data.
+    """
+    _, first = np.unique(work.launch, return_index=True)
+    found = np.zeros(len(work), dtype=bool)
+    if len(calls):
+        launch = work.launch[first]
+        found[first] = calls.name.matches(cuda_names.LAUNCH)[launch] | (calls.duration_ns[launch] > LONGEST_LAUNCH_NS)
+    found &= work.launch != UNKNOWN
+    return found
+
+
+def idle_causes(
+    idle: Intervals, work: DeviceWork, calls: Frame, host: HostActivity, model_on_its_way: Intervals
+) -> dict[str, Intervals]:
     """Which instants of `idle` had which cause: disjoint, together exactly `idle`. Keys are IDLE_CAUSES."""
     causes = dict.fromkeys(IDLE_CAUSES, Intervals.empty())
     if not idle or not len(work):
         return {**causes, "unknown": idle}
     stretches = _stretches(idle, work, calls)
     patience = 3 * max(launch_latency_ns(work, calls), 1_000)
-    late = stretches.was_launched & (stretches.launched_at > stretches.start)
     waited = stretches.end - stretches.launched_at
+    by_blocking = _launched_by_blocking(stretches, work)
+    late = stretches.nothing_follows | (stretches.was_launched & (stretches.launched_at > stretches.start))
+    # Work is queued once its launch has returned: what that takes itself, to load a kernel for one, is the host's.
+    in_launch = stretches.was_launching & ~late & ~by_blocking & (waited > patience)
+    late |= in_launch
     queued = (stretches.was_launched & ~late & (waited > patience)) | stretches.queued_before_recording
     prompt = stretches.was_launched & ~late & (waited <= patience)
 
     # Where the host was late it is to blame until its call returned, or until the work should have started.
-    to_blame = np.minimum(stretches.end, np.maximum(stretches.launched_at + patience, stretches.returned_at))
+    returned = np.maximum(stretches.launched_at + patience, stretches.returned_at)
+    to_blame = np.where(stretches.nothing_follows, stretches.end, np.minimum(stretches.end, returned))
     host_late = _pieces(stretches.start, to_blame, late)
     in_queue = _pieces(stretches.start, stretches.end, queued) | _pieces(to_blame, stretches.end, late)
     causes["queue_latency"] = Intervals.of(*_shorter(in_queue, _LONGEST_QUEUE_LATENCY_NS))
@@ -181,11 +224,14 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
     causes["unknown"] = idle_without_call(stretches, queued) | (in_queue - causes["queue_latency"])
 
     blocking = calls.take(blocking_rows(host, work))
-    blocking_copy = prompt & _launched_by_blocking(stretches, work)
+    blocking_copy = prompt & by_blocking
     causes["host_sync"] = _pieces(stretches.start, stretches.end, blocking_copy)
+    evidence = _evidence(
+        stretches, host, blocking, late, _pieces(stretches.start, to_blame, in_launch), model_on_its_way
+    )
     at_once = _pieces(stretches.start, stretches.end, prompt & ~blocking_copy)
     causes["launch_bound" if host.in_view else "queue_latency"] |= at_once
-    for cause, pieces in shared_out(host_late, _evidence(stretches, host, blocking, late)).items():
+    for cause, pieces in shared_out(host_late, evidence).items():
         causes[cause] |= pieces
     # A loader's wait and the profiler's own flushes also show where no call says what launched the work.
     causes["unknown"] = _claim(causes, "input_wait", causes["unknown"] & host.explicit["input_wait"], causes["unknown"])
@@ -194,7 +240,7 @@ def idle_causes(idle: Intervals, work: DeviceWork, calls: Frame, host: HostActiv
 
 
 def idle_without_call(stretches: _Stretches, queued: Mask) -> Intervals:
-    return _pieces(stretches.start, stretches.end, ~stretches.was_launched & ~queued)
+    return _pieces(stretches.start, stretches.end, ~stretches.was_launched & ~queued & ~stretches.nothing_follows)
 
 
 def _shorter(pieces: Intervals, limit_ns: int) -> tuple[Nanoseconds, Nanoseconds]:
@@ -212,18 +258,30 @@ def _claim(causes: dict[str, Intervals], cause: str, part: Intervals, rest: Inte
     return rest - part
 
 
-def _evidence(stretches: _Stretches, host: HostActivity, blocking: Frame, late: Mask) -> Evidence:
-    """What points to the causes of the time in which the device waited for a `late` launch."""
+def _evidence(
+    stretches: _Stretches, host: HostActivity, blocking: Frame, late: Mask, in_launch: Intervals, model: Intervals
+) -> Evidence:
+    """What points to the causes of the time in which the device waited for a `late` launch, or the host stood in it."""
     return Evidence(
         host=host,
+        once=host.once | model,
         blocked=Intervals.of(blocking.start_ns, blocking.end_ns),
         refill=_pieces(stretches.start, stretches.end, _begun_under_sync(stretches, blocking) & late),
         # Calls alone do not distinguish launching from other code between two calls.
-        launching=host.launching if host.in_view else Intervals.empty(),
+        launching=host.launching if host.in_view else in_launch,
         before_batch=_pieces(stretches.start, stretches.end, stretches.ends_with_batch) & host.between_steps,
-        # Where ops were recorded the thread is in view: outside of them it ran Python, or whatever that called.
-        working=lambda rest: rest if host.ops_recorded else host.visible,
+        working=lambda rest: _working(host, rest),
     )
+
+
+def _working(host: HostActivity, rest: Intervals) -> Intervals:
+    """When the host is seen to run something. Where ops were recorded, that is Python outside of them as well.
+
+    Where calls of the operating system were: outside of these the threads wait for nothing, and run code of their own.
+    """
+    if host.ops_recorded:
+        return rest
+    return host.visible if host.in_system is None else host.visible | (rest - host.in_system)
 
 
 def _begun_under_sync(stretches: _Stretches, blocking: Frame) -> Mask:

@@ -55,7 +55,7 @@ def selection_notes(run: Run) -> Iterator[str]:
         names = " and ".join(sorted(different(range_names(run.timeline, selection.range_name))))
         count = sum(place.steps.used for place in run.places)
         yield (
-            f"Only the range {names} was analysed, {count} executions: what is said of a step is for one of them. "
+            f"Only the range {names} was analysed, {count} executions: numbers are for one of them. "
             "Its time is that of the work that it launched, and of idle at its edges while the host was in it."
         )
 
@@ -82,4 +82,5 @@ def step_stats(run: Run) -> StepStats:
         p90_ns=p90,
         found_by=found[0].found_by,
         confidence=min((steps.confidence for steps in found), key=weakest.index),
+        marked_by=run.timeline.steps_marked_by if found[0].found_by == "profiler-step" else "",
     )

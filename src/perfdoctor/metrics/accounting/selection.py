@@ -81,10 +81,11 @@ def _chosen(place: Place, first: int, last: int) -> Place:
     begin, end = steps.first + first - 1, steps.first + last
     chosen = replace(steps, first=begin, last=end, steady=(steps.first, steps.last))
     window = Intervals.single(int(steps.bounds[begin]), int(steps.bounds[end]))
-    return _narrowed_to(place, window, chosen)
+    return narrowed_to(place, window, chosen)
 
 
-def _narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+def narrowed_to(place: Place, window: Intervals, steps: Steps, asked: Intervals | None = None) -> Place:
+    """The same place with another window."""
     if isinstance(place, HostPlace):
         return with_steps(place, window, steps, asked)
     return replace(place, window=window, steps=steps, asked=asked)
@@ -171,7 +172,7 @@ def _of_range(place: Place, names: frozenset[str]) -> Place | None:
         "user-range", "high", bounds, 0, length.size, 0, lengths_ns=length, steady=place.steps.steady
     )  # fmt: skip
     kept = Intervals.single(int(bounds[0]), int(bounds[-1]))
-    return _narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
+    return narrowed_to(place, window & kept, steps, Intervals.of(rows.start_ns, rows.end_ns))
 
 
 def _steady(place: Place, rows: Frame, execution: Ints | None) -> tuple[Frame, Ints | None]:
@@ -202,7 +203,7 @@ def _on_device(place: Place, rows: Frame, execution: Ints) -> tuple[Intervals, I
     np.maximum.at(last, execution[launched], work.end_ns[launched])
     busy = Intervals.of(work.start_ns, work.end_ns)
     has = first != _NEVER
-    begin = np.maximum(_idle_since(busy, first[has]), np.minimum(rows.start_ns[has], first[has]))
+    begin = np.maximum(busy.free_since(first[has]), np.minimum(rows.start_ns[has], first[has]))
     end = np.minimum(_idle_until(busy, last[has]), np.maximum(rows.end_ns[has], last[has]))
     with_work = Intervals.of(begin, end)
     without = Intervals.of(rows.start_ns[~has], rows.end_ns[~has]) - busy - with_work
@@ -236,13 +237,6 @@ def _launching(place: Place, rows: Frame) -> Ints:
         inside &= on_thread | (helps & (thread in drivers))
         execution[inside] = row[inside]
     return execution
-
-
-def _idle_since(busy: Intervals, at: Ints) -> Ints:
-    """For each moment at which work begins, the end of what ran before it: the moment itself if the device was busy."""
-    before = np.searchsorted(busy.starts, at, side="left") - 1
-    ends = np.where(before >= 0, busy.ends[np.maximum(before, 0)], -_NEVER)
-    return np.minimum(ends, at)
 
 
 def _idle_until(busy: Intervals, at: Ints) -> Ints:

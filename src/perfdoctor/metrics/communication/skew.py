@@ -102,6 +102,17 @@ class Skew:
         return caused.astype(np.int64)
 
     @property
+    def caused_by_late_rank_ns(self) -> int:
+        """How much earlier collectives would start if the late rank came when the middle one does, and no other sooner.
+
+        They would wait for the last but one, in the collectives at which that comes behind the middle one.
+        """
+        durations = np.where(self.taking_part, self.duration_ns, np.iinfo(np.int64).max)
+        behind = np.sort(durations, axis=0)[1] - self.shortest_ns
+        own = self.last == self.ranks.index(self.late_rank)
+        return int(np.minimum(behind, self.late_by_ns)[own].sum())
+
+    @property
     def waiting_share(self) -> float:
         """How much of all ranks' time in collectives is waiting."""
         return float(self.waiting_ns.sum() / max(self.spent_ns.sum(), 1))

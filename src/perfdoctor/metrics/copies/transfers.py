@@ -11,8 +11,12 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask, Text
 from perfdoctor.records.findings import Measure, Rows
 
+#: Of copies that come again and again a hundredth, which nobody would notice, is taken for the start.
+_WORK_BEGINS_AT = 0.01
 #: How many ops a table names.
 _TABLE_ROWS = 5
+#: Of the time from the first copy of a model to the last: reading and converting the next weight takes the rest.
+_MOSTLY_COPYING = 0.5
 
 
 def copies_of(place: Place, *directions: str) -> Mask:
@@ -25,16 +29,32 @@ def host_memory(place: Place, *kinds: str) -> Mask:
     return place.copies.text("host_memory").equals(*kinds)
 
 
-def before_first_kernel(place: Place) -> Mask:
+def before_work_begins(place: Place) -> Mask:
     """One bool a row of `place.copies`: is it a part of the start, such as the model on its way to the device?
 
+    That is what was copied before a hundredth of the kernels' time had run: the first kernels fill and initialise.
     Where steps were found, none is: the recording then says what comes in each of them.
     """
     kernels = place.recorded("kernels")
     if place.steps.used or not len(kernels):
         return np.zeros(len(place.copies), dtype=bool)
-    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= kernels.start_ns[0])
+    ran_ns = np.cumsum(kernels.duration_ns)
+    begins = int(kernels.start_ns[np.searchsorted(ran_ns, _WORK_BEGINS_AT * ran_ns[-1])])
+    rows: Mask = copies_of(place, "h2d") & (place.copies.end_ns <= begins)
     return rows
+
+
+def between_early_copies(place: Place) -> Intervals:
+    """When the device was idle while the model was on its way to it: between copies before the work begins.
+
+    Only where copying takes most of that time: between the inputs of a model that is there already, the host works.
+    """
+    rows = before_work_begins(place)
+    if not rows.any():
+        return Intervals.empty()
+    span = Intervals.single(int(place.copies.start_ns[rows].min()), int(place.copies.end_ns[rows].max()))
+    mostly = exposed_ns(place, rows) >= _MOSTLY_COPYING * span.total_ns
+    return span & place.idle if mostly else Intervals.empty()
 
 
 def exposed_ns(place: Place, rows: Mask) -> int:

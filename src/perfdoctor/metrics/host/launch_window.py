@@ -13,10 +13,13 @@ def host_window(place: Place) -> Intervals:
     """When the host launched the work of this place's window: it may be several steps ahead of the device.
 
     From the launch of the first work in the window to the launch of the first work behind it, on the stream that has
-    most work (batches are copied ahead on another one); the window itself where launches were not recorded.
+    most work (batches are copied ahead on another one); the window itself where launches were not recorded. Of steps
+    that are held to the host's bounds (`Steps.on_host`), these.
     """
     if place.asked is not None:
         return place.asked
+    if place.steps.used and place.steps.host_bounds is not None:
+        return Intervals.single(*place.steps.host_bounds[[0, -1]].tolist())
     if place.device is None or not place.window or not len(place.work):
         return place.window
     work, launched = place.work, launches(place)

@@ -8,6 +8,9 @@ would wait for the next slow host. No more can be saved than the time that the h
 spare = window - time in which the host is seen to be busy
                  from the launch of the window's first work to that of the first work behind it
 ```
+
+What a host was ahead of its device when the window began helps as well, in the window: with it no device waited for
+that host, however slow it is. It is no pace, though: sooner or later it is used up.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.model.timeline import UNKNOWN, Frame
 from perfdoctor.vocabulary.parts import PARTS
 
 #: Named causes in which the host works, and in which it waits for other ranks.
 _BUSY = tuple(cause for cause in NAMED_CAUSES if PARTS[cause].waits_for != "rank")
 _AWAY = tuple(cause for cause in NAMED_CAUSES if cause not in _BUSY)
 #: A pace is what repeats itself. Over one or two steps a host may have been held up once: another step would show it.
-_FEWEST_STEPS = 3
+FEWEST_STEPS = 3
 
 
 def spare_ns(place: Place) -> int | None:
@@ -39,10 +42,29 @@ def spare_ns(place: Place) -> int | None:
 
     Time in which nothing was seen of the host counts as spare, unless framework ops were recorded.
     """
-    if place.steps.used < _FEWEST_STEPS or not place.host.in_view or place.asked is not None:
-        return None  # what a host has to spare in a range, the rest of the step may need
-    launching = _launching(place)
-    return max(place.window_ns - (_busy(place) & launching).total_ns, 0) if launching else None
+    return max(place.window_ns - busy_ns(place), 0) if _has_pace(place) else None
+
+
+def sooner_ns(place: Place) -> int | None:
+    """How much sooner this rank's device could have had the window's work: what its host has to spare, or was ahead.
+
+    None where that is unknown.
+    """
+    if not _has_pace(place):
+        return None
+    ahead_ns = max(int(place.window.starts[0] - launching(place).starts[0]), 0)
+    return max(place.window_ns - busy_ns(place) + ahead_ns, 0)
+
+
+def _has_pace(place: Place) -> bool:
+    if place.steps.used < FEWEST_STEPS or not place.host.in_view or place.asked is not None:
+        return False  # what a host has to spare in a range, the rest of the step may need
+    return bool(launching(place))
+
+
+def busy_ns(place: Place) -> int:
+    """How long the host worked while it launched the window's work."""
+    return (_busy(place) & launching(place)).total_ns
 
 
 def run_spare_ns(run: Run) -> int | None:
@@ -53,7 +75,7 @@ def run_spare_ns(run: Run) -> int | None:
 
 
 @once_per_place
-def _launching(place: Place) -> Intervals:
+def launching(place: Place) -> Intervals:
     """From when the window's first work was launched to when the first work behind it was, or its own last."""
     work = place.work
     rows = np.flatnonzero(launches(place).known & (work.start_ns >= place.window.starts[0]))
@@ -66,18 +88,23 @@ def _launching(place: Place) -> Intervals:
 
 def _busy(place: Place) -> Intervals:
     """When the host is seen to do something else than wait for the device or for other ranks."""
-    host, work, calls = place.host, place.work, place.timeline.calls
-    launching = work.launch[work.launch != UNKNOWN]
-    full = launching[calls.duration_ns[launching] > LONGEST_LAUNCH_NS]
-    waits = calls.take(np.union1d(blocking_rows(host, work), full))
+    host, waits = place.host, waiting_calls(place)
     # Where ops were recorded the thread is in view, and between them runs Python code.
-    seen = place.window | _launching(place) if host.ops_recorded else host.launching | host.visible
+    seen = place.window | launching(place) if host.ops_recorded else host.launching | host.visible
     busy = seen - Intervals.of(waits.start_ns, waits.end_ns)
     for cause in _AWAY:
         busy = busy - host.explicit[cause]
     for cause in _BUSY:
         busy = busy | host.explicit[cause]
     return busy
+
+
+def waiting_calls(place: Place) -> Frame:
+    """Calls that wait for the device: by name, and launches into a queue that is full."""
+    work, calls = place.work, place.timeline.calls
+    launched = work.launch[work.launch != UNKNOWN]
+    full = launched[calls.duration_ns[launched] > LONGEST_LAUNCH_NS]
+    return calls.take(np.union1d(blocking_rows(place.host, work), full))
 
 
 def exposed_waiting_ns(place: Place, matched: Skew) -> int:
@@ -90,7 +117,7 @@ def exposed_waiting_ns(place: Place, matched: Skew) -> int:
 def paced_waiting_ns(run: Run, cause: str) -> int:
     """Waiting in collectives, a step and rank, that would be this cause of idle if no rank were late.
 
-    It is what a rank waits beyond what its host has to spare, as far as the late ranks were held up by that cause.
+    It is what a rank waits beyond what its host could have been sooner, as far as that cause held the late ranks up.
     """
     matched = skew(run)
     if matched is None or not matched.duration_ns.sum():
@@ -104,5 +131,5 @@ def paced_waiting_ns(run: Run, cause: str) -> int:
 
 
 def _beyond_spare_ns(place: Place, matched: Skew) -> int:
-    spare = spare_ns(place)
-    return 0 if spare is None else max(exposed_waiting_ns(place, matched) - spare, 0)
+    sooner = sooner_ns(place)
+    return 0 if sooner is None else max(exposed_waiting_ns(place, matched) - sooner, 0)

@@ -50,6 +50,7 @@ def _use(replay: Replay) -> MemoryUse:
         largest_free_bytes=int(pieces.max(initial=0)),
         by_category=_by_category(replay.allocations, alive),
         holders=holders(replay.allocations, alive)[:_MOST_HOLDERS],
+        first_reserved_bytes=int(replay.reserved[1][0]),
     )
 
 
@@ -72,6 +73,7 @@ def _totals_use(rank: int, device: int, totals: Frame) -> MemoryUse:
         free_bytes=UNKNOWN,
         free_pieces=UNKNOWN,
         largest_free_bytes=UNKNOWN,
+        first_reserved_bytes=int(reserved[0]),
     )
 
 

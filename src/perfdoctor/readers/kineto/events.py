@@ -27,6 +27,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     correlation: Any = None
     device: Any = None
     stream: Any = None
+    awaited_stream: Any = msgspec.field(default=None, name="wait_on_stream")
     grid: msgspec.Raw = msgspec.Raw()
     block: msgspec.Raw = msgspec.Raw()
     bytes: Any = None
@@ -52,6 +53,8 @@ class Args(msgspec.Struct, gc=False, frozen=True):
 
 
 _NO_ARGS = Args()
+#: What torch.profiler calls the rows of the synchronizations in which a stream waits; others are calls as well.
+_STREAM_WAIT = "Stream Wait Event"
 #: c10::DeviceType::CUDA, which ROCm's builds use too.
 _GPU = 1
 
@@ -118,6 +121,10 @@ def _on_device(group: Group, events: list[Event], args: list[Args]) -> None:
 def _on_host(group: Group, events: list[Event], _: list[Args]) -> None:
     group.put("process", integers([event.pid for event in events]))
     group.put("thread", integers([event.tid for event in events]))
+
+
+def _awaited(group: Group, _: list[Event], args: list[Args]) -> None:
+    group.put("awaited_stream", integers([arg.awaited_stream for arg in args]))
 
 
 def _launch_size(group: Group, _: list[Event], args: list[Args]) -> None:
@@ -196,6 +203,7 @@ _CATEGORIES = {
     "runtime": "calls", "cuda_runtime": "calls", "cuda_driver": "calls",
     "operator": "ops", "cpu_op": "ops", "user_annotation": "ops",
     "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
+    "cuda_sync": "stream_waits",
 }  # fmt: skip
 
 
@@ -225,6 +233,7 @@ class Columns:
             "functions": Group(_on_host),
             "overheads": Group(_on_host),
             "totals": Group(_on_host, _totals),
+            "stream_waits": Group(_on_device, _awaited),
         }
         self.thread_names: dict[tuple[int, int], str] = {}
         self.host_labels: set[int] = set()
@@ -238,6 +247,7 @@ class Columns:
             put[event.cat](event)
         sorted_events["kernels"], sorted_events["collectives"] = self._split_kernels(sorted_events["kernels"])
         sorted_events["totals"] = list(filter(_has_totals, sorted_events["totals"]))
+        sorted_events["stream_waits"] = [each for each in sorted_events["stream_waits"] if each.name == _STREAM_WAIT]
         filled = {name: rows for name in self.groups if (rows := sorted_events[name])}
         try:
             times = {name: _times(rows, instants=name == "totals") for name, rows in filled.items()}

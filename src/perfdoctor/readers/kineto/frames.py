@@ -79,6 +79,8 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
         put("collectives", table, process=hosts.launching(table["correlation"]), **_collective_columns(table))
     if table := tables.get("copies"):
         put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
+    if table := tables.get("stream_waits"):
+        put("stream_waits", table, process=hosts.launching(table["correlation"]))
     if table := tables.get("calls"):
         put("calls", table, name=table.texts["name"].mapped(cuda_names.without_version))
     if table := tables.get("ops"):
@@ -162,4 +164,4 @@ def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
         recorded |= {"ranges"} | ({"ops"} if len(frames["ops"]) else set())
     if len(frames.get("memory_totals", ())):
         recorded.add("memory_totals")
-    return recorded | (frames.keys() & {"calls", "functions", "overheads"})
+    return recorded | (frames.keys() & {"calls", "functions", "overheads", "stream_waits"})

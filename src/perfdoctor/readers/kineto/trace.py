@@ -18,6 +18,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
+from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto.columns import NO_TIME
 from perfdoctor.readers.kineto.events import Columns, Event, ExactEvent, ExactFlow, Flow, add_tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
@@ -29,12 +30,9 @@ if TYPE_CHECKING:
 
     from perfdoctor.readers.kineto.columns import Rows, Table
 
-_RECORD = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
-#: JSON of other profilers, by the members that only they have.
-_OTHERS = {
-    ("rocprofiler-sdk-tool",): "JSON of rocprofv3 (rocprofiler-sdk)",
-    ("shared", "profiles"): "a speedscope file (py-spy writes such), which samples the host alone",
-}
+_RECORD = other_tools.TORCH
+#: Marks of other tools stand among the first bytes, or in the first events.
+_MARKED_BYTES = 1 << 20
 _BLANK = b"\0 \t\r\n"
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
@@ -61,11 +59,13 @@ def read(path: Path, data: bytes | None = None) -> Timeline:
 
 
 def _refusal(file: str, text: Buffer) -> PerfdoctorError:
-    head = bytes(text[: 1 << 20]).strip(_BLANK)
+    head = bytes(text[:_MARKED_BYTES]).strip(_BLANK)
     if not head:
         return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
     if re.search(rb'"nodes"\s*:', head) and re.search(rb'"schema"\s*:\s*"', head):
         return PerfdoctorError(f"`{file}` is a PyTorch execution trace, which records no GPU activity", do=_RECORD)
+    if other := other_tools.refusal(file, head):
+        return other
     try:
         keys = list(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
     except (ValueError, RecursionError):
@@ -73,9 +73,6 @@ def _refusal(file: str, text: Buffer) -> PerfdoctorError:
         return PerfdoctorError(f"`{file}` {what}", do=_RECORD)
     if "traceEvents" in keys:
         return PerfdoctorError(f"`{file}` holds no events", do=_RECORD)
-    other = next((what for members, what in _OTHERS.items() if set(members) <= set(keys)), "")
-    if other:
-        return PerfdoctorError(f"`{file}` is {other}, and no trace of PyTorch", do=_RECORD)
     what = f"holds {', '.join(keys[:5]) or 'nothing'}, and no traceEvents"
     return PerfdoctorError(f"`{file}` is JSON but no trace: it {what}", do=_RECORD)
 
@@ -139,6 +136,7 @@ class _Trace:
         before = bytes(text[:key])
         behind = bytes(text[self.array.position if self.array.end is None else self.array.end :])
         self.header = _Header.of(before, behind)
+        self.head = bytes(text[:_MARKED_BYTES])
         is_bare = text[key : key + 1] == b"["
         self._note_damage(is_sound=not behind.strip(_BLANK) if is_bare else is_whole(before, behind))
 
@@ -160,6 +158,8 @@ class _Trace:
             raise PerfdoctorError(f"`{self.file}` holds no events", do=_RECORD)
         tables = {name: self._table(group) for name, group in self.columns.groups.items() if len(group)}
         if not any(table["start_ns"].size for table in tables.values()):
+            if other := other_tools.refusal(self.file, self.head):
+                raise other
             what = (
                 f"`{self.file}` is a trace of another tool (Triton's server and others write such): of its "
                 f"{self.array.count:,} events none is an operator, call or kernel of PyTorch"
@@ -174,7 +174,7 @@ class _Trace:
         return Timeline.build(
             frames,
             recorded_by(frames),
-            sources=(Source("kineto", self.file, self.header.version, (rank,)),),
+            sources=(Source("kineto", self.file, self.header.version, (rank,), cut_off=self.array.end is None),),
             devices=self._devices(frames, rank),
             world_size=self.header.world_size,
             thread_names={place: name for place, name in names.items() if place[0] in hosts.processes},

@@ -149,6 +149,8 @@ def read(path: Path) -> Timeline:
     tables.close()
     if not log.lines:
         raise PerfdoctorError(f"{path.name} holds no line of NCCL", do="Run with NCCL_DEBUG=INFO.")
+    if not (log.hosts or tables.rows):
+        raise PerfdoctorError(f"{path.name} holds the version of NCCL and nothing else", do="Run with NCCL_DEBUG=INFO.")
     frames = {
         "transports": text_rows.frame("transports", _way_rows(log)),
         "nccl_facts": text_rows.frame("nccl_facts", _fact_rows(log)),

@@ -125,7 +125,7 @@ def _joined_notes(timeline: Timeline, profiles: Frame) -> Iterator[str]:
             "the recording beside them holds no kernels" if timeline.sources else "there is no timeline beside them"
         )
         yield (
-            f"Nsight Compute measured single kernels, and {beside}: their share of a step is unknown, so no saving "
+            f"Nsight Compute measured single kernels, and {beside}: their share of the whole is unknown, so no saving "
             "is predicted. Analyse both: perfdoctor analyze trace.nsys-rep kernels.ncu-rep"
         )
         return

@@ -65,12 +65,13 @@ def _unreadable(report: Path, why: str) -> PerfdoctorError:
 
 
 def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
-    """Each result with the names that it may use: those of its own block and of all before it."""
+    """Each result with the names of all blocks: it may use one that stands in a later block."""
     header, at = _sized(data, len(MAGIC))
     version = _number(header, _FILE_VERSION)
     if data[: len(MAGIC)] != MAGIC or version != VERSION:
         raise _unreadable(report, f"it is written in version {version} of the format, not in {VERSION}")
     names: list[str] = []
+    results: list[bytes] = []
     while at < len(data):
         header, at = _sized(data, at)
         end = at + _number(header, _PAYLOAD_SIZE)
@@ -82,8 +83,9 @@ def _results(data: bytes, report: Path) -> Iterator[tuple[bytes, list[str]]]:
             _, at = _sized(data, at)
         for _ in range(_number(header, _NUM_RESULTS)):
             result, at = _sized(data, at)
-            yield result, names
+            results.append(result)
         at = end
+    yield from ((result, names) for result in results)
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes, int]:

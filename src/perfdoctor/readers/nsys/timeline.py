@@ -3,9 +3,8 @@
 Process and thread are packed into `globalTid` (bits 24-47 and 0-23). Memory kinds are nsys's own enumeration: 0 is
 pageable, 1 is pinned. The kernels of a CUDA graph traced as a whole are one row of GRAPH_TRACE and count as busy.
 Rank numbers are not recorded: each process with GPU work is a rank, in the order of its lowest device. Bytes and group
-of collectives are known only from NVTX payloads (`nccl_payloads`). Newer exports list time that CUDA itself spends (a
-full launch queue, modules loaded late) with the profiler's overheads: it is left out. The environment and the names of
-host and user, which an export holds in three places, are never read; of META_DATA_CAPTURE only whether NVTX was traced.
+of collectives are known only from NVTX payloads (`nccl_payloads`). The environment and the names of host and user,
+which an export holds in three places, are never read; of META_DATA_CAPTURE only whether NVTX was traced.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ from perfdoctor.readers.nsys.frames import (
     occurring,
 )
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
+from perfdoctor.readers.nsys.stream_waits import stream_waits
 from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _CALLS, _CUPTI_OVERHEAD = _CUPTI + "RUNTIME", _CUPTI + "OVERHEAD"
 _NVTX, _OS_CALLS, _OVERHEAD = "NVTX_EVENTS", "OSRT_API", "PROFILER_OVERHEAD"
 
-#: CUPTI's driver compiler, module loading, lazy function loading, command buffer full.
-_NOT_THE_PROFILER = (2, 6, 7, 8)
 _WARNING, _ERROR = 2, 3
 _COLLECTION_TROUBLE = re.compile(
     r"not (?:be |been )?(?:collected|started)|not supported|no (?:cuda|nvtx) events|cupti", re.IGNORECASE
@@ -57,6 +55,15 @@ def is_nsys_sqlite(path: Path) -> bool:
         database.connection.close()
 
 
+def _of_another(database: Database) -> str:
+    """What a database is that is no export, by its tables."""
+    if any(table.startswith("rocpd_") for table in database.tables):
+        return "a database of rocprofv3 (rocpd)"
+    if "StringTable" in database.tables and any(table.startswith("CUPTI_") for table in database.tables):
+        return "a database of nvprof, which is retired"
+    return "a SQLite file"
+
+
 def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
     """One Timeline of one export. `ranks`: process → rank, where known from the recording.
 
@@ -68,7 +75,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
             raise damaged(path, "its list of tables is not whole")
         if not database.is_export:
             raise PerfdoctorError(
-                f"`{path.name}` is a SQLite file, but not an export of Nsight Systems",
+                f"`{path.name}` is {_of_another(database)}, but not an export of Nsight Systems",
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
         return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
@@ -100,6 +107,7 @@ def _timeline(tables: Tables, known: Mapping[int, int]) -> Timeline:
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
     frames["device_memory"] = device_memory(tables, ranks)
+    frames["stream_waits"] = stream_waits(tables, ranks, frames["calls"])
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
@@ -135,9 +143,9 @@ def _device_rows(tables: Tables) -> dict[str, Columns]:
 def _host_rows(tables: Tables) -> dict[str, tuple[Columns, Text]]:
     calls = tables.rows(_CALLS, "globalTid", "correlationId", "nameId")
     os_calls, overheads = tables.rows(_OS_CALLS, "globalTid", "nameId"), tables.rows(_OVERHEAD, "globalTid", "nameId")
-    cupti = tables.rows(_CUPTI_OVERHEAD, "globalTid", "nameId", "overheadType")
-    own = ~np.isin(cupti["overheadType"], _NOT_THE_PROFILER) & (cupti["nameId"] != NONE)
-    overheads = {name: np.concatenate((values, cupti[name][own])) for name, values in overheads.items()}
+    cupti = tables.rows(_CUPTI_OVERHEAD, "globalTid", "nameId")
+    named = cupti["nameId"] != NONE
+    overheads = {name: np.concatenate((values, cupti[name][named])) for name, values in overheads.items()}
     return {
         "calls": (calls, tables.text(calls["nameId"])),
         "nvtx": tables.nvtx(),
@@ -170,7 +178,7 @@ def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
         tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
     recorded |= {"ranges"} if _was_nvtx_traced(database) and _NVTX not in lost else set()
-    recorded |= {signal for signal in ("ops", "device_memory") if len(frames[signal])}
+    recorded |= {signal for signal in ("ops", "device_memory", "stream_waits") if len(frames[signal])}
     recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
     return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
 

@@ -69,7 +69,8 @@ def loader_nodes(graph: Graph) -> Mask:
     if not threads:
         return np.zeros(len(graph), dtype=bool)
     calls = graph.place.timeline.calls
-    found: Mask = (graph.kind != WORK) & np.isin(calls["thread"][np.maximum(graph.call_row, 0)], threads)
+    of_threads = np.isin(calls["thread"][np.maximum(graph.call_row, 0)], threads)
+    found: Mask = (graph.kind != WORK) & (graph.call_row != UNKNOWN) & of_threads
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.edits import shorter
 from perfdoctor.replay.edits.batch_work import brings_batch, held_up_ns, loader_nodes
 from perfdoctor.replay.edits.chosen_work import same_piece
@@ -76,7 +76,8 @@ def _waiting_for_nothing(graph: Graph, gone: Mask) -> Graph:
     waits = np.flatnonzero((graph.kind == WAIT_END) & _on(second, gone))
     other, left = _last_of(graph, waits, (graph.kind == WORK) & ~gone)
     names = graph.place.timeline.calls.name
-    of_event = names.matches(cuda_names.WAITS_FOR_EVENT)[graph.call_row[waits]] if waits.size else left
+    called = graph.call_row[waits]
+    of_event = (called != UNKNOWN) & names.matches(cuda_names.WAITS_FOR_EVENT)[called] if waits.size else left
     second[waits] = np.where(left & ~of_event, other, NOTHING)
     before[waits] = False
     return replace(

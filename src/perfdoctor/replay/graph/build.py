@@ -10,7 +10,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.graph.draft import Draft
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 from perfdoctor.replay.graph.host_calls import host_calls, last_ended, predecessors
@@ -68,9 +68,10 @@ def _calls(draft: Draft) -> None:
     # The first call comes again when the next period's first one was made, behind what had ended by then.
     again = np.where(first, host.start_ns - host.start_ns[0] + host.again_ns, host.start_ns)
     behind = np.where(first, last_ended(host, again), source)
-    draft.gap_start[nodes] = host.end_ns[behind]
-    draft.gap_end[nodes] = np.maximum(again, host.end_ns[behind])
-    lag = draft.gap_end[nodes] - draft.gap_start[nodes]
+    lag = np.maximum(again - host.end_ns[behind], 0)
+    # In a closed period nothing is known behind its end: what lies in front of the first call does in front of it.
+    draft.gap_end[nodes] = np.where(first & draft.period.closed, host.start_ns, host.end_ns[behind] + lag)
+    draft.gap_start[nodes] = draft.gap_end[nodes] - lag
     draft.tie(0, nodes, draft.over[behind], lag_ns=lag, before=first)
     draft.inferred += woken
 
@@ -85,7 +86,7 @@ def _loader(draft: Draft) -> None:
         return
     previous = np.roll(waits, 1)
     since = draft.start[waits] - draft.end[previous]
-    since[0] += period.launch_end_ns - period.launch_begin_ns
+    since[0] += period.launches_again_ns
     draft.tie(1, waits, previous, lag_ns=since, before=np.arange(waits.size) == 0)
     draft.lag_ns[0][waits] -= waited[waits]
     draft.loader_wait[waits] = waited[waits]
@@ -114,30 +115,32 @@ def _other_streams(draft: Draft) -> None:
     """Work that starts late for stream and launch, or behind a wait for an event, waits for another stream."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     asked = (start - draft.explained(nodes) > _UNEXPLAINED_NS) | _behind_event(draft)
-    last = _last_of_others(draft)
+    last = _last_of_others(draft, start + _DEVICE_SLACK_NS, draft.streams, start)
     use = asked & (last >= 0)
     draft.tie(2, nodes[use], nodes[last[use]], lag_ns=np.minimum(start[use] - end[last[use]], 0))
     draft.inferred += int(use.sum())
 
 
-def _last_of_others(draft: Draft) -> Ints:
-    """For each work that of all other streams which ended last before it started; NOTHING where none had."""
+def _last_of_others(draft: Draft, moments: Ints, not_on: Ints, begun_before: Ints) -> Ints:
+    """For each moment the work that ended last before it, on any stream but this one; NOTHING where none had."""
     start, end, streams = draft.work_start, draft.work_end, draft.streams
-    best, best_end = np.full(draft.works, NOTHING), np.full(draft.works, _NEVER)
+    best, best_end = np.full(moments.size, NOTHING), np.full(moments.size, _NEVER)
     for stream in np.unique(streams).tolist():
         own = np.flatnonzero(streams == stream)
         reach = np.maximum.accumulate(end[own])
-        place = np.searchsorted(reach, start + _DEVICE_SLACK_NS, side="right") - 1
+        place = np.searchsorted(reach, moments, side="right") - 1
         found = own[np.maximum(place, 0)]
-        better = (place >= 0) & (streams != stream) & (reach[np.maximum(place, 0)] > best_end) & (start[found] < start)
+        better = (place >= 0) & (not_on != stream) & (reach[np.maximum(place, 0)] > best_end)
+        better &= start[found] < begun_before
         best, best_end = np.where(better, found, best), np.where(better, reach[np.maximum(place, 0)], best_end)
     return best
 
 
 def _behind_event(draft: Draft) -> Mask:
     """Was a wait for an event put on the stream between the launch of this work and the one before?"""
-    is_wait = draft.place.timeline.calls.name.matches(cuda_names.STREAM_WAIT)
-    waits = np.flatnonzero(is_wait[draft.host.rows]) if len(draft.host) else np.empty(0, np.int64)
+    waits = np.empty(0, np.int64)
+    if len(draft.host):
+        waits = np.flatnonzero(draft.host.named(draft.place.timeline.calls, cuda_names.STREAM_WAIT))
     launching = np.unique(draft.launch[draft.launch >= 0])
     next_launch = np.searchsorted(launching, waits, side="right")
     behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
@@ -152,17 +155,41 @@ def _waits(draft: Draft) -> None:
     draft.start[nodes], draft.end[nodes] = end, end
     draft.tie(0, nodes, waits, lag_ns=np.minimum(end - begin, _OWN_OF_WAIT_NS))
     work, earlier, ended = _last_before(draft, end + _CLOCK_SLACK_NS)
+    own = _own_copy(draft)[waits]
+    copied = (own != NOTHING) & (draft.work_end[own] <= end + _CLOCK_SLACK_NS) & (draft.work_end[own] >= begin)
+    work, earlier = np.where(copied, own, work), earlier & ~copied
+    ended = np.where(copied, draft.work_end[own], ended)
     # What had ended before did not hold the host up, but would if the host came sooner. For an event that had been
     # reached it is unknown which work it followed.
     held = ended >= begin - _CLOCK_SLACK_NS
-    of_event = draft.place.timeline.calls.name.matches(cuda_names.WAITS_FOR_EVENT)[host.rows[waits]]
+    of_event = host.named(draft.place.timeline.calls, cuda_names.WAITS_FOR_EVENT)[waits]
     known = earlier | ((draft.launch[work] <= waits) & (draft.work_start[work] < end))
     use = (work >= 0) & known & (held | ~of_event)
     lag = np.where(held, end - ended, 0)
     draft.tie(1, nodes[use], draft.work_nodes[work[use]], lag_ns=lag[use], before=earlier[use])
     draft.inferred += int(use.sum())
+    _all_streams(draft, waits, np.where(use & ~earlier, work, NOTHING))
     # A queue may be longer than the period: a launch that waits for work from before it starts when others let it.
     draft.free[nodes[host.for_room[waits] & ~use]] = True
+
+
+def _own_copy(draft: Draft) -> Ints:
+    """For each call the last copy that it asked for itself; NOTHING where none. One that waits waits for that one."""
+    found = np.full(draft.hosts, NOTHING)
+    copies = np.flatnonzero(np.isin(draft.rows, draft.place.work.rows["copies"]) & (draft.launch >= 0))
+    found[draft.launch[copies]] = copies
+    return found
+
+
+def _all_streams(draft: Draft, waits: Ints, last: Ints) -> None:
+    """A wait for the whole device comes behind another stream, too, whose work would be `last` if that were sooner."""
+    host = draft.host
+    whole = host.named(draft.place.timeline.calls, cuda_names.WAITS_FOR_DEVICE) | (host.rows == UNKNOWN)
+    use = np.flatnonzero(whole[waits] & (last != NOTHING))
+    end = host.end_ns[waits[use]]
+    other = _last_of_others(draft, end, draft.streams[last[use]], end)
+    known = (other != NOTHING) & (draft.launch[other] <= waits[use])
+    draft.tie(2, draft.wait_nodes[use[known]], draft.work_nodes[other[known]])
 
 
 def _last_before(draft: Draft, moments: Ints) -> tuple[Ints, Mask, Ints]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING
 from perfdoctor.replay.graph.period import Period
 from perfdoctor.vocabulary.names import cuda as cuda_names
@@ -19,11 +22,15 @@ from perfdoctor.vocabulary.names import cuda as cuda_names
 #: A thread that did nothing for so long, while another one of the program did, was woken by it.
 _WOKEN_NS = 50_000
 _NEVER = np.iinfo(np.int64).min
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class HostCalls:
-    """Outermost calls of the driving threads in the period, by start: their rows in `timeline.calls`, which wait."""
+    """Outermost calls of the driving threads in the period, by start: their rows in `timeline.calls`, which wait.
+
+    Of a closed period the last one was not recorded, and its row is UNKNOWN: there the host waits for all work.
+    """
 
     rows: Ints
     start_ns: Ints
@@ -47,8 +54,14 @@ class HostCalls:
             return np.full(rows.size, NOTHING)
         at = np.minimum(np.searchsorted(self.inner_rows, rows), self.inner_rows.size - 1)
         outer = np.where(self.inner_rows[at] == rows, self.outer_rows[at], NOTHING)
-        place = np.minimum(np.searchsorted(self.rows, outer), len(self) - 1)
+        recorded = self.rows[self.rows != UNKNOWN]
+        place = np.minimum(np.searchsorted(recorded, outer), max(recorded.size - 1, 0))
         return np.where((outer >= 0) & (self.rows[place] == outer), place, NOTHING)
+
+    def named(self, calls: Frame, pattern: re.Pattern[str]) -> Mask:
+        """Which of these calls have such a name?"""
+        found: Mask = (self.rows != UNKNOWN) & calls.name.matches(pattern)[self.rows]
+        return found
 
 
 def host_calls(place: Place, period: Period) -> HostCalls:
@@ -67,7 +80,29 @@ def host_calls(place: Place, period: Period) -> HostCalls:
     rows = rows[(calls.start_ns[rows] >= begin) & (calls.start_ns[rows] < end)]
     columns = calls.start_ns[rows], calls.end_ns[rows], calls["thread"][rows]
     for_room = _for_room(place, rows)
-    return HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
+    found = HostCalls(rows, *columns, _by_name(place, rows) | for_room, for_room, end, own, outer)
+    return _closed(found, period) if period.closed and rows.size else found
+
+
+def _closed(host: HostCalls, period: Period) -> HostCalls:
+    """With the wait that ends the period: from when the host is through, on the thread that called last."""
+    last = int(np.argmax(host.end_ns))
+    begin = max(int(host.end_ns[last]), period.launch_end_ns)
+    end = max(begin, period.end_ns)
+
+    def and_then(column: npt.NDArray[_Kind], value: int) -> npt.NDArray[_Kind]:
+        return np.append(column, column.dtype.type(value))
+
+    return replace(
+        host,
+        rows=and_then(host.rows, UNKNOWN),
+        start_ns=and_then(host.start_ns, begin),
+        end_ns=and_then(host.end_ns, end),
+        thread=and_then(host.thread, int(host.thread[last])),
+        waits=and_then(host.waits, True),
+        for_room=and_then(host.for_room, False),
+        again_ns=int(host.start_ns[0]) - period.begin_ns + end,
+    )
 
 
 def _call_begun(calls: Frame, rows: Ints, outer: Ints, moment: int) -> int:

@@ -1,4 +1,8 @@
-"""Which steps are simulated? Whole ones, as they ran on the main stream, with all that was launched in them."""
+"""Which steps are simulated? Whole ones, as they ran on the main stream, with all that was launched in them.
+
+Steps that are held to the host's bounds (`Steps.on_host`) are simulated from there: each repetition begins when the one
+before is over on host and device.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
@@ -18,7 +23,7 @@ _TOGETHER = 8
 class Period:
     """Whole steps: from `begin_ns` to `end_ns` on the main stream, launched from `launch_begin_ns` to `launch_end_ns`.
 
-    Both launch times are 0 where no calls were recorded.
+    Both launch times are 0 where no calls were recorded. `closed`: at the end the host waits until all work is done.
     """
 
     units: int
@@ -26,10 +31,16 @@ class Period:
     end_ns: int
     launch_begin_ns: int = 0
     launch_end_ns: int = 0
+    closed: bool = False
 
     @property
     def duration_ns(self) -> int:
         return self.end_ns - self.begin_ns
+
+    @property
+    def launches_again_ns(self) -> int:
+        """How long after each call of this period its counterpart in the next is made."""
+        return self.duration_ns if self.closed else self.launch_end_ns - self.launch_begin_ns
 
     @property
     def unit_ns(self) -> float:
@@ -41,14 +52,37 @@ def period_of(place: Place, most_work: int, most_units: int) -> Period:
 
     Of more work than `most_work` pieces, or more than `most_units` steps, only the last ones, at least one.
     """
-    edges = place.steps.even_bounds
+    edges, on_host = place.steps.even_bounds, place.steps.host_bounds
+    if on_host is not None and launches(place).known.any():
+        return _on_host(place, edges, on_host, most_work, most_units)
     launched = _launched_at(place, edges)
     first, last = _chosen(place, edges, launched, most_work, most_units), edges.size - 1
     begin, end = int(edges[first]), int(edges[last])
     if not launched[first]:
         return Period(last - first, begin, end)
-    launch_end = int(launched[last]) if launched[last] else int(launched[first]) + end - begin
+    launch_end = int(launched[last]) if launched[last] else _returned(place, int(launched[first]) + end - begin)
     return Period(last - first, begin, end, int(launched[first]), launch_end)
+
+
+def _on_host(place: Place, edges: Ints, on_host: Ints, most_work: int, most_units: int) -> Period:
+    """Steps as the host bounds them. The first one holds what was launched before for it."""
+    last = edges.size - 1
+    first = _chosen(place, edges, on_host, most_work, most_units)
+    begin, launch_begin = int(edges[first]), int(on_host[first])
+    if first == 0:
+        launched = launches(place)
+        own = launched.known & (place.work.start_ns >= begin) & (place.work.start_ns < edges[-1])
+        launch_begin = int(launched.at_ns[own].min(initial=launch_begin))
+    begin = min(begin, launch_begin)
+    return Period(last - first, begin, int(edges[last]), launch_begin, int(on_host[-1]), closed=True)
+
+
+def _returned(place: Place, moment: int) -> int:
+    """The moment; the end of a call that launches, or waits, in which a driving thread stood then."""
+    calls = place.timeline.calls
+    own = np.isin(calls["thread"], launching_threads(place.timeline, place.rank)) & (calls["rank"] == place.rank)
+    open_then = own & (calls.start_ns < moment) & (calls.end_ns > moment)
+    return int(calls.end_ns[open_then].max(initial=moment))
 
 
 def _chosen(place: Place, edges: Ints, launched: Ints, most_work: int, most_units: int) -> int:
@@ -79,7 +113,7 @@ def launched_in(place: Place, period: Period) -> Ints:
     """Rows of DeviceWork launched in the period; where no launch on the stream is known, those that ran in it."""
     work = place.work
     inside = (work.start_ns >= period.begin_ns) & (work.start_ns < period.end_ns)
-    if not period.launch_begin_ns:
+    if not period.launch_begin_ns or period.closed:
         return np.flatnonzero(inside)
     at = _in_stream_order(place)
     launched = (at >= period.launch_begin_ns) & (at < period.launch_end_ns)

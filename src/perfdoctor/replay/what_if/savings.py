@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
+from perfdoctor.metrics.host.pace import FEWEST_STEPS
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
@@ -67,14 +68,16 @@ class Replay:
         """Can this action of a finding be simulated on this run?
 
         Shorter collectives only where their other ranks were recorded: else it is unknown what their end waited for.
-        Lateness only where a rank is late and collectives carry its lateness to the others. On a run without a GPU,
+        Lateness only where a rank is late and collectives carry its lateness to the others; and not by fewer of the
+        steps than show a pace: ranks are late in some more than in others. On a run without a GPU,
         actions on device work only by the time of the training thread that the finding names.
         """
         timeline = self.run.timeline
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
             return bool(action and finding.thread_time)
         if action == "lateness":
-            return bool(finding.work) and all(graph.collectives.size for graph in self.graphs)
+            enough = all(graph.units >= min(FEWEST_STEPS, graph.place.steps.used) for graph in self.graphs)
+            return bool(finding.work) and enough and all(graph.collectives.size for graph in self.graphs)
         return bool(action) and (action != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:

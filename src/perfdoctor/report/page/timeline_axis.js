@@ -84,7 +84,7 @@ class TimelineAxis {
   #steps(context, view, rank, everyNs) {
     const steps = this.data.stepsOf(rank);
     if (!steps) return;
-    this.#said(context, "in the step", view.left, STEP_ROW_PX);
+    this.#said(context, `in the ${this.data.stepWord}`, view.left, STEP_ROW_PX);
     context.save();
     context.beginPath();
     context.rect(view.left, 0, view.width - view.left, AXIS_PX);

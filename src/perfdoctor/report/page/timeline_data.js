@@ -210,6 +210,12 @@ class TimelineData {
     return this.tracks.find((track) => track.kind === "step" && this.rankOf(track) === rank && track.size > 0);
   }
 
+  /** What one of the steps is called: step, iteration, execution; "" if there are none. */
+  get stepWord() {
+    const steps = this.tracks.find((track) => track.kind === "step" && track.size > 0);
+    return steps ? this.nameOf(steps, 0).split(" ")[0] : "";
+  }
+
   /** The step of the piece's rank in which it starts: {name, start, duration}, or null. */
   stepAt(rank, time) {
     const steps = this.stepsOf(rank);

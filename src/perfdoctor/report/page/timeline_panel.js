@@ -98,8 +98,8 @@ class TimelineWords {
     const step = this.data.stepAt(this.data.rankOf(track), track.start[piece]);
     if (!step) return [];
     return [
-      ["in its step", `${inWords(track.start[piece] - step.start, "ns")} after the start of ${step.name}`],
-      ["of the step", step.duration ? shareWords(track.duration[piece] / step.duration) : ""],
+      [`in its ${this.data.stepWord}`, `${inWords(track.start[piece] - step.start, "ns")} after the start of ${step.name}`],
+      [`of the ${this.data.stepWord}`, step.duration ? shareWords(track.duration[piece] / step.duration) : ""],
     ];
   }
 

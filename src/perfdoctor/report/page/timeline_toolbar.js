@@ -29,7 +29,8 @@ class TimelineToolbar {
         this.#button("‹", "Previous match", () => act.nextMatch(-1)), this.#button("›", "Next match", () => act.nextMatch(1))),
       timelineElement("span", { className: "tl-zoom" },
         this.#button("−", "Zoom out", () => act.zoom(1 / ZOOM_STEP)), this.#button("+", "Zoom in", () => act.zoom(ZOOM_STEP)),
-        this.#button("Typical step", "", act.showTypical), this.#button("Everything", "", act.showAll)),
+        ...(data.stepWord ? [this.#button(`Typical ${data.stepWord}`, "", act.showTypical)] : []),
+        this.#button("Everything", "", act.showAll)),
       this.#ranks(data, act), this.seen,
     );
     this.#listen(act);

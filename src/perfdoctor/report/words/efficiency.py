@@ -10,6 +10,7 @@ from perfdoctor.report.words.foreign_text import clean
 if TYPE_CHECKING:
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.work_done import Efficiency
+    from perfdoctor.vocabulary.basis import Basis
 
 _NAME_LIMIT = 48
 #: From this share of the matmul time on, the counted FLOP are complete.
@@ -29,7 +30,7 @@ def line(diagnosis: Diagnosis) -> str:
         return ""
     if efficiency.on_gpu and efficiency.mfu is None and efficiency.known_share < _ENOUGH:
         return _use(efficiency)
-    parts = [_use(efficiency), _work(efficiency, diagnosis.per_step), _items(efficiency)]
+    parts = [_use(efficiency), _work(efficiency, diagnosis.basis), _items(efficiency)]
     return " ".join(part for part in parts if part)
 
 
@@ -69,10 +70,10 @@ def _missing(efficiency: Efficiency) -> str:
     return f"MFU is unknown: {why}; give --gpu NAME or --peak {of_type}=…T."
 
 
-def _work(efficiency: Efficiency, per_step: bool) -> str:
+def _work(efficiency: Efficiency, basis: Basis) -> str:
     if not efficiency.flop_per_step:
         return ""
-    said = f"{wording.flop(efficiency.flop_per_step)} {'a step' if per_step else 'in the window'}"
+    said = f"{wording.flop(efficiency.flop_per_step)} {basis.each.strip() or 'in the recording'}"
     if efficiency.on_gpu:
         said += f", from the shapes of {wording.share(efficiency.known_share)} of the matmul time"
     if efficiency.recomputed_flop_per_step:

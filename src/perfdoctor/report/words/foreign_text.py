@@ -13,6 +13,11 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
+def is_web_address(text: str) -> bool:
+    """May a link lead there, as it stands? An address is never shortened: it would lead elsewhere."""
+    return re.fullmatch(r"https?://[!-~]+", text) is not None
+
+
 def clean_block(text: str) -> str:
     """The text with its line breaks and indentation, without escape sequences and control characters."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))

@@ -60,7 +60,10 @@ def now(use: MemoryUse) -> str:
         at_end = f"{wording.size(use.reserved_bytes)} allocated"
     else:
         at_end = f"{wording.size(use.allocated_bytes)} allocated{_reserved(use.reserved_bytes)}"
-    return f"At the end: {at_end}; {wording.counted(use.events, 'allocator event')} recorded."
+    at_start = ""
+    if use.source == "snapshot" and use.first_reserved_bytes > use.peak_reserved_bytes:
+        at_start = f"{wording.size(use.first_reserved_bytes)} reserved at the start of the snapshot. "
+    return f"{at_start}At the end: {at_end}; {wording.counted(use.events, 'allocator event')} recorded."
 
 
 def _reserved(number: int) -> str:

@@ -41,12 +41,13 @@ def together(diagnosis: Diagnosis) -> str:
     about = likely if low == high else f"{likely} ({low} to {high})"
     took, times = wording.duration(prediction.recorded_ns), wording.speedup(prediction.speedup)
     if any(step.rule in SIZES for step in prediction.steps):
-        takes = f"the step{' of each rank' * (prediction.scaling is not None)} takes about {about} instead of {took}"
+        of_each = " of each rank" if prediction.scaling is not None else ""
+        takes = f"{diagnosis.basis.whole}{of_each} takes about {about} instead of {took}"
         return f"Replayed with {_what(prediction)}, {takes}: {_pace(prediction)}"
     fixed = ", ".join(_name(step) for step in prediction.steps)
     if prediction.replay_error is None:
-        return f"With {fixed} fixed, the step takes about {about} instead of {took}: {times}."
-    return f"Replayed with {fixed} fixed, the step takes about {about} instead of {took}: {times}."
+        return f"With {fixed} fixed, {diagnosis.basis.whole} takes about {about} instead of {took}: {times}."
+    return f"Replayed with {fixed} fixed, {diagnosis.basis.whole} takes about {about} instead of {took}: {times}."
 
 
 def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]:

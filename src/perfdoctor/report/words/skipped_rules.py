@@ -30,7 +30,10 @@ def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
             missing = ("time",) if without_timeline and not is_of_machine else outcome.missing
             groups.setdefault(missing, []).append(clean(outcome.rule))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(_listed(missing) or "something", tuple(rules), to_record(missing)) for missing, rules in ordered]
+    return [
+        (_listed(missing) or "something", tuple(rules), diagnosis.basis.prose(to_record(missing)))
+        for missing, rules in ordered
+    ]
 
 
 def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice, Span, Value
+    from perfdoctor.records.time_split import StepStats
 
 NO_NUMBER = "–"
 
@@ -25,10 +26,14 @@ FOUND_BY = {
     "optimizer-kernels": "optimizer kernels",
     "periodicity": "repetition",
 }
+#: What `perfdoctor run` took for the end of a step, by the name that its agent reports.
+MARKED_BY = {"optimizer": "optimizer updates", "backward": "backward passes", "forward": "forward passes"}
 #: Sources that describe a machine and hold no timeline.
 _OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
 #: Sources of single kernels, without a timeline.
 _KERNELS_ALONE = frozenset(("ncu",))
+#: A version says several: `schemaVersion 1, CUDA 12.6, HIP 7.2`. Only a hostile one is longer.
+_VERSION_LIMIT = NAME_LIMIT
 EFFORT = {"minutes": "minutes of work", "hours": "hours of work", "days": "days of work"}
 
 
@@ -138,7 +143,8 @@ def counted(number: int, noun: str) -> str:
 
 def the_base(diagnosis: Diagnosis) -> str:
     length = duration(diagnosis.base_ns)
-    return f"each {length} step" if diagnosis.per_step else f"the {length} window"
+    basis = diagnosis.basis
+    return f"each {length} {basis.noun}{basis.of}" if basis.noun else f"the {length} recorded"
 
 
 _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
@@ -146,6 +152,8 @@ _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The first line of a report: the costliest finding and its predicted saving, or why there is none."""
+    if diagnosis.gpu_not_recorded and any(source.cut_off for source in diagnosis.sources):
+        return "The file is cut off in front of its GPU activity: only the host can be judged. Copy or record it again."
     if diagnosis.gpu_not_recorded:
         return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
@@ -155,7 +163,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     rules = counted(len(diagnosis.outcomes), "rule")
     if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
         first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
-        return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of a step is unknown."
+        return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
     if not diagnosis.time and diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
         reserved = f", {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
@@ -165,7 +173,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     if not diagnosis.time and describes_machine(diagnosis):
         return f"{_first_note(diagnosis)}. No problem found; no timeline was recorded."
     if not diagnosis.time:
-        return "Nothing to diagnose: the recording contains neither GPU work nor a training thread."
+        return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
     if unchecked == len(diagnosis.outcomes):
         return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
     limitation = f"; {unchecked} of {rules} could not be checked" if unchecked else ""
@@ -214,7 +222,8 @@ def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
 
 
 def bar_heading(diagnosis: Diagnosis) -> str:
-    what = "One step" if diagnosis.per_step else "Analysed window"
+    one = diagnosis.basis.one
+    what = f"{one[0].upper()}{one[1:]}" if diagnosis.per_step else "What was recorded"
     number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
     mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
     return f"{what}, {duration(diagnosis.base_ns)}{mean}"
@@ -248,9 +257,16 @@ def fix_terms(effort: str, *, changes_numerics: bool) -> str:
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few short pieces: GPUs, ranks, steps, tools."""
-    pieces = [*machines(diagnosis), _steps(diagnosis)]
-    tools = dict.fromkeys(clean(f"{source.kind} {source.tool_version}", 32) for source in diagnosis.sources)
+    pieces = [*machines(diagnosis), _work(diagnosis), _steps(diagnosis)]
+    tools = dict.fromkeys(clean(f"{source.kind} {source.tool_version}", _VERSION_LIMIT) for source in diagnosis.sources)
     return (*(piece for piece in pieces if piece), *tools)
+
+
+def _work(diagnosis: Diagnosis) -> str:
+    """`inference with vLLM`; nothing is said of training, which is what people expect."""
+    if diagnosis.kind_of_work != "inference":
+        return ""
+    return f"inference with {diagnosis.server}" if diagnosis.server else "inference"
 
 
 def machines(diagnosis: Diagnosis) -> tuple[str, str]:
@@ -273,10 +289,20 @@ def _steps(diagnosis: Diagnosis) -> str:
     if not steps.count:
         if not diagnosis.time and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
             return "no timeline recorded"
-        return "no steps found" if diagnosis.time or not diagnosis.memory else "memory only"
+        nothing = "no iterations found" if diagnosis.basis.serves else "no steps found"
+        return nothing if diagnosis.time or not diagnosis.memory else "memory only"
     doubt = "" if steps.confidence == "high" else f" ({confidence(steps.confidence)})"
-    found = FOUND_BY.get(steps.found_by, steps.found_by)
-    return f"{count(steps.used)} of {counted(steps.count, 'step')} used, found by {found}{doubt}"
+    found = found_by(steps)
+    return (
+        f"{count(steps.used)} of {counted(steps.count, diagnosis.basis.noun or 'step')} used, found by {found}{doubt}"
+    )
+
+
+def found_by(steps: StepStats) -> str:
+    """`profiler steps` where the program marked them; of a recorder's own marks what each of them stands for."""
+    if steps.marked_by in MARKED_BY:
+        return f"perfdoctor run: {MARKED_BY[steps.marked_by]}"
+    return FOUND_BY.get(steps.found_by, steps.found_by)
 
 
 def describes_machine(diagnosis: Diagnosis) -> bool:
@@ -307,7 +333,7 @@ def where(span: Span) -> str:
 def saved_of(diagnosis: Diagnosis) -> str:
     """The time that a saving is part of: `of 701 ms a step`."""
     base = duration(diagnosis.base_ns)
-    return f"of {base} a step" if diagnosis.per_step else f"of the {base} window"
+    return f"of {base}{diagnosis.basis.each}" if diagnosis.per_step else f"of the {base} recorded"
 
 
 def math_path(path: str) -> str:

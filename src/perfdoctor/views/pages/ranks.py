@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.outliers import edges
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.machine.gpu_samples import of_places
@@ -56,7 +57,7 @@ def _by_part(run: Run, names: Sequence[str]) -> Heat:
     alike = shown[apart][high] - shown[apart][low] < ALIKE
     differ = "The ranks differ most in {part}: {low} on {low_rank}, {high} on {high_rank}"
     return Heat(
-        "ranks", "ranks-parts", f"Parts of the {'step' if run.per_step else 'window'} by rank",
+        "ranks", "ranks-parts", f"Parts of {basis_of(run).whole} by rank",
         "The ranks hardly differ." if alike else f"{differ}.",
         tuple(names), tuple(in_words(part) for part in shown), np.stack(list(shown.values()), axis=1), "share",
         {"part": (in_words(apart), "text"), "low": (float(shown[apart][low]), "share"),
@@ -103,7 +104,7 @@ def _table(run: Run, names: Sequence[str]) -> Table:
     columns = [
         TableColumn("rank", "text", names),
         *_devices(places),
-        TableColumn("step" if run.per_step else "window", "ns", _per_step(places, lengths)),
+        TableColumn(basis_of(run).noun or "recording", "ns", _per_step(places, lengths)),
         *(
             TableColumn(in_short(part), "ns", _per_step(places, [own[part].total_ns for own in parts]), in_words(part))
             for part in _shares(run)

@@ -15,6 +15,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.records.work_done import Efficiency, Roofline, RooflineRow
 from perfdoctor.views.places import place_names
+from perfdoctor.vocabulary.basis import Basis
 
 _X = Axis("arithmetic intensity (upper bound), FLOP per byte", "flop_per_byte", logarithmic=True)
 _X_MEASURED = Axis("arithmetic intensity, FLOP per byte", "flop_per_byte", logarithmic=True)
@@ -28,18 +29,18 @@ _MOST_MEASURED = 60
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     efficiency = diagnosis.efficiency
     if efficiency is not None:
-        yield from _efficiency(efficiency, diagnosis.per_step)
+        yield from _efficiency(efficiency, diagnosis.basis)
         if efficiency.roofline is not None and efficiency.roofline.rows:
             whose = _whose(run, efficiency.roofline)
-            yield from _chart(efficiency.roofline, whose, diagnosis.per_step)
-            yield _table(efficiency.roofline, whose, diagnosis.per_step)
+            yield from _chart(efficiency.roofline, whose, diagnosis.basis)
+            yield _table(efficiency.roofline, whose, diagnosis.basis)
     yield from _measured(run.timeline)
 
 
 # --- from the shapes of ops -------------------------------------------------------------------------------------------
 
 
-def _chart(roofline: Roofline, whose: str, per_step: bool) -> Iterator[Chart]:
+def _chart(roofline: Roofline, whose: str, basis: Basis) -> Iterator[Chart]:
     """Of the rows that have both FLOP and bytes; none if there are no such rows."""
     rows = [row for row in roofline.rows if row.flop_per_byte and row.flop_per_second]
     if not rows:
@@ -59,7 +60,7 @@ def _chart(roofline: Roofline, whose: str, per_step: bool) -> Iterator[Chart]:
     ]
     types = [each for each in roofline.ceilings if each.data_type in {row.data_type for row in rows}]
     ceilings = [(each.data_type, each.flop_per_second) for each in types or roofline.ceilings]
-    description, numbers = _description(rows, roofline, per_step)
+    description, numbers = _description(rows, roofline, basis)
     yield Chart(
         "roofline", "roofline", f"Roofline of {whose}", description, _X, _Y,
         (*_guides(ceilings, roofline.memory_bytes_per_second, dots), *dots), numbers,
@@ -67,12 +68,11 @@ def _chart(roofline: Roofline, whose: str, per_step: bool) -> Iterator[Chart]:
 
 
 def _description(
-    rows: Sequence[RooflineRow], roofline: Roofline, per_step: bool
+    rows: Sequence[RooflineRow], roofline: Roofline, basis: Basis
 ) -> tuple[str, dict[str, tuple[float | str, Unit]]]:
     longest = max((row for row in rows if row.kind != "family"), key=lambda row: row.ns, default=rows[0])
     most = "Most" if longest.kind == "family" else "Of single ops, most"
-    when = "a step" if per_step else "in the window"
-    description = f"{most} time is spent in {{name}}, {{time}} {when}, at {{rate}}"
+    description = f"{most} time is spent in {{name}}, {{time}}{basis.each}, at {{rate}}"
     numbers: dict[str, tuple[float | str, Unit]] = {
         "name": (f"{longest.name} {longest.data_type}".strip(), "text"),
         "time": (longest.ns, "ns"),
@@ -109,15 +109,15 @@ def _whose(run: Run, roofline: Roofline) -> str:
     return names.get((roofline.rank, roofline.device), f"rank {roofline.rank}")
 
 
-def _table(roofline: Roofline, whose: str, per_step: bool) -> Table:
+def _table(roofline: Roofline, whose: str, basis: Basis) -> Table:
     rows = sorted(roofline.rows, key=lambda row: -row.ns)
-    time = "time a step" if per_step else "time"
+    time = f"time{basis.short}"
     columns: list[tuple[str, Unit, Sequence[float | str | None], str]] = [
         ("name", "text", [row.name.removeprefix("void ") for row in rows], ""),
         ("kind", "text", [_SHORT_KINDS[row.kind] for row in rows], "Family, op, or an op's memory-bound kernels."),
         ("sizes", "text", [row.sizes for row in rows], "Of the multiplied tensors."),
         ("type", "text", [row.data_type for row in rows], "Of the inputs."),
-        ("count a step" if per_step else "count", "number", [row.count for row in rows], ""),
+        (f"count{basis.short}", "number", [row.count for row in rows], ""),
         (time, "ns", [row.ns for row in rows], ""),
         ("FLOP", "flop", [row.flop for row in rows], "Without what a causal mask skips."),
         ("moved", "bytes", [row.moved_bytes for row in rows], "Lower bound: each input and each result once."),
@@ -134,15 +134,15 @@ def _table(roofline: Roofline, whose: str, per_step: bool) -> Table:
     return Table("roofline", "roofline", f"Roofline of {whose} in numbers", tuple(known), len(rows), explained)
 
 
-def _efficiency(known: Efficiency, per_step: bool) -> Iterator[Table]:
+def _efficiency(known: Efficiency, basis: Basis) -> Iterator[Table]:
     """One row: only what is known."""
-    unit, each = "a step" if per_step else "in the window", "GPU" if known.on_gpu else "rank"
+    each = "GPU" if known.on_gpu else "rank"
     columns: list[tuple[str, Unit, float | str | None, str]] = [
         ("MFU", "share", known.mfu, "Model FLOP ÷ (peak · step time)."),
         ("HFU", "share", known.hfu, "The same with recomputation."),
         ("peak", "flop_per_second", known.peak_flop_per_second, "Dense."),
         ("type", "text", known.data_type or None, "In which most was computed."),
-        (f"FLOP {unit}", "flop", known.flop_per_step, "Of matmuls, convolutions and fused attention."),
+        (f"FLOP{basis.short}", "flop", known.flop_per_step, "Of matmuls, convolutions and fused attention."),
         ("of the model", "flop", known.model_flop_per_step, ""),
         ("recomputed", "flop", known.recomputed_flop_per_step or None, "Forward work computed again."),
         ("known share", "share", known.known_share if known.flop_per_step and known.on_gpu else None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.metrics.accounting.start import before_first_step, innermost, start_kinds, what
 from perfdoctor.metrics.accounting.step_rows import StepRows, step_rows
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
@@ -16,6 +17,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Axis, Chart, Series, Table, TableColumn, Unit
 from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
+from perfdoctor.views.tables import numbers, table, text
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -66,11 +68,33 @@ class _Steps:
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Chart]:
     found = _found(run)
-    if found is None:
-        return
-    if found.number.size > 1:
+    if found is not None and found.number.size > 1:
         yield _chart(found)
-    yield _table(found)
+    yield from _start(run)
+    if found is not None:
+        yield _table(found)
+
+
+def _start(run: Run) -> Iterator[Table]:
+    """What the program did before its first step, on the rank that began it last."""
+    start = before_first_step(run)
+    if start is None:
+        return
+    place = max(start.places, key=lambda each: each.window_ns)
+    kinds = {kind: pieces for kind, pieces in start_kinds(place).items() if pieces}
+    order = sorted(kinds, key=lambda kind: -kinds[kind].total_ns)
+    named = [next(iter(innermost(place, kinds[kind])), None) for kind in order]
+    yield from table(
+        "steps", "before-the-first-step", "Before the first step",
+        "From the first event recorded to the first step analysed, warm-up steps among it. The rows sum to it.",
+        (
+            text("what", [what(kind) for kind in order]),
+            numbers("time", "ns", [kinds[kind].total_ns for kind in order], adds_up=True),
+            numbers("share", "share", [place.share(kinds[kind].total_ns) for kind in order], adds_up=True),
+            numbers("longest", "ns", [int(kinds[kind].durations_ns.max()) for kind in order]),
+            text("innermost on the host", [each.name if each else "" for each in named], "What took most of it."),
+        ),
+    )  # fmt: skip
 
 
 def _found(run: Run) -> _Steps | None:

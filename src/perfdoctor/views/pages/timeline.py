@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.window import analysed_span
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
@@ -81,12 +82,13 @@ def _groups(run: Run, window: Window) -> Iterator[tuple[TrackGroup, list[Lane]]]
         accounted[place.rank, place.device] = lanes
     gpus = {*on_device, *((rank, device) for rank, device in accounted if device is not None)}
     gpus |= {(rank, device) for rank, device in held if device != UNKNOWN}
+    thread = basis_of(run).prose("training thread")
     for rank in sorted({rank for rank, _ in (*accounted, *gpus)} | set(on_host)):
         for device in sorted(device for of_rank, device in gpus if of_rank == rank):
             at = rank, device
             lanes = [*accounted.get(at, ()), *on_device.get(at, ()), *held.get(at, ()), *sampled.get(at, ())]
             yield from _group(f"rank {rank} · GPU {device}", rank, device, lanes)
-        yield from _group(f"rank {rank} · training thread", rank, None, accounted.get((rank, None), ()))
+        yield from _group(f"rank {rank} · {thread}", rank, None, accounted.get((rank, None), ()))
         host = [*on_host.get(rank, ()), *held.get((rank, UNKNOWN), ())]
         yield from _group(f"rank {rank} · host", rank, None, host)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from perfdoctor.metrics.accounting.basis import noun_of
 from perfdoctor.metrics.machine.gpu_samples import of_places
 from perfdoctor.model.columns import Ints, Text
 from perfdoctor.model.place import Place
@@ -35,7 +36,7 @@ def step_lane(place: Place, window: Window) -> Lane | None:
         return None
     steps = place.steps
     first, last = steps.steady if steps.steady and steps.lengths_ns is None else (steps.first, steps.last)
-    what = "step" if steps.lengths_ns is None else "execution"
+    what = noun_of(place)
     labels = [f"{what} {at - first + 1}" if first <= at < last else f"{what} left out" for at in touch.tolist()]
     start, duration = window.inside(starts[touch], ends[touch])
     return Lane("step", f"{what}s", start, duration, Text.of(labels), np.zeros(touch.size, np.int64))

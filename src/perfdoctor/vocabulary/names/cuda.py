@@ -16,14 +16,29 @@ BLOCKING_CALL = re.compile(
 #: Those of them that wait by their purpose, of whatever interface; and those that wait for one event.
 SYNCHRONIZES = re.compile(r"Synchronize")
 WAITS_FOR_EVENT = re.compile(r"EventSynchronize")
+#: And those that wait for all streams of a device.
+WAITS_FOR_DEVICE = re.compile(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize")
 ALLOCATOR_CALL = re.compile(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"
     r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
 )
+#: Of these, the ones that PyTorch makes for a tensor on the device, and those that give such memory back.
+ASKS_FOR_MEMORY = re.compile(r"^(cuda|hip)Malloc(Async|FromPoolAsync)?$|^cuMemAlloc(Async)?$")
+GIVES_MEMORY_BACK = re.compile(r"^(cuda|hip)Free(Async)?$|^cuMemFree(Async)?$")
 MODULE_LOADING_CALL = re.compile(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
-    r"|^hip(ModuleLoad|GraphInstantiate)|^nvrtcCompile"
+    r"|^hip(ModuleLoad|ModuleGetFunction|LibraryLoad|GraphInstantiate)|^(cu|hip)Link(Add|Complete)|^(nv|hip)rtcCompile"
 )
+#: Calls that may last for other reasons than loading code: they wait, copy, allocate, or work on other calls' behalf.
+TAKES_ITS_TIME = re.compile(
+    rf"{BLOCKING_CALL.pattern}|{ALLOCATOR_CALL.pattern}|{MODULE_LOADING_CALL.pattern}|Memcpy|Prefetch|Launch|Profiler"
+)
+#: What CUPTI counts as overhead is the profiler's, but for these: the driver loads or compiles code, and the queue of
+#: launches is full, for which the host waits with or without a profiler (CUpti_ActivityOverheadKind).
+LOADING_OVERHEAD = re.compile(
+    r"^(Runtime Triggered Module Loading|Lazy Function Loading|Driver (JIT )?Compiler)", re.IGNORECASE
+)
+QUEUE_FULL_OVERHEAD = re.compile(r"^Command Buffer Full", re.IGNORECASE)
 #: Between these two, launches go into a graph and run nothing.
 CAPTURE = tuple(re.compile(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
 #: A stream waits for an event; the host goes on.

@@ -28,6 +28,8 @@ SINGLE_PROCESS = re.compile(r"SingleProcess\w*DataLoaderIter")
 WORKERS = re.compile(r"MultiProcess\w*DataLoaderIter")
 #: A loader that makes its iterator anew, and a worker process that is started.
 LOADER_BEGINS = re.compile(r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator")
+#: Its workers are started: the iterator is made.
+WORKERS_START = re.compile(r"torch/utils/data/dataloader\.py\(\d+\): (_get_iterator|__init__)")
 PROCESS_STARTS = re.compile(r"multiprocessing/process\.py\(\d+\): start")
 #: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
 LOADER_KERNEL = re.compile(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)

@@ -18,6 +18,11 @@ _LIBRARY = re.compile(
 #: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
 OWN_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 
+#: Python's import of a module, by the functions that do it.
+IMPORT = re.compile(
+    r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module"
+)
+
 # Whole paths.
 PYTHON_FILE = re.compile(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
 TORCH_FILE = re.compile(

@@ -59,6 +59,8 @@ FORWARD_ONLY = re.compile(
     r"|softmax|dropout|scaled_dot_product_attention|_flash_attention_forward|_efficient_attention_forward"
     r"|_scaled_dot_product_\w+_attention|embedding)$"
 )
+#: Ops that make a tensor without values. Results of structured ops are made without one of their own.
+ALLOCATES = re.compile(r"^aten::empty(_strided)?$")
 LINEAR = re.compile(r"^aten::linear$")
 
 # --- the update of the parameters ---
@@ -108,6 +110,12 @@ BATCHED_MATMUL = re.compile(r"^aten::(bmm|baddbmm)$")
 #: The loss of a classification: its targets are the items of a batch.
 CLASSIFICATION_LOSS = re.compile(r"^aten::nll_loss_forward$")
 
+#: Ops that exist on GPUs alone: cuDNN's, MIOpen's, the fused attention of CUDA.
+GPU_ONLY = re.compile(
+    r"^aten::(_?cudnn_(convolution|batch_norm|rnn|ctc_loss|grid_sampler|affine_grid)|miopen_(convolution|batch_norm|rnn)"
+    r"|_flash_attention_|_efficient_attention_)"
+)
+
 # --- several devices, several ranks ---
 
 #: torch.nn.DataParallel marks its forward pass so; DistributedDataParallel has a longer name.
@@ -127,6 +135,17 @@ PEER_WAIT_FUNCTION = re.compile(
     r"torch/distributed/distributed_c10d\.py\(\d+\): (\w*barrier|(all_)?gather_object|(broadcast|scatter)_object_list)"
 )
 
+# --- a model that is made or loaded ---
+
+#: Initialisers of weights, and what fills a model from a file: PyTorch, Transformers and timm, safetensors.
+WEIGHTS = re.compile(
+    r"torch/nn/init\.py\(\d+\): |torch/serialization\.py\(\d+\): (_?load|_legacy_load)$"
+    r"|safetensors.*: (load_file|safe_open)|\.py\(\d+\): (load_state_dict|_?load_pretrained\w*|from_pretrained"
+    r"|_?init_weights|load_checkpoint|reset_parameters)$"
+)
+#: A module that moves to a device or to another type (torch/nn/modules/module.py).
+MODEL_MOVES = re.compile(r"torch/nn/modules/module\.py\(\d+\): (to|cuda|_apply|half|bfloat16)$")
+
 # --- checkpoints, compilation ---
 
 #: torch.save and torch.distributed.checkpoint, what people call a function that saves, and how files reach the disk.
@@ -139,7 +158,7 @@ STORAGE = re.compile(
 #: ("Torch-Compiled Region", "CompiledFunction").
 COMPILATION = re.compile(
     r"_compile\.<?\w*compile|compile_fx|torch[./]_(dynamo[./](convert_frame|symbolic_convert)|inductor[./](compile|codegen|graph))"
-    r"|dynamo_timed|cudnnFind|nvrtc|CompilationTask|entire_frame_compile|backend_compile"
+    r"|dynamo_timed|(cudnn|miopen)_?Find|(nv|hip)rtc|CompilationTask|entire_frame_compile|backend_compile"
     r"|async_?compile[.(:]|PyCodeCache|compile_to_module"
     # A tuner looks its answer up at every call: only measuring candidates is tuning. Likewise a compiled Triton kernel.
     r"|autotun(?!\w*\.py\()|autotun\w*\.py\(\d+\): \w*(bench|tune|profile|precompile)"

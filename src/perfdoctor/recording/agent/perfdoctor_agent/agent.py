@@ -3,8 +3,9 @@
     torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks removed
                       (skipped)    └ one step    └ ranges on          └ the program goes on, or ends (settings: stop)
 
-Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference:
-there the outermost module's forward is the step.
+Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference,
+or updates its parameters by hand if it runs backward passes. There the outermost modules' forwards and the backward
+passes are counted each for itself, as a model and a loss are both modules: the rhythm decides which is the step.
 
 The module is long because it is one state machine, with all ways in which a program may end.
 """
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import nvtx
+from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.ranges import RangeHooks
@@ -29,7 +31,7 @@ from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
 from perfdoctor_agent.report import Report
 from perfdoctor_agent.step_finder import StepFinder
 
-_FORWARD = "forward"
+_BACKWARD = "backward"
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +63,7 @@ class Agent:
     def __init__(self, torch: Any, settings: Any) -> None:
         self.torch, self.settings = torch, settings
         self.is_fork = False
-        self.infers = True  # until an optimizer is created
+        self.has_optimizer = False
         self.optimizers = 0
         self._renew()
 
@@ -78,12 +80,14 @@ class Agent:
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
+        self.backward = BackwardWatch(self.torch, self._backward_ended)
+        self.updates_by_hand = False  # there was a backward pass, and no optimizer
         self._hooks: list[Callable[[], None]] = []
         self._old_terminate: Any = None
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
-        finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]))
+        finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]), rounds=not self.has_optimizer)
         finder.expected = max(self.optimizers, 1)
         return finder
 
@@ -98,15 +102,16 @@ class Agent:
             self.report.write()
         self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
         self._hooks.append(self._watch_new_optimizers(optimizer.Optimizer))
-        if self.infers:
+        if not self.has_optimizer:
             self.forward.install()
-        self._hooks.append(self.forward.remove)
+            self.backward.install()
+        self._hooks += [self.forward.remove, self.backward.remove]
         self.foreign.watch()
         self._hooks.append(self.foreign.leave)
         self.at_exit()
 
     def _watch_new_optimizers(self, optimizer: Any) -> Callable[[], None]:
-        """A new optimizer means training: then forwards are no steps, and need not be watched."""
+        """A new optimizer means that its updates are the steps: forwards and backwards need not be watched."""
         original = optimizer.__init__
 
         @functools.wraps(original)
@@ -125,17 +130,21 @@ class Agent:
     @_guarded
     def _trains(self) -> None:
         self.optimizers += 1
-        if not self.infers:
+        if self.has_optimizer:
             self.step_finder.expected = self.optimizers
             return
-        self.infers = False
-        if self.step_finder.chosen == _FORWARD and not self.is_done:  # those steps were no training steps
+        self.has_optimizer = True
+        self._begin_anew()
+        self.forward.remove()
+        self.backward.remove()
+
+    def _begin_anew(self) -> None:
+        """What was counted so far were no steps of the training: drop them, and what was recorded of them."""
+        if self.step_finder.chosen is not None and not self.is_done:
             self._discard()
             self._recorded()
             self.recorder, self.ranges, self.window = None, None, -1
-        if self.step_finder.chosen in (None, _FORWARD):
-            self.step_finder = self._new_step_finder()
-        self.forward.remove()
+        self.step_finder = self._new_step_finder()
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
@@ -159,14 +168,27 @@ class Agent:
             return
         self._event(id(optimizer), "optimizer")
 
-    def _forward(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         if self.window > 0 and self.ranges is not None:
-            result = self.ranges.around("forward", call, *args, **kwargs)
+            result = self.ranges.around("forward", call, module, *args, **kwargs)
         else:
-            result = call(*args, **kwargs)
-        if self.infers:
-            self._event(_FORWARD, "forward")
+            result = call(module, *args, **kwargs)
+        if not self.has_optimizer:
+            self._event(_identity(module), "forward")
         return result
+
+    def _backward_ended(self) -> None:
+        is_first, self.updates_by_hand = not self.updates_by_hand, True
+        seen = self.step_finder.order
+        if is_first and len(set(seen)) < len(seen):
+            self._training_begins()
+        else:
+            self._event(_BACKWARD, "backward")
+
+    @_guarded
+    def _training_begins(self) -> None:
+        """The first backward pass: what came before it, more than once, was a validation."""
+        self._begin_anew()
 
     @_guarded
     def _event(self, kind: Any, found_by: str) -> None:
@@ -414,6 +436,11 @@ class Agent:
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
         self.report.facts.update(rank=rank, world_size=world_size)
         return rank
+
+
+def _identity(module: Any) -> Any:
+    """Of a model itself; of a module without parameters its class, as losses are often made anew for each step."""
+    return id(module) if next(module.parameters(), None) is not None else type(module).__qualname__
 
 
 def _median_gap(times_ns: list[int]) -> int:

@@ -3,6 +3,9 @@
 Several optimizers may alternate (GAN, a second one for embeddings), and one of them may step more often than the
 training does. The step is the event with the most even intervals; of equally even ones the most frequent, and of
 those the last one, which closes the round.
+
+Without an optimizer the events are forwards of models and losses, and backward passes, one behind the other: there the
+same round of events comes again and again, and the step is what comes once in it (`rounds`).
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ PATIENCE = 20
 class StepFinder:
     """Counts events of several kinds until one of them has come `skip` times and is known to be the step."""
 
-    def __init__(self, skip: int) -> None:
+    def __init__(self, skip: int, *, rounds: bool = False) -> None:
         self.skip = max(skip, 1)
+        self.rounds = rounds
+        self.order: list[Hashable] = []  # kinds as they came
         self.times_ns: dict[Hashable, list[int]] = {}
         self.chosen: Hashable | None = None
         self.expected = 1  # kinds that are known to exist, whether or not they have come yet
@@ -30,8 +35,9 @@ class StepFinder:
             return kind == self.chosen
         times = self.times_ns.setdefault(kind, [])
         times.append(now_ns)
+        self.order.append(kind)
         if len(times) >= self.skip and self._is_decidable():
-            self.chosen = self._most_even()
+            self.chosen = (self._once_a_round() if self.rounds else None) or self._most_even()
             return kind == self.chosen
         return False
 
@@ -47,9 +53,19 @@ class StepFinder:
         often = [times for times in self.times_ns.values() if len(times) >= FEWEST]
         return kinds == 1 or len(often) == kinds
 
+    def _once_a_round(self) -> Hashable | None:
+        """The last kind that comes once in each round; None where the events do not repeat, or none comes once."""
+        order = self.order
+        for length in range(1, len(order) // 2 + 1):
+            if order[length:] == order[:-length]:
+                one = order[:length]
+                return next((kind for kind in reversed(one) if one.count(kind) == 1), None)
+        return None
+
     def _most_even(self) -> Hashable:
         kinds = list(self.times_ns)
-        known = [kind for kind in kinds if len(self.times_ns[kind]) >= FEWEST] or kinds
+        fewest = max(FEWEST, self.count // 2) if self.rounds else FEWEST  # rarer: now and then, and no step
+        known = [kind for kind in kinds if len(self.times_ns[kind]) >= fewest] or kinds
         least = min(self._unevenness(kind) for kind in known)
         even = [kind for kind in known if self._unevenness(kind) == least]
         most = max(len(self.times_ns[kind]) for kind in even)

@@ -1,0 +1,34 @@
+"""What are the numbers of a run for: its steps, the executions of a range, or all that was recorded?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor.metrics.kind_of_work import kind_of_work
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
+
+
+def basis_of(run: Run) -> Basis:
+    """What one of the units is called by which quantities are divided, and whether the program answers requests."""
+    return replace(_unit(run), serves=kind_of_work(run.timeline).kind == "inference")
+
+
+def _unit(run: Run) -> Basis:
+    if not run.per_step:
+        return RECORDING
+    return _units_of(run.places[0])
+
+
+def _units_of(place: Place) -> Basis:
+    """A server's iteration is called so, unless the user called it a step."""
+    if place.steps.lengths_ns is not None:
+        return EXECUTION
+    serves = kind_of_work(place.timeline).kind == "inference"
+    return ITERATION if serves and place.steps.found_by != "profiler-step" else STEP
+
+
+def noun_of(place: Place) -> str:
+    """What one of its steps is called: `step`, `iteration` or `execution`."""
+    return _units_of(place).noun

@@ -1,0 +1,174 @@
+"""What did a program do once: before its first step, or in a recording that holds nothing but its start?
+
+```
+recording │ modules loaded │ model copied │ compiled │ step 0 │ step 1 │ step 2 │ …
+          └────────────── before the first analysed step ──────────────┘          (steps 0 and 1 are warm-up)
+```
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows
+from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
+from perfdoctor.metrics.accounting.idle_causes import ON_HOST
+from perfdoctor.metrics.accounting.selection import narrowed_to
+from perfdoctor.metrics.copies.transfers import before_work_begins, between_early_copies, exposed
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import NO_STEPS
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.vocabulary.names import loaders as loader_names
+from perfdoctor.vocabulary.names import python_code
+from perfdoctor.vocabulary.names import torch as torch_names
+
+
+@dataclass(frozen=True)
+class Once:
+    """One kind of what a program does once. `what` is a clause: "code is compiled or tuned"."""
+
+    what: str
+    pieces: Callable[[Place], Intervals]
+
+
+def _captured(place: Place) -> Intervals:
+    return captures(host_rows(place, ("calls",)))
+
+
+def _initialised(place: Place) -> Intervals:
+    return initialisation(host_rows(place, ("calls",)))
+
+
+def _named(pattern: re.Pattern[str]) -> Callable[[Place], Intervals]:
+    def pieces(place: Place) -> Intervals:
+        rows = host_rows(place, ("ranges", "functions"))
+        rows = rows.take(rows.name.matches(pattern))
+        return Intervals.of(rows.start_ns, rows.end_ns) & place.window
+
+    return pieces
+
+
+def _by_children(place: Place) -> Intervals:
+    return compilations(host_rows(place, ("os_calls",)), host_rows(place, ("calls",)))
+
+
+def _awaited(place: Place) -> Intervals:
+    return awaited_children(host_rows(place, ("os_calls",)), host_rows(place, ("calls",)))
+
+
+def _model(place: Place) -> Intervals:
+    return exposed(place, before_work_begins(place)) | (between_early_copies(place) & place.idle_causes["compilation"])
+
+
+def _cause(name: str) -> Callable[[Place], Intervals]:
+    return lambda place: place.idle_causes[name]
+
+
+def _compilation(part: Callable[[Place], Intervals]) -> Callable[[Place], Intervals]:
+    return lambda place: part(place) & place.idle_causes["compilation"]
+
+
+#: What is done once wherever it occurs. An instant belongs to the first kind that claims it.
+ALWAYS_ONCE: Mapping[str, Once] = {
+    "context": Once("CUDA is initialised", _compilation(_initialised)),
+    "capture": Once("graphs are captured", _compilation(_captured)),
+    "compiling": Once(
+        "code is compiled or tuned",
+        _compilation(lambda place: _named(torch_names.COMPILATION)(place) | _by_children(place)),
+    ),
+    "model": Once("weights and data are copied to the GPU before the work begins", _model),
+    "loading": Once("kernels and their modules are loaded", _cause("compilation")),
+}
+#: What is, before the first step, a part of the program's start.
+_BEFORE_STEPS: Mapping[str, Once] = {
+    "weights": Once("weights are initialised or loaded", _named(torch_names.WEIGHTS)),
+    "moves": Once("the model is moved to a device or type", _named(torch_names.MODEL_MOVES)),
+    "workers": Once("the loader's workers are started", _named(loader_names.WORKERS_START)),
+    "imports": Once("Python modules are imported", _named(python_code.IMPORT)),
+    "allocator": Once("memory is allocated", _cause("allocator")),
+    "files": Once("files are read or written", _cause("storage")),
+    "batch": Once("the first batch is awaited", _cause("input_wait")),
+    "ranks": Once("other ranks are awaited", _cause("peer_wait")),
+    "children": Once("other processes are started and awaited", lambda place: _awaited(place) & place.idle),
+}
+#: What else passes there; of warm-up steps, it is what comes in each step.
+_REST: Mapping[str, Once] = {
+    "work": Once("kernels, other copies and ops run", lambda place: place.window - place.idle),
+    "host": Once("other host code runs", lambda place: place.idle),
+}
+
+
+def _claimed(place: Place, kinds: Mapping[str, Once]) -> dict[str, Intervals]:
+    """When each of these kinds took place: disjoint."""
+    found, taken = {}, Intervals.empty()
+    for name, kind in kinds.items():
+        found[name] = kind.pieces(place) - taken
+        taken = taken | found[name]
+    return found
+
+
+@once_per_place
+def always_once(place: Place) -> Mapping[str, Intervals]:
+    """When the place did what is done once wherever it occurs, by kind."""
+    return _claimed(place, ALWAYS_ONCE)
+
+
+@once_per_place
+def start_kinds(place: Place) -> Mapping[str, Intervals]:
+    """All of a place's window, which is a program's start, by kind: disjoint, together exactly the window."""
+    return _claimed(place, {**ALWAYS_ONCE, **_BEFORE_STEPS, **_REST})
+
+
+def once_kinds(place: Place) -> Mapping[str, Intervals]:
+    """What of such a window comes once, warm-up steps or not: `start_kinds` without the rest."""
+    return {name: pieces for name, pieces in start_kinds(place).items() if name not in _REST}
+
+
+def united(kinds: Mapping[str, Intervals]) -> Intervals:
+    """When any of them took place."""
+    found = Intervals.empty()
+    for pieces in kinds.values():
+        found = found | pieces
+    return found
+
+
+def what(kind: str) -> str:
+    """The kind as a clause: "graphs are captured"."""
+    return {**ALWAYS_ONCE, **_BEFORE_STEPS, **_REST}[kind].what
+
+
+def innermost(place: Place, pieces: Intervals) -> list[Culprit]:
+    """What ran innermost on the host in these pieces, by name, the largest share first."""
+    rows = host_rows(place, ON_HOST)
+    if not pieces:
+        return []
+    near = (rows.start_ns < pieces.ends[-1]) & (rows.end_ns > pieces.starts[0])  # of a long recording only its start
+    return culprits(pieces, rows.take(near))
+
+
+def before_first_step(run: Run) -> Run | None:
+    """The places from the first event of their rank to their first analysed step; None where there is no such time.
+
+    Only of runs with steps of the program: what precedes the executions of a range says nothing.
+    """
+    if not run.whole_steps or run.selection.steps is not None:
+        return None
+    places = [_before(place) for place in run.places]
+    if not all(places):
+        return None
+    return Run(run.timeline, tuple(place for place in places if place is not None), run.selection)
+
+
+def _before(place: Place) -> Place | None:
+    begin, end = _first_event_ns(place.timeline, place.rank), int(place.window.starts[0])
+    return narrowed_to(place, Intervals.single(begin, end), NO_STEPS) if begin < end else None
+
+
+def _first_event_ns(timeline: Timeline, rank: int) -> int:
+    frames = (timeline[signal].of(rank=rank) for signal in (*ON_HOST, "kernels", "copies", "collectives"))
+    return min(int(frame.start_ns.min()) for frame in frames if len(frame))

@@ -1,0 +1,106 @@
+"""Does the host of a late rank do more than the others', or the same more slowly?
+
+A rank that logs or saves alone makes calls and ops that the others do not make. One on a busy or slow core makes the
+same ones, and each takes longer. What waits for the device or for other ranks is left out: that is no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.host.pace import busy_ns, launching, waiting_calls
+from perfdoctor.model.host_rows import nested_rows
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Floats
+from perfdoctor.vocabulary.names.frameworks import alike_on_ranks
+
+#: More than half of a time is called its cause.
+MOST_OF_IT = 0.5
+#: Rows of the host that every rank of a job has alike.
+_SIGNALS = ("calls", "ops")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One rank's host beside the middle one of the others, per step.
+
+    `rows`, `other_rows`: calls and ops. `slower`: how many times as long the same ones take. `more_ns`: how long those
+    take that the others do not make, `longer_ns` by how much longer its host works. `names`: what loses most, with its
+    count, its mean time in ns, and the others' mean.
+    """
+
+    rows: float
+    other_rows: float
+    slower: float
+    more_ns: float
+    longer_ns: float
+    names: tuple[tuple[str, float, float, float], ...]
+
+    @property
+    def has_more_work(self) -> bool:
+        """Does what is made only there explain most of the time that this host works longer?"""
+        return 0 < self.longer_ns < self.more_ns / MOST_OF_IT
+
+    def is_same_work(self, tolerance: float) -> bool:
+        """Are there as many calls and ops, within this share?"""
+        return not self.has_more_work and abs(self.rows - self.other_rows) <= tolerance * self.other_rows
+
+
+def compared(late: Place, others: Sequence[Place], most_names: int = 8) -> Compared | None:
+    """None where a rank's host was not recorded, or not while it launched the window's work."""
+    if not others or not all(launching(place) for place in (late, *others)):
+        return None
+    count, total_ns = _by_name(late)
+    known = [_by_name(place) for place in others]
+    middle = np.median([each for each, _ in known], axis=0)
+    usual_ns = _usual_ns([each[0] for each in known], [each[1] for each in known])
+    common = (count > 0) & (usual_ns > 0)
+    if not common.any():
+        return None
+    mean_ns = total_ns / np.maximum(count, 1)
+    expected_ns = float((count * usual_ns)[common].sum())
+    longer = busy_ns(late) / late.units - float(np.median([busy_ns(place) / place.units for place in others]))
+    first = sorted(np.flatnonzero(common).tolist(), key=lambda at: -count[at] * (mean_ns[at] - usual_ns[at]))[
+        :most_names
+    ]
+    names = [value for signal in _SIGNALS for value in late.timeline[signal].name.mapped(alike_on_ranks).values]
+    return Compared(
+        rows=float(count.sum()),
+        other_rows=float(np.median([each.sum() for each, _ in known])),
+        slower=float(total_ns[common].sum()) / expected_ns,
+        more_ns=float((np.maximum(count - middle, 0) * mean_ns).sum()),
+        longer_ns=longer,
+        names=tuple((names[at], float(count[at]), float(mean_ns[at]), float(usual_ns[at])) for at in first),
+    )
+
+
+def _usual_ns(counts: Sequence[Floats], totals: Sequence[Floats]) -> Floats:
+    """By name the mean time on the middle one of the ranks that have it; 0 where none has."""
+    has = np.stack(counts) > 0
+    mean = np.where(has, np.stack(totals) / np.maximum(np.stack(counts), 1e-9), np.nan)
+    usual = np.zeros(has.shape[1])
+    usual[has.any(axis=0)] = np.nanmedian(mean[:, has.any(axis=0)], axis=0)
+    return usual
+
+
+def _by_name(place: Place) -> tuple[Floats, Floats]:
+    """By name of `_SIGNALS`: how many rows a step began while work was launched, and how long they took together.
+
+    A row's time is its own, without that of rows inside it, which count themselves.
+    """
+    waits = waiting_calls(place)
+    waited = Intervals.of(waits.start_ns, waits.end_ns)
+    counts, totals = [], []
+    for signal in _SIGNALS:
+        rows = nested_rows(place.timeline, place.rank, signal)
+        start, end = rows.rows.start_ns, rows.rows.end_ns
+        chosen = (launching(place).overlap_ns(start, start + 1) > 0) & (waited.overlap_ns(start, end) == 0)
+        name = rows.rows.name.mapped(alike_on_ranks)
+        codes, names = name.codes[chosen], len(name.values)
+        counts.append(np.bincount(codes, minlength=names) / place.units)
+        totals.append(np.bincount(codes, weights=rows.own(end - start)[chosen], minlength=names) / place.units)
+    return np.concatenate(counts), np.concatenate(totals)

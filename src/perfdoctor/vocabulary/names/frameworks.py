@@ -1,0 +1,54 @@
+"""Which ways of compiling and distributing a model does a recording name? Fixes that speak of one need it.
+
+Sources: the ranges of torch.compile (`## Call CompiledFxGraph … ##`, `Torch-Compiled Region: 0/0`), of
+torch.nn.parallel (`DistributedDataParallel.forward`), of FSDP1 (`FullyShardedDataParallel.forward`) and FSDP2
+(`FSDP::pre_forward`), and their functions in torch.profiler's stacks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfdoctor.vocabulary.names.running_numbers import without_numbers
+
+COMPILED = re.compile(
+    r"CompiledFxGraph|^Torch-Compiled Region|^CompiledFunction(Backward)?$|torchinductor_\w+/|"
+    r"torch/_inductor/output_code\.py"
+)
+#: The key of a compiled graph in the range around its call: another one on each rank.
+_GRAPH_KEY = re.compile(r"(?<=CompiledFxGraph )\w+")
+#: Inductor's kernels. Those of TorchScript's fusers (nvFuser) are no sign of torch.compile.
+COMPILED_KERNEL = re.compile(r"triton_(poi|red|per|for|tem|spl)_|triton__")
+DDP = re.compile(
+    r"DistributedDataParallel|torch\.distributed\.ddp\.|torch/nn/parallel/distributed\.py|torch::distributed::reducer"
+)
+FSDP = re.compile(r"\bFSDP\b|FSDP::|FullyShardedDataParallel|torch/distributed/(_composable/)?fsdp/")
+
+#: What `when` of a fix may name, and the words for it. `not compiled` is its opposite.
+FACTS = {
+    "compiled": "code that torch.compile made",
+    "cuda-graphs": "CUDA graphs",
+    "ddp": "DistributedDataParallel",
+    "fsdp": "FSDP",
+    "sends-16-bit": "collectives of 16-bit types",
+    "gpu": "work on a GPU",
+    "inference": "inference",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+}
+NOT = "not "
+
+
+def alike_on_ranks(name: str) -> str:
+    """The name as it is on all ranks: without running numbers and the keys of compiled graphs."""
+    return without_numbers(_GRAPH_KEY.sub("…", name))
+
+
+def holds(condition: str, facts: frozenset[str]) -> bool:
+    """Is `compiled`, or its opposite `not compiled`, true of a recording with these facts?"""
+    return condition.removeprefix(NOT) not in facts if condition.startswith(NOT) else condition in facts
+
+
+def in_words(condition: str) -> str:
+    """`no DistributedDataParallel`"""
+    return f"no {FACTS[condition.removeprefix(NOT)]}" if condition.startswith(NOT) else FACTS[condition]

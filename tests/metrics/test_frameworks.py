@@ -1,0 +1,87 @@
+"""Is it seen how a model was compiled and distributed, and does a finding's advice fit that?"""
+
+from __future__ import annotations
+
+import pytest
+from builders import draw, timeline
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.frameworks import facts
+from perfdoctor.vocabulary.rulebook import load_rules
+
+
+def known(**picture):
+    return facts(prepare(draw(repeat=3, **picture))) - {"gpu"}
+
+
+def named(name: str, signal: str = "ops"):
+    return {"host": ["l   ", "nnnn"], "legend": {"n": (signal, name)}}
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("## Call CompiledFxGraph f7p6gslkv3uw ##", "compiled"),
+        ("Torch-Compiled Region: 0/0", "compiled"),
+        ("DistributedDataParallel.forward", "ddp"),
+        ("FSDP::pre_forward", "fsdp"),
+        ("FullyShardedDataParallel.forward", "fsdp"),
+    ],
+)
+def test_it_is_known_by_ranges_and_ops(name, fact):
+    for signal in ("ops", "ranges"):
+        assert known(kernels="####", **named(name, signal)) == {fact}
+
+
+def test_compiled_code_is_known_by_its_kernels_and_a_kernel_of_ones_own_is_not():
+    assert known(kernels="####", kernel_names={"#": "triton_poi_fused_add_0"}) == {"compiled"}
+    assert known(kernels="####", kernel_names={"#": "triton_my_softmax"}) == frozenset()
+
+
+def test_a_graph_that_is_launched_is_known_by_the_call():
+    assert known(kernels="@@@@", host=["@"]) == {"cuda-graphs"}
+
+
+def test_without_ops_the_collectives_show_what_is_likely_and_with_them_only_names_do():
+    assert known(kernels="### ", nccl="   =") == {"ddp"}
+    assert known(kernels="##  ", nccl="  ar") == {"fsdp"}
+    assert known(kernels="### ", nccl="   =", host=["l l ", "oooo"]) == frozenset()
+    assert known(kernels="##  ", nccl="  ar", host=["l ll", "oooo"]) == frozenset()
+
+
+@pytest.mark.parametrize(("types", "is_16_bit"), [(["BFloat16"] * 2, True), (["BFloat16", "Float"], False), (["BFloat16", ""], False)])  # fmt: skip
+def test_gradients_of_16_bits_are_known_only_where_all_types_are(types, is_16_bit):
+    rows = [{"start_ns": 1000 * n, "end_ns": 1000 * n + 500, "name": "ncclKernel", "data_type": data_type} for n, data_type in enumerate(types)]  # fmt: skip
+    run = prepare(timeline(kernels=[{"start_ns": 0, "end_ns": 3000, "name": "k"}], collectives=rows))
+    assert ("sends-16-bit" in facts(run)) is is_16_bit
+
+
+def advice(name: str) -> str:
+    """All code to paste that a report shows for a step that is launch-bound and waits for an all-reduce."""
+    run = draw(
+        kernels="## ## ## ##    ", nccl="           ====", repeat=6, unit_us=10,
+        host=["l  l  l  l l   ", "nnnnnnnnnnnnnnn"], legend={"n": ("ops", name)},
+    )  # fmt: skip
+    found = diagnose(run, list(load_rules().values())).findings
+    assert {"launch-bound", "exposed-communication"} <= {each.rule for each in found}
+    return "\n".join(fix.how for each in found for fix in each.fixes)
+
+
+def test_advice_fits_the_program():
+    plain, compiled, ddp = (advice(name) for name in ("aten::add", "Torch-Compiled Region: 0/0", "DistributedDataParallel.forward"))  # fmt: skip
+    assert "torch.compile(" in plain
+    assert "torch.compile(" not in compiled
+    assert "triton.cudagraphs" in compiled
+    assert "bucket_cap_mb" in ddp
+    assert "bucket_cap_mb" not in plain
+    assert "register_post_accumulate_grad_hook" in plain
+    assert not any("FSDP" in text or "fully_shard" in text for text in (plain, compiled, ddp))
+
+
+def test_who_has_a_gpu_and_who_serves_is_known():
+    assert facts(prepare(draw(kernels="#", host=["l"]))) == {"gpu"}
+    assert facts(prepare(draw(host=["oooo"], repeat=3))) == frozenset()
+    legend = {"v": ("ops", "vllm::unified_attention"), "s": ("ranges", "step[DECODE bs=32]")}
+    served = {name: facts(prepare(draw(kernels="#", host=["l" + name], legend=legend))) for name in "vs"}
+    assert served == {"v": {"gpu", "inference", "vllm"}, "s": {"gpu", "inference", "sglang"}}
