@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -51,10 +51,12 @@ class Program:
         """(exit code, output, errors), the code negative for the signal that ended it."""
         deadline = time.monotonic() + timeout_s
         while True:
-            ready, _, _ = select.select([self.stdout], [], [], max(deadline - time.monotonic(), 0))
-            if not ready:
+            if not self._readable(deadline - time.monotonic()):
                 self.send_signal(signal.SIGKILL)
-                pytest.fail(f"it still ran after {timeout_s} s")
+                self._errors.seek(0)
+                pytest.fail(
+                    f"it still ran after {timeout_s} s: {self._errors.read()[-2_000:].decode(errors='replace')}"
+                )
             piece = self.stdout.read(1 << 16)
             if not piece:
                 break
@@ -65,6 +67,11 @@ class Program:
         with self._errors as errors:
             errors.seek(0)
             return code, self._output.decode(), errors.read().decode()
+
+    def _readable(self, limit_s: float) -> bool:
+        with selectors.DefaultSelector() as selector:  # select() refuses descriptors above 1023
+            selector.register(self.stdout, selectors.EVENT_READ)
+            return bool(selector.select(max(limit_s, 0)))
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import signal
 import time
 from typing import Any, Callable, Dict, List, Sequence, Tuple
@@ -85,8 +85,7 @@ def _collected(running: Dict[int, int], received: Dict[int, bytes], deadline: fl
     """Rows in the order of the processes. Processes that ended are taken out of `running`."""
     failed: List[Row] = []
     while running and not failed:
-        left_s = deadline - time.monotonic()
-        ready, _, _ = select.select(list(running), [], [], max(left_s, 0))
+        ready = _readable(list(running), deadline - time.monotonic())
         if not ready:
             failed.append({"what": "all", "error": "it took too long, and was ended"})
         for stream in ready:
@@ -99,6 +98,14 @@ def _collected(running: Dict[int, int], received: Dict[int, bytes], deadline: fl
                 elif any(row.get("what") == "all" for row in _rows(received[stream])):
                     failed.append({})
     return [row for data in received.values() for row in _rows(data)] + [row for row in failed if row]
+
+
+def _readable(streams: Sequence[int], limit_s: float) -> List[int]:
+    """Those with data or an end, waited for at most `limit_s`. Not by select(): it refuses numbers above 1023."""
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        return [key.fd for key, _ in selector.select(max(limit_s, 0))]
 
 
 def _rows(data: bytes) -> List[Row]:
