@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -86,9 +87,9 @@ Read = Callable[[Path], list[Columns]]
 
 def _as_perfdoctor_does(path: Path, worth: int) -> list[Columns]:
     nsys_tables.ROWS_WORTH_ADBC = worth
-    database = Database.open(path)
-    found = [database.integers(name, table.read) for name, table in TABLES.items()]
-    assert database.is_fast, "ADBC could not read it"
+    with closing(Database.open(path)) as database:
+        found = [database.integers(name, table.read) for name, table in TABLES.items()]
+        assert database.is_fast, "ADBC could not read it"
     return found
 
 

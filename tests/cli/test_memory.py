@@ -46,7 +46,9 @@ def test_a_snapshot_alone_is_a_diagnosis(failed, tmp_path):
     assert "work/model.py:4 forward < work/train.py:30 main" in done.stdout
     assert (tmp_path / "rank2.perfdoctor.html").exists()
     document = json.loads((tmp_path / "diagnosis.json").read_text())
-    assert document["run"]["sources"] == [{"kind": "memory", "file": "rank2.pickle", "tool_version": "", "ranks": [2]}]
+    assert document["run"]["sources"] == [
+        {"kind": "memory", "file": "rank2.pickle", "tool_version": "", "ranks": [2], "cut_off": False}
+    ]
     assert [finding["rule"] for finding in document["findings"]] == ["out-of-memory"]
     assert (document["memory"][0]["peak_bytes"], document["memory"][0]["by_category"]) == (
         100 * MIB,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +58,9 @@ def by_sqlite3(path: Path, column: str) -> list[int]:
 
 def read(path: Path, table: str, monkeypatch: pytest.MonkeyPatch, worth: int) -> nsys_tables.Columns:
     monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", worth)
-    database = Database.open(path)
-    columns = database.integers(table, sorted(database.columns_of(table)))
-    assert database.is_fast, "ADBC could not read it"
+    with closing(Database.open(path)) as database:
+        columns = database.integers(table, sorted(database.columns_of(table)))
+        assert database.is_fast, "ADBC could not read it"
     return columns
 
 
@@ -122,7 +123,9 @@ EXPORTS = sorted([*FIXTURES.rglob("*.sqlite"), *RECORDINGS.rglob("*.sqlite")])
 def test_every_table_of_every_export_is_read_alike_both_ways(path, monkeypatch):
     monkeypatch.setattr(nsys_columns, "_ROWS_A_BATCH", 1000)
     compared = 0
-    for table in Database.open(path).tables:
+    with closing(Database.open(path)) as database:
+        tables = database.tables
+    for table in tables:
         fast, slow = (read(path, table, monkeypatch, worth) for worth in (0, 10**9))
         assert fast.keys() == slow.keys()
         for name, column in fast.items():

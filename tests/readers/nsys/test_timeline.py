@@ -8,6 +8,7 @@ import random
 import sqlite3
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -507,9 +508,9 @@ def test_odd_names_are_read_and_nothing_appears_beside_the_file(tmp_path, name):
     folder.mkdir()
     path = export(folder / name, KERNEL=[kernel()])
     before = hashlib.sha256(path.read_bytes()).hexdigest()
-    database = nsys_tables.Database.open(path)
-    assert database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])["start"].tolist() == [10]
-    assert database.is_fast, "ADBC could not read it"
+    with closing(nsys_tables.Database.open(path)) as database:
+        assert database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])["start"].tolist() == [10]
+        assert database.is_fast, "ADBC could not read it"
     assert len(nsys.read(path).kernels) == 1
     assert [file.name for file in folder.iterdir()] == [name]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
@@ -538,9 +539,9 @@ def test_large_tables_and_small_ones_are_read_alike(at, monkeypatch):
     export(at, KERNEL=kernels, MEMCPY=[copy(i, i + 1, bytes="64") for i in range(9)])
     slow = nsys.read(at)
     monkeypatch.setattr(nsys_tables, "ROWS_WORTH_ADBC", 1)
-    database = nsys_tables.Database.open(at)
-    database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])
-    assert database.is_fast, "ADBC could not read it"
+    with closing(nsys_tables.Database.open(at)) as database:
+        database.integers("CUPTI_ACTIVITY_KIND_KERNEL", ["start"])
+        assert database.is_fast, "ADBC could not read it"
     fast = nsys.read(at)
     for signal in ("kernels", "copies"):
         columns = slow[signal].columns

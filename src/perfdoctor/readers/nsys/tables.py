@@ -83,6 +83,10 @@ class Database:
             raise damaged(path, error) from error
         return cls(path, connection, is_damaged=is_short or is_refused)
 
+    def close(self) -> None:
+        """A connection and its cache of statements hold each other: without this the file stays open."""
+        self.connection.close()
+
     @cached_property
     def tables(self) -> Mapping[str, str]:
         """Plain table names to those in the file: of `X`, `X_V2` and `X_V3` the highest version is X."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,11 +49,8 @@ _PRIVATE = re.compile(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
 
 def is_nsys_sqlite(path: Path) -> bool:
     """Is this an export of Nsight Systems? Raises PerfdoctorError where it is no readable SQLite file at all."""
-    database = Database.open(path)
-    try:
+    with closing(Database.open(path)) as database:
         return database.is_export
-    finally:
-        database.connection.close()
 
 
 def _of_another(database: Database) -> str:
@@ -69,8 +67,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
 
     Raises PerfdoctorError for a damaged file and for a database of something else.
     """
-    database = Database.open(path)
-    try:
+    with closing(Database.open(path)) as database:
         if database.is_damaged and not database.is_export:
             raise damaged(path, "its list of tables is not whole")
         if not database.is_export:
@@ -78,20 +75,16 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
                 f"`{path.name}` is {_of_another(database)}, but not an export of Nsight Systems",
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
-        return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
-    except UNREADABLE as error:
-        raise damaged(path, error) from error
-    finally:
-        database.connection.close()
+        try:
+            return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
+        except UNREADABLE as error:
+            raise damaged(path, error) from error
 
 
 def session_start_unix_ns(path: Path) -> int | None:
     """When the export's time 0 was, in ns since 1970; None where unknown."""
-    database = Database.open(path)
-    try:
+    with closing(Database.open(path)) as database:
         return _epoch_ns(database)
-    finally:
-        database.connection.close()
 
 
 def _epoch_ns(database: Database) -> int | None:
