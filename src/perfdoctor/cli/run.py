@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -190,12 +191,15 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
     from perfdoctor.recording import machine_rates
     from perfdoctor.recording.tools import topology
+    from perfdoctor.recording.tools.cpu import CpuSampler
     from perfdoctor.recording.tools.nvml import DeviceSampler
 
     folder = session.folder
     sampler = DeviceSampler(folder.make("device") / "samples.csv")
-    if sampler.start():
+    cores = CpuSampler(folder.path / "device" / "cpu.csv")
+    if all([sampler.start(), cores.start()]):  # both are started
         (folder.path / "device").rmdir()
+    session = replace(session, started=cores.follow)
     code, at_once = 0, False
     try:
         for name in session.plan.passes:
@@ -207,6 +211,7 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
                 break
     finally:
         sampled = sampler.stop()
+        cores.stop()
     if sampled and not at_once:
         topology.store(folder.path / "device" / "topology.txt")
     if not at_once:

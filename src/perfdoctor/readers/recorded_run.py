@@ -18,7 +18,7 @@ from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline, merge
-from perfdoctor.readers import side_files
+from perfdoctor.readers import side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
@@ -26,6 +26,7 @@ from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
 Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
@@ -84,14 +85,14 @@ def _torch_pass(run: RunFolder, progress: Progress) -> Timeline | None:
     timelines = [_trace(run, "torch", trace, progress) for trace in traces]
     if not timelines:
         return None
-    return _with_memory(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
+    return _with_reported(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
 
 
 def _nsys_pass(run: RunFolder, progress: Progress) -> Timeline | None:
     ops = [_trace(run, "nsys", trace, progress) for trace in run.files("nsys", *_TRACES)]
     export = _export(run, progress)
     if export is None:
-        return _with_memory(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
+        return _with_reported(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
     progress(f"Reading {export.name}")
     ranks = {each.pid: each.rank for each in run.reports("nsys") if each.is_training and each.rank is not None}
     system = nsys.read(export, ranks)
@@ -100,7 +101,7 @@ def _nsys_pass(run: RunFolder, progress: Progress) -> Timeline | None:
     for each in ops:
         system = joined(system, each, epoch_ns)
     system = replace(_whole_steps(run, "nsys", system), epoch_ns=epoch_ns)
-    return system if epoch_ns is None else _with_memory(system, run.reports("nsys"), epoch_ns)
+    return system if epoch_ns is None else _with_reported(system, run.reports("nsys"), epoch_ns)
 
 
 def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
@@ -248,6 +249,31 @@ def _shifted(rows: Frame, shift_ns: int) -> Frame:
 
 
 # --- what the processes reported ---
+
+
+def _with_reported(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
+    """The timeline with what the processes reported of themselves. `epoch_ns`: when its time 0 was, since 1970."""
+    return _with_processors(_with_memory(timeline, reports, epoch_ns), reports, epoch_ns)
+
+
+def _with_processors(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:
+    """The timeline with what each training process used of the processor in its recorded steps."""
+    rows = [
+        {
+            "rank": report.rank, "process": report.pid, "name": "recorded steps",
+            "start_ns": report.processor["start_unix_ns"] - epoch_ns,
+            "end_ns": report.processor["end_unix_ns"] - epoch_ns,
+            **{name: report.processor[name] for name in CPU_USE_NUMBERS if name in report.processor},
+        }
+        for report in reports
+        if report.processor and report.rank in timeline.ranks
+    ]  # fmt: skip
+    if not rows:
+        return timeline
+    used = text_rows.frame("cpu_processes", rows)
+    return replace(
+        timeline, frames={**timeline.frames, "cpu_processes": used}, recorded=timeline.recorded | {"cpu_processes"}
+    )
 
 
 def _with_memory(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:

@@ -16,7 +16,7 @@ import numpy as np
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.kineto import trace as kineto
-from perfdoctor.readers.machine import process_lists, topology
+from perfdoctor.readers.machine import cpu_samples, process_lists, topology
 from perfdoctor.readers.machine import samples as device_samples
 from perfdoctor.readers.machine.sample_times import EPOCH_NS, SECOND_NS
 from perfdoctor.readers.nccl import flight_recorder, nccl_tests
@@ -28,6 +28,7 @@ _READERS: Mapping[str, Callable[[Path], Timeline]] = {
     "nccl": nccl_log.read,
     "nccl-tests": nccl_tests.read,
     "topology": topology.read,
+    "cpu": cpu_samples.read,
     "nvml": device_samples.read,
     "processes": process_lists.read,
 }
@@ -37,12 +38,15 @@ _TEXTS = {
     "nccl": nccl_log.looks_like,
     "nccl-tests": nccl_tests.looks_like,
     "topology": topology.looks_like,
+    "cpu": cpu_samples.looks_like,
     "processes": process_lists.looks_like,
     "nvml": device_samples.looks_like,
 }
 _HOUR_NS, _QUARTER_NS = 3600 * SECOND_NS, 900 * SECOND_NS
 #: Time zones in use lie between -12 and +14 hours, nearly all of them whole hours, the others quarters.
 _ZONES_NS = range(-14 * _HOUR_NS, 14 * _HOUR_NS + 1, _QUARTER_NS)
+#: Signals whose times are put on the timeline's clock.
+_DATED = ("device_samples", "cpu_samples")
 _AS_A_WHOLE = "its samples describe the run as a whole."
 
 
@@ -73,7 +77,7 @@ def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
         notes += side.notes
         for signal in MACHINE_SIGNALS:
             rows = side[signal]
-            if signal == "device_samples" and len(rows):
+            if signal in _DATED and len(rows):
                 rows, note = _on_clock(rows, timeline)
                 notes += [note] if note else []
             frames[signal].append(rows)
@@ -123,14 +127,16 @@ def _extent(timeline: Timeline) -> tuple[int, int] | None:
 
 
 def _meet(samples: Frame, begin: int, end: int, shift_ns: int) -> bool:
-    return bool(samples.start_ns[0] + shift_ns < end and samples.start_ns[-1] + shift_ns > begin)
+    return bool(samples.start_ns[0] + shift_ns < end and samples.end_ns[-1] + shift_ns > begin)
 
 
 def _shifted(samples: Frame, shift_ns: int) -> Frame:
-    at = samples.start_ns + shift_ns
-    return samples.with_columns(start_ns=at, end_ns=at, is_on_clock=np.ones(len(samples), dtype=bool))
+    return samples.with_columns(
+        start_ns=samples.start_ns + shift_ns,
+        end_ns=samples.end_ns + shift_ns,
+        is_on_clock=np.ones(len(samples), dtype=bool),
+    )
 
 
 def _undated(samples: Frame) -> Frame:
-    at = samples.start_ns - samples.start_ns[0]
-    return samples.with_columns(start_ns=at, end_ns=at, is_on_clock=np.zeros(len(samples), dtype=bool))
+    return _shifted(samples, -int(samples.start_ns[0])).with_columns(is_on_clock=np.zeros(len(samples), dtype=bool))

@@ -36,6 +36,8 @@ class Session:
     window: Window
     folder: RunFolder
     time_limit_s: float | None = None
+    #: Gets the program's pid in each pass.
+    started: Callable[[int], None] = lambda _: None
 
     def record(self, name: str, kernels: Sequence[str] = ()) -> launch.Ended:
         """Run one pass. The manifest is written before it begins, and again when it has ended."""
@@ -135,6 +137,7 @@ class Session:
                 self.command, environment, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,
                 is_finished=self._finished(recording.pass_name),
                 overdue=lambda: [r.pid for r in self.folder.reports(recording.pass_name) if r.state == "recording"],
+                started=self.started,
             )  # fmt: skip
         finally:
             with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
     run.json          manifest: command (secrets masked), passes with tools and versions, exit code, ranks, notes
     agents/           the report of each recorded process, one JSON file a process and pass
     torch/rank<N>.pt.trace.json.gz   nsys/<name>.nsys-rep .sqlite rank<N>.pt.trace.json.gz   ncu/<name>.ncu-rep .csv
-    device/samples.csv topology.txt measured.json   nccl/rank<N>.log   report.html   diagnosis.json
+    device/samples.csv cpu.csv topology.txt measured.json   nccl/rank<N>.log   report.html   diagnosis.json
 
 The manifest is written before each pass and after it, so that it shows what is missing in a run that was killed.
 """
@@ -125,6 +125,8 @@ class ProcessReport:
     torch: str
     notes: tuple[str, ...]
     memory: ReportedMemory
+    #: What it used of the processor in its recorded steps (agent/perfdoctor_agent/processor.py); empty if unknown.
+    processor: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_training(self) -> bool:
@@ -236,7 +238,15 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         torch=str(document.get("torch", "")),
         notes=tuple(str(note) for note in _listed(document.get("notes"))),
         memory=_memory(document.get("memory")),
+        processor=_processor(document.get("processor")),
     )
+
+
+def _processor(document: object) -> dict[str, int]:
+    """Empty where any part is not as the agent writes it."""
+    if not isinstance(document, dict) or not all(map(_is_size, document.values())):
+        return {}
+    return dict(document) if document.get("end_unix_ns", 0) > document.get("start_unix_ns", 0) > 0 else {}
 
 
 def _memory(document: object) -> ReportedMemory:

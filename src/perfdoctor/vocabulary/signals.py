@@ -32,6 +32,21 @@ SAMPLE_NUMBERS = (
     "processes", "sm_active_share", "tensor_active_share", "dram_active_share", "power_violation_share",
 )  # fmt: skip
 
+#: What the processor's cores did between two samples: the float columns of `cpu_samples`. Cores are means over that
+#: time. The program's: of the recorded command and its children; the recorder's: of perfdoctor and its tool.
+CPU_NUMBERS = (
+    "cores", "allowed_cores", "busy_cores", "idle_cores", "steal_cores", "program_cores", "recorder_cores",
+    "waiting_threads", "runnable", "pressure_share", "throttled_share", "program_processes", "program_threads",
+    "program_runnable",
+)  # fmt: skip
+
+#: What a training process used of the processor over its recorded steps: the float columns of `cpu_processes`.
+#: `thread_`: of the thread that trains alone. delay: waited for a core, ready to run, summed over threads.
+CPU_USE_NUMBERS = (
+    "cpu_ns", "delay_ns", "voluntary_switches", "involuntary_switches", "thread_cpu_ns", "thread_delay_ns",
+    "thread_involuntary_switches", "threads", "torch_threads", "interop_threads", "allowed_cores",
+)  # fmt: skip
+
 _ON_A_GPU = "record on a GPU: `perfdoctor run`, or nsys with --trace=cuda"
 _A_TRAINING = "record the training itself: `perfdoctor run -- python train.py`"
 _A_SNAPSHOT = "write a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot()"
@@ -216,6 +231,24 @@ SIGNALS: Mapping[str, Signal] = {
         },
         has_time=False,
         of_machine=True,
+    ),
+    # What the processor's cores did, a row from each sample to the next; rank UNKNOWN: it is the machine's. Of the
+    # cores that the program may use (affinity; allowed_cores also by its control group's quota). waiting_threads: the
+    # program's threads that wanted a core and had none, a mean; runnable: the machine's, at the sample;
+    # pressure_share: of the time in which any thread of the machine waited. NaN where it is not known.
+    "cpu_samples": Signal(
+        "samples of the processor",
+        "record with `perfdoctor run` on Linux",
+        {"rank": int, **_WHEN, "name": str, "is_on_clock": bool, **dict.fromkeys(CPU_NUMBERS, float)},
+        has_time=False,
+        of_machine=True,
+    ),
+    # What each training process used of the processor from its first recorded step to its last.
+    "cpu_processes": Signal(
+        "the processor's use by each process",
+        "record with `perfdoctor run` on Linux",
+        {"rank": int, "process": int, **_WHEN, "name": str, **dict.fromkeys(CPU_USE_NUMBERS, float)},
+        has_time=False,
     ),
     # How two GPUs, or a GPU and a NIC, of one machine are joined (`nvidia-smi topo -m`), a row each way. Times are 0.
     # name: NV4, PIX, PXB, PHB, NODE, SYS; numa: the node of the source, UNKNOWN if not known.

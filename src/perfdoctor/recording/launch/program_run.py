@@ -73,18 +73,19 @@ def run(
     time_limit_s: float | None = None,
     is_finished: Callable[[], bool] = lambda: False,
     overdue: Callable[[], Sequence[int]] = tuple,
+    started: Callable[[int], None] = lambda _: None,
 ) -> Ended:
     """Run a program to its end, and end whatever it leaves behind.
 
     `is_finished`: may the program be ended, because all was recorded? `overdue`: processes that should have ended on
-    SIGTERM by now. A program that cannot be started gives a shell's exit code and a note; if the tool cannot, the
-    program runs alone. For the main thread. PerfdoctorError where this is not Linux.
+    SIGTERM by now. `started` gets the program's pid. A program that cannot be started gives a shell's exit code and a
+    note; if the tool cannot, the program runs alone. For the main thread. PerfdoctorError where this is not Linux.
     """
     if sys.platform != "linux":
         raise PerfdoctorError(
             "recording needs Linux", do="Record where the training runs, and analyse here: perfdoctor analyze FOLDER"
         )
-    return _Launch(command, environment, tool, time_limit_s, is_finished, overdue).to_the_end()
+    return _Launch(command, environment, tool, time_limit_s, is_finished, overdue, started).to_the_end()
 
 
 class _Launch:
@@ -96,9 +97,10 @@ class _Launch:
         time_limit_s: float | None,
         is_finished: Callable[[], bool],
         overdue: Callable[[], Sequence[int]],
+        started: Callable[[int], None],
     ) -> None:
         self.command, self.environment, self.tool = list(command), _as_given(environment), tool
-        self.is_finished, self.overdue = is_finished, overdue
+        self.is_finished, self.overdue, self.started = is_finished, overdue, started
         self.ended = Ended()
         self.begun = time.monotonic()
         self.deadline = self.begun + time_limit_s if time_limit_s else _NEVER
@@ -166,6 +168,8 @@ class _Launch:
         except OSError as error:
             self.ended.notes.append(f"`{self.command[0]}` did not start: {error.strerror}")
             self.code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        else:
+            self.started(self.program)
 
     def _start_alone(self, why: str) -> None:
         self._leave_child_watch()
@@ -195,6 +199,7 @@ class _Launch:
         else:
             self.program = entry.pid
             self.of_tool.discard(entry.pid)
+            self.started(self.program)
 
     def _leave_child_watch(self) -> None:
         if self.child_watch is not None:

@@ -29,7 +29,7 @@ FOUND_BY = {
 #: What `perfdoctor run` took for the end of a step, by the name that its agent reports.
 MARKED_BY = {"optimizer": "optimizer updates", "backward": "backward passes", "forward": "forward passes"}
 #: Sources that describe a machine and hold no timeline.
-_OF_THE_MACHINE = frozenset(("nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
+_OF_THE_MACHINE = frozenset(("cpu", "nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
 #: Sources of single kernels, without a timeline.
 _KERNELS_ALONE = frozenset(("ncu",))
 #: A version says several: `schemaVersion 1, CUDA 12.6, HIP 7.2`. Only a hostile one is longer.

@@ -26,6 +26,7 @@ from perfdoctor_agent import nvtx
 from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
 from perfdoctor_agent.report import Report
@@ -77,6 +78,7 @@ class Agent:
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
+        self.processor = ProcessorUse()  # from the first recorded step to the last
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -263,6 +265,7 @@ class Agent:
         """Begin a recorded step; before the first one, switch everything on."""
         if self.window == 0:
             self._switch_on()
+            self.processor.begin()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
@@ -285,6 +288,7 @@ class Agent:
 
     def _close(self) -> None:
         """End the last recorded step: write the trace, remove all hooks."""
+        self.processor.end(self.torch)
         self.report.facts["steps_recorded"] = self.settings["steps"]
         if self.recorder is not None:
             self.recorder.step()  # its schedule ends here: it writes the trace
@@ -313,6 +317,7 @@ class Agent:
             watched_step_ns=_median_gap(self.ends_ns),
             unwatched_step_ns=_median_gap(self.step_finder.times_ns.get(self.step_finder.chosen, [])[1:]),
             memory=self.memory.as_json(),
+            processor=self.processor.facts,
         )
 
     def _ranges(self) -> int:
@@ -353,6 +358,7 @@ class Agent:
                 self.report.write(ended=True)
 
     def _end_window(self) -> None:
+        self.processor.end(self.torch)
         recorded = self.window - 1
         if recorded >= 1 and self.recorder is not None:
             if recorded < FEWEST_STEPS:

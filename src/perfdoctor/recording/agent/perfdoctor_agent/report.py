@@ -31,6 +31,7 @@ class Report:
             "watched_step_ns": 0,
             "unwatched_step_ns": 0,
             "memory": {"kind": "", "device": -1, "samples": []},
+            "processor": {},
             "stopped": False,
             "ended": False,
             "notes": [],

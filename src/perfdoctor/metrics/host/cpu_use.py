@@ -1,0 +1,169 @@
+"""Had the training the cores that it could use: how many, how idle, who else ran on them, who waited for one?
+
+Two sources. Samples of the machine (`cpu_samples`, ten a second): means over time, of all processes together. And what
+each training process counted itself from its first recorded step to its last (`cpu_processes`): exact, also where all
+steps take less than a sample. Both are recorded by `perfdoctor run` on Linux; NaN stands for what is not known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.model.cache import once_per_run
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats, Frame
+
+_SECOND_NS = 1_000_000_000
+#: A sample stands for a stretch of time if at least half of it lies inside.
+_MOSTLY = 0.5
+_UNKNOWN = float("nan")
+
+
+def is_sampled(run: Run) -> bool:
+    """Was the processor sampled while the analysed steps ran?"""
+    return len(_during(run, None)) > 0
+
+
+def cores_allowed(run: Run) -> float:
+    """How many cores each training process may use: by its affinity and its control group's quota; NaN if unknown.
+
+    The least of all processes, where they differ: 2.5 is a quota of two and a half.
+    """
+    samples, processes = _during(run, None), run.timeline["cpu_processes"]
+    known = np.concatenate([processes.floats("allowed_cores"), samples.floats("allowed_cores")])
+    return float(np.nanmin(known)) if not np.isnan(known).all() else _UNKNOWN
+
+
+def idle_cores(run: Run, within: Intervals | None = None) -> float:
+    """How many of the allowed cores nobody used, a mean over the analysed steps; or over `within` (ns, on the
+    timeline's clock), if so much of it was sampled that a sample lies mostly inside; NaN if unknown.
+
+    Not more than what a quota leaves to the program.
+    """
+    samples = _during(run, within)
+    left = samples.floats("allowed_cores") - samples.floats("program_cores")
+    return _mean(samples, np.fmin(samples.floats("idle_cores"), np.maximum(left, 0)), within)
+
+
+def other_cores(run: Run, within: Intervals | None = None) -> float:
+    """How many of the allowed cores processes used that are neither the recorded program's nor perfdoctor's, a mean
+    over the analysed steps or `within`; NaN if unknown. Time in which another virtual machine ran is `steal_cores`.
+    """
+    samples = _during(run, within)
+    own = samples.floats("program_cores") + samples.floats("recorder_cores")
+    return _mean(samples, np.maximum(samples.floats("busy_cores") - own, 0), within)
+
+
+def program_cores(run: Run, within: Intervals | None = None) -> float:
+    """How many cores the recorded program used with all its processes, a mean over the analysed steps or `within`."""
+    return _of_samples(run, "program_cores", within)
+
+
+def steal_cores(run: Run, within: Intervals | None = None) -> float:
+    """How many of the allowed cores the machine below took for other virtual machines, a mean."""
+    return _of_samples(run, "steal_cores", within)
+
+
+def throttled_share(run: Run, within: Intervals | None = None) -> float:
+    """The share of the time in which a control group's quota held the program back (0-1)."""
+    return _of_samples(run, "throttled_share", within)
+
+
+def runnable_threads(run: Run, within: Intervals | None = None) -> float:
+    """How many threads of the program ran or waited for a core, a mean over the analysed steps or `within`."""
+    return _of_samples(run, "program_runnable", within)
+
+
+def waiting_threads(run: Run, within: Intervals | None = None) -> float:
+    """How many threads of the program were ready to run and had no core, a mean over time (the kernel's run_delay)."""
+    return _of_samples(run, "waiting_threads", within)
+
+
+def threads_per_process(run: Run) -> float:
+    """How many threads a training process had after its recorded steps, the mean of all; NaN if unknown."""
+    return _of_processes(run, "threads")
+
+
+def torch_threads(run: Run) -> float:
+    """With how many threads torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
+    known = run.timeline["cpu_processes"].floats("torch_threads")
+    return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
+
+
+def involuntary_switches_per_second(run: Run) -> float:
+    """How often the threads of a training process were taken off a core although they had work; mean of all ranks."""
+    return _rate(run, "involuntary_switches")
+
+
+def waiting_share(run: Run) -> float:
+    """The share of the recorded steps in which the thread that trains was ready to run and had no core, the largest of
+    all ranks (0-1); NaN if unknown. By this the steps are longer than on a free machine.
+    """
+    processes = run.timeline["cpu_processes"]
+    shares = processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1)
+    return float(np.nanmax(shares)) if not np.isnan(shares).all() else _UNKNOWN
+
+
+def cores_used(run: Run) -> float:
+    """How many cores a training process used by its own count over its recorded steps, the mean of all ranks."""
+    return _rate(run, "cpu_ns") / _SECOND_NS
+
+
+# --- samples ---
+
+
+def _of_samples(run: Run, column: str, within: Intervals | None) -> float:
+    samples = _during(run, within)
+    return _mean(samples, samples.floats(column), within)
+
+
+def _during(run: Run, within: Intervals | None) -> Frame:
+    """The samples of a time: those that lie mostly inside; of the analysed steps also, where none does, those that meet
+    them, as steps may be shorter than a sample.
+    """
+    if within is None:
+        return _of_window(run)
+    samples = run.timeline["cpu_samples"]
+    samples = samples.take(samples["is_on_clock"])
+    return samples.take(_share_inside(samples, within) >= _MOSTLY)
+
+
+@once_per_run
+def _of_window(run: Run) -> Frame:
+    samples, window = run.timeline["cpu_samples"], _window(run)
+    samples = samples.take(samples["is_on_clock"])
+    inside = _share_inside(samples, window)
+    return samples.take(inside >= _MOSTLY if (inside >= _MOSTLY).any() else inside > 0)
+
+
+def _window(run: Run) -> Intervals:
+    window = Intervals.empty()
+    for place in run.places:
+        window |= place.window
+    return window
+
+
+def _share_inside(samples: Frame, within: Intervals) -> Floats:
+    return within.overlap_ns(samples.start_ns, samples.end_ns) / np.maximum(samples.duration_ns, 1)
+
+
+def _mean(samples: Frame, values: Floats, within: Intervals | None) -> float:
+    """The mean over time; of what lies in `within` alone."""
+    time = samples.duration_ns if within is None else within.overlap_ns(samples.start_ns, samples.end_ns)
+    known = ~np.isnan(values) & (time > 0)
+    return float(np.average(values[known], weights=time[known])) if known.any() else _UNKNOWN
+
+
+# --- processes ---
+
+
+def _of_processes(run: Run, column: str) -> float:
+    values = run.timeline["cpu_processes"].floats(column)
+    return float(np.nanmean(values)) if not np.isnan(values).all() else _UNKNOWN
+
+
+def _rate(run: Run, column: str) -> float:
+    processes = run.timeline["cpu_processes"]
+    rates = processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS
+    return float(np.nanmean(rates)) if not np.isnan(rates).all() else _UNKNOWN

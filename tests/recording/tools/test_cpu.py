@@ -1,0 +1,116 @@
+"""The sampler of the processor counts what its program and others really use, and stays cheap and silent."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfdoctor.readers.machine import cpu_samples
+from perfdoctor.recording.tools import cpu
+from perfdoctor.recording.tools.cpu import COLUMNS, CpuSampler
+
+#: A program with a child and a second thread: each computes for a given CPU time, and all say what they used.
+BUSY = """
+import subprocess, sys, threading, time
+def compute(seconds):
+    begun = time.thread_time()
+    while time.thread_time() - begun < seconds:
+        pass
+    time.sleep(1)  # a thread that has ended is no longer seen
+thread = threading.Thread(target=compute, args=(0.2,))
+thread.start()
+child = [sys.executable, "-c", "import time\\nwhile time.process_time() < 0.5: pass\\ntime.sleep(2)"]
+started = subprocess.Popen(child)
+compute(0.2)
+thread.join()
+started.wait()
+"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture
+def sampled(tmp_path: Path) -> list[dict[str, str]]:
+    target = tmp_path / "cpu.csv"
+    sampler = CpuSampler(target, hertz=50)
+    assert sampler.start() == ""
+    program = subprocess.Popen([sys.executable, "-c", BUSY])
+    sampler.follow(program.pid)
+    program.wait()
+    written = sampler.stop()
+    rows = list(csv.DictReader(target.open()))
+    assert (len(rows), tuple(rows[0])) == (written, COLUMNS)
+    return rows
+
+
+def test_it_counts_the_programs_threads_and_children(sampled: list[dict[str, str]]) -> None:
+    known = [row for row in sampled if row["program_cpu_ns"]]
+    assert max(int(row["program_processes"]) for row in known) == 2
+    assert max(int(row["program_threads"]) for row in known) >= 2
+    # 0.2 s in each of two threads and 0.5 s in the child; interpreters start, too.
+    assert 0.85e9 < int(known[-1]["program_cpu_ns"]) < 2e9
+    assert all(int(row["allowed_cores"][0]) <= int(row["cores"]) for row in sampled)
+
+
+def test_all_counters_only_rise(sampled: list[dict[str, str]]) -> None:
+    for column in (name for name in COLUMNS if name.endswith("_ns")):
+        values = [int(row[column]) for row in sampled if row[column]]
+        assert values == sorted(values), column
+    passed = int(sampled[-1]["unix_ns"]) - int(sampled[0]["unix_ns"])
+    spent = sum(int(sampled[-1][c]) - int(sampled[0][c]) for c in ("busy_ns", "idle_ns", "steal_ns"))
+    cores = len(os.sched_getaffinity(0))
+    assert spent == pytest.approx(passed * cores, rel=0.3)  # the kernel counts in ticks
+
+
+def test_what_it_writes_is_read(sampled: list[dict[str, str]], tmp_path: Path) -> None:
+    frame = cpu_samples.read(tmp_path / "cpu.csv")["cpu_samples"]
+    assert len(frame) == len(sampled) - 1
+    known = frame.floats("program_cores")
+    assert np.nanmax(known) > 0.2
+
+
+def test_it_waits_longer_where_a_sample_is_expensive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_: frozenset[int]) -> dict[str, object]:
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.005:
+            pass
+        return {"cores": 1}
+
+    monkeypatch.setattr(cpu, "_machine", slow)
+    sampler = CpuSampler(tmp_path / "cpu.csv", hertz=1000)
+    sampler.start()
+    time.sleep(0.3)
+    assert sampler.stop() <= 2  # one at the start, one at the end: 5 ms of work in 1 s
+
+
+def test_without_proc_there_is_a_reason_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_PROC", tmp_path / "nothing")
+    assert CpuSampler(tmp_path / "cpu.csv").start() == "/proc/stat cannot be read"
+    assert not (tmp_path / "cpu.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "line", "cores"),
+    [
+        ({"a/b/cpu.max": "max 100000", "a/cpu.max": "250000 100000"}, "0::/a/b", 2.5),
+        ({"cpu.max": "50000 100000"}, "0::/", 0.5),
+        ({"cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"}, "3:cpu:/a", 3.0),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "3:cpu:/\n2:memory:/x", float("inf")),
+        ({}, "0::/", float("inf")),
+    ],
+)
+def test_the_quota_is_that_of_the_tightest_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], line: str, cores: float
+) -> None:
+    for name, text in {**{f"groups/{name}": text for name, text in files.items()}, "proc/self/cgroup": line}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(cpu, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(cpu, "_CGROUPS", tmp_path / "groups")
+    assert cpu._quota_cores() == cores
