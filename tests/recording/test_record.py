@@ -98,7 +98,7 @@ def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) ->
     assert ran.first == "input-wait"
     timeline = read([ran.folder])
     assert {"ranges", "ops", "os_calls"} <= timeline.recorded
-    assert [source.kind for source in timeline.sources] == ["nsys", "kineto"]
+    assert [source.kind for source in timeline.sources] == ["nsys", "kineto", "cpu"]
     assert step_stats(prepare(timeline)).count == 10
     # A range that both recorded counts once, and ops lie inside the ranges of nsys that hold them.
     names = list(timeline.ranges.name)

@@ -52,7 +52,7 @@ def spread(group: Ints, values: Ints, groups: int) -> Spread:
     return Spread(
         count=(last - first + 1).astype(np.int64),
         total=sums(group, values, groups),
-        median=(at((first + last) // 2) + at((first + last + 1) // 2)) / 2,
+        median=np.mean((at((first + last) >> 1), at((first + last + 1) >> 1)), axis=0),
         least=at(first),
         most=at(last),
     )

@@ -6,6 +6,8 @@ import pytest
 from builders import GEMM, draw, findings, only_finding, summary
 from tables import of_each
 
+from perfdoctor.metrics.accounting.prepare import prepare
+
 
 def test_the_innermost_of_the_users_own_lines_is_named():
     """A library's function inside the user's is not his line; the function around it is."""
@@ -55,13 +57,44 @@ def test_where_nothing_names_it_none_is_named():
     assert finding.values["name"] == ""
 
 
+def between_ops(*stretches_us: int, steps: int = 8, op_us: int = 100):
+    """Steps of ops with Python between them, without a GPU, in units of 1 µs."""
+    host = "".join("o" * op_us + " " * us for us in stretches_us)
+    return draw(host=[host], repeat=steps, unit_us=1)
+
+
 def test_it_stays_silent_where_python_only_asks_for_the_next_op_without_a_gpu():
-    drawn = draw(host=["o" * 6 + " " * 4], repeat=60, unit_us=100)  # 400 µs between two ops
-    assert findings("host-work", drawn) == []
+    assert findings("host-work", between_ops(*[19] * 40, op_us=20)) == []  # a half of the step
+
+
+def test_many_short_stretches_of_python_between_ops_count_together_without_a_gpu():
+    finding = only_finding("host-work", between_ops(*[60] * 40))
+    assert finding.situation == "short"
+    assert finding.values["work_ms"] == pytest.approx(40 * 0.06, rel=0.01)
+    assert (finding.values["times"], finding.values["mean_us"]) == (pytest.approx(40, rel=0.01), pytest.approx(60))
+    likely = finding.saving_ns_per_step.likely
+    assert likely == pytest.approx(0.5 * 40 * 60_000, rel=0.01), "which of it can go is not known"
+
+
+def test_it_stays_silent_where_such_stretches_are_a_small_part_of_a_step_without_a_gpu():
+    assert findings("host-work", between_ops(*[60] * 4, op_us=600)) == []  # 9 %
+    assert findings("host-work", between_ops(*[60] * 4, op_us=500))  # 11 %
+
+
+def test_a_stretch_that_is_there_in_each_step_is_code_of_its_own_without_a_gpu_and_can_go():
+    finding = only_finding("host-work", between_ops(2000, 10, op_us=9000))
+    assert finding.values["work_ms"] == pytest.approx(2.0)
+    assert finding.saving_ns_per_step.likely == pytest.approx(0.95 * 2_000_000)
+    (starts, ends) = finding.thread_time[0]
+    assert (ends - starts == 2_000_000).all()
 
 
 def test_it_stays_silent_where_the_scheduler_took_the_thread_away_without_a_gpu():
-    drawn = draw(host=["o" * 30 + " " * 5], repeat=8, unit_us=1000)
+    """Pauses of 5 ms come at another place in each step."""
+    steps = ["ooouuu" * place + " " * 5 + "ooouuu" * (6 - place) for place in (3, 1, 5, 2, 4, 1, 5, 3)]
+    marks = {str(number): ("ranges", f"ProfilerStep#{number}") for number in range(len(steps))}
+    drawn = draw(host=["".join(steps), "".join(mark * 41 for mark in marks)], unit_us=1000, legend=marks)
+    assert prepare(drawn).per_step
     assert findings("host-work", drawn) == []
 
 

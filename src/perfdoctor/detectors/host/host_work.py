@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from perfdoctor.detectors.of_idle import of_idle
-from perfdoctor.detectors.savings import shares
+from perfdoctor.detectors.affected import MOST_OF_IT
+from perfdoctor.detectors.of_idle import Idle, of_idle
+from perfdoctor.detectors.savings import Shares, shares
 from perfdoctor.metrics.accounting.behind_idle import (
     Culprit,
     culprits,
@@ -13,28 +15,63 @@ from perfdoctor.metrics.accounting.behind_idle import (
     innermost_with_most,
     launched_next,
 )
-from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.units import ms
+from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.host.between_ops import between_ops
+from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.vocabulary.names.host_work import kind_of
 from perfdoctor.vocabulary.names.python_code import is_user_function
 
 
-def _pieces(place: Place, shortest_ns: float) -> Intervals:
-    """On a run without a GPU, of the time in which no thread runs an op only stretches of at least `shortest_ns`.
+@dataclass(frozen=True)
+class _Seen:
+    """What counts: on a run without a GPU the `long` stretches between ops, and the `short` ones if they are many."""
 
-    A short one there is how Python asks for the next op, or another process on the same core.
+    long: Intervals
+    short: Intervals
+
+    @property
+    def pieces(self) -> Intervals:
+        return self.long | self.short
+
+    @property
+    def is_mostly_short(self) -> bool:
+        return self.short.total_ns > MOST_OF_IT * self.pieces.total_ns
+
+
+def _seen(place: Place, at: Mapping[str, float]) -> _Seen:
+    """Without a GPU, a short stretch may be the call of the next op, and a single long one another process.
+
+    So a stretch counts if it is usually there, or takes longer than any other process would keep the core.
     """
-    pieces = place.idle_causes["host_work"]
     if not isinstance(place, HostPlace):
-        return pieces
-    ops = place.timeline.ops.of(rank=place.rank)
-    pieces = pieces - Intervals.of(ops.start_ns, ops.end_ns)
-    long = pieces.durations_ns >= shortest_ns
-    return Intervals.of(pieces.starts[long], pieces.ends[long])
+        return _Seen(place.idle_causes["host_work"], Intervals.empty())
+    between = between_ops(place)
+    long = between.usually(at["long_stretch_without_gpu_ms"] * 1e6) | between.once(
+        at["min_stretch_without_gpu_ms"] * 1e6
+    )
+    short = between.usually(at["python_between_ops_ns"]) - long
+    is_much = place.share(short.total_ns) >= at["min_share_of_short_stretches"]
+    return _Seen(long, short if is_much else Intervals.empty())
+
+
+def _recoverable(found: Idle, seen: _Seen, at: Mapping[str, float]) -> Shares:
+    """A few long stretches between ops can go nearly whole; of many short ones, or in front of a launch, half."""
+    usual = shares(at, "recoverable_share")
+    if not isinstance(found.worst, HostPlace):
+        return usual
+    long = seen.long.total_ns / max(found.pieces.total_ns, 1)
+    return replace(usual, likely=long * at["removable_share_likely"] + (1 - long) * usual.likely)
+
+
+def _thread_time(run: Run, at: Mapping[str, float]) -> dict[int, tuple[Ints, Ints]]:
+    """By rank, starts and ends of what counts on a run without a GPU."""
+    pieces = {place.rank: _seen(place, at).pieces for place in host_places(run)}
+    return {rank: (each.starts, each.ends) for rank, each in pieces.items()}
 
 
 def _named(place: Place, pieces: Intervals) -> list[Culprit]:
@@ -67,11 +104,11 @@ def _launches(place: Place, following: list[Culprit]) -> Rows:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle in which the launching thread was late and busy with something that is none of the other causes."""
-    shortest_ns = at["min_stretch_without_gpu_ms"] * 1e6
-    found = of_idle(run, at["min_share_of_step"], lambda place: _pieces(place, shortest_ns))
+    found = of_idle(run, at["min_share_of_step"], lambda place: _seen(place, at).pieces)
     if found is None:
         return
     worst, pieces = found.worst, found.pieces
+    seen = _seen(worst, at)
     named = _named(worst, pieces)
     functions = host_rows(worst, ("functions",))
     lines = culprits(pieces, functions.take(functions.name.where(is_user_function)))
@@ -81,7 +118,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     following = launched_next(worst, pieces)
     yield Finding(
         rule="host-work",
-        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
+        saving_ns_per_step=_recoverable(found, seen, at).of(found.ns),
         confidence="high" if known else "medium",
         values={
             **found.time_values("work"),
@@ -89,6 +126,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
             "inside": _inside(inside, ms(worst.per_step(inside_ns))) if known and inside != best[0].name else "",
             "longest_ms": ms(found.longest_ns),
+            "times": found.times_per_step,
+            "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
             "following": _mostly_before(following, at["named_share"] * pieces.total_ns),
         },
         evidence=(
@@ -98,5 +137,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *found.table("Innermost op, range or function meanwhile", named),
             *((_launches(worst, following),) if following and not known else ()),
         ),
-        situation=(kind_of(inside, best[0].name) or "named") if known else "",
+        situation=(kind_of(inside, best[0].name) or "named") if known else "short" if seen.is_mostly_short else "",
+        affected_ns=found.ns if host_places(run) else 0,
+        thread_time=_thread_time(run, at),
     )

@@ -70,7 +70,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Without a GPU nothing runs beside the Python that asks for the ops: the gaps between them count here."""
     found = of_host_ops(
         run,
-        lambda place: short_ops(place, at["short_host_op_ns"]),
+        lambda place: short_ops(place, at["short_host_op_ns"], at["python_between_ops_ns"]),
         at["min_share_of_host_step"],
         at["min_host_ops_per_step"],
     )

@@ -6,6 +6,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step
+from perfdoctor.metrics.host.between_ops import between_ops
 from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.host_rows import outermost
@@ -14,11 +15,12 @@ from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
-def short_ops(place: HostPlace, shorter_than_ns: float) -> HostOps:
+def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> HostOps:
     """Those outside the optimizer's updates, the loader and collectives, in the window.
 
-    The Python between two of them counts as theirs. An op is as short as it usually is: the machine takes the processor
-    away now and then, for milliseconds, and does so in proportion to the time that ops take. That time is theirs too.
+    The Python between two of them counts as theirs where it usually takes less than `python_ns`. An op is as short as
+    it usually is: the machine takes the processor away now and then, for milliseconds, and does so in proportion to the
+    time that ops take. That time is theirs too.
     """
     rows = place.rows("ops")
     rows = outermost(rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0))
@@ -32,7 +34,8 @@ def short_ops(place: HostPlace, shorter_than_ns: float) -> HostOps:
     pair &= node[:-1] & node[1:]  # the same for pauses in a backward pass, whose cause is unknown
     between = between | (Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["unknown"])
     total_ns = int((end - start)[short].sum())
-    time = Intervals.of(start[short], end[short]) | (between - updates)
+    between = between - updates - between_ops(place).usually(python_ns)
+    time = Intervals.of(start[short], end[short]) | between
     return HostOps(int(np.count_nonzero(short)), total_ns, time)
 
 
