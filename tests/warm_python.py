@@ -33,7 +33,6 @@ def _end_at_once() -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-os.environ["KINETO_LOG_LEVEL"] = "99"  # read as torch is loaded, and the agent would have set it
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork has no threads
 import torch  # noqa: E402
 import torch._dynamo  # noqa: E402 what making an optimizer imports

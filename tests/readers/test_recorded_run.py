@@ -14,7 +14,7 @@ from ncu_files import block, launch, report
 from ncu_tables import wide
 
 from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.readers import recorded_run
 from perfdoctor.readers.nsys import timeline as nsys
@@ -168,6 +168,50 @@ def test_the_step_in_which_the_program_ended_is_left_out(tmp_path: Path) -> None
     whole = [name for name in read([TORCH]).ranges.name if name.startswith("ProfilerStep")]
     assert names == whole[:4]
     assert len(whole) > 4
+
+
+def two_trainings(path: Path, name: str, source: Path, pids: tuple[int, int] = (5, 6)) -> RunFolder:
+    """A folder in which two processes, both of rank 0, recorded the same trace each; the second one more steps."""
+    folder = run_folder(path, **({name: source} if source.suffix == ".sqlite" else {}))
+    for number, pid in enumerate(pids, 1):
+        trace = f"rank0-{pid}.pt.trace.json.gz" if source.suffix != ".sqlite" else ""
+        if trace:
+            shutil.copy(source, folder.make(name) / trace)
+        report = {
+            "pass": name, "pid": pid, "rank": 0, "world_size": 1, "steps_seen": 9, "steps_recorded": number + 1,
+            "trace": trace.removesuffix(".gz"), "state": "written", "command": ["train.py", f"--seed={number}"],
+            "step_found_by": "optimizer",
+        }  # fmt: skip
+        (folder.path / "agents" / f"{name}-{pid}.json").write_text(json.dumps(report))
+    return folder
+
+
+def test_trainings_of_one_command_are_never_mixed(tmp_path: Path) -> None:
+    folder = two_trainings(tmp_path / "run", "torch", TORCH).path
+    found, first = read([folder]), read([folder], process=1)
+    assert [(each.number, each.pid, each.diagnosed) for each in found.processes] == [(1, 5, False), (2, 6, True)]
+    assert [each.diagnosed for each in first.processes] == [True, False]
+    assert len(found.ops) == len(read([TORCH]).ops)
+    steps = [sum(name.startswith("ProfilerStep") for name in each.ranges.name) for each in (first, found)]
+    assert steps == [2, 3]
+    diagnosis = diagnose(found, [])
+    assert "process 2 of 2" in wording.recorded(diagnosis)
+    assert not any("rank" in piece for piece in wording.recorded(diagnosis))
+    assert any("pid 6, train.py --seed=2, 3 steps recorded" in note for note in diagnosis.notes)
+
+
+def test_rows_of_another_training_are_left_out_of_an_export_of_nsys(tmp_path: Path) -> None:
+    ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")
+    folder = two_trainings(tmp_path / "run", "nsys", NSYS, (pid, pid + 1)).path
+    assert len(read([folder], process=1).ranges)
+    assert not len(read([folder]).ranges)  # the second one's, which that export does not have
+
+
+@pytest.mark.parametrize(("process", "what"), [(3, "has 2 trainings"), (1, "no folder of perfdoctor run")])
+def test_a_process_that_is_not_there_is_refused(tmp_path: Path, process: int, what: str) -> None:
+    folder = two_trainings(tmp_path / "run", "torch", TORCH).path
+    with pytest.raises(UsageError, match=what):
+        read([folder if process == 3 else folder / "torch"], process=process)
 
 
 def report_memory(folder: RunFolder, name: str, start_ns: int, count: int = 6, rank: int = 0) -> None:

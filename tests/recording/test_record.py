@@ -214,6 +214,26 @@ exit $code
 
 
 @pytest.mark.torch
+def test_trainings_that_one_command_starts_are_runs_of_their_own(tmp_path: Path) -> None:
+    words = training(tmp_path)[1:-1]
+    launcher = tmp_path / "launch.py"
+    launcher.write_text(
+        f"import subprocess\nstarted = [subprocess.Popen([*{words!r}, steps]) for steps in ('30', '8')]\n"
+        "raise SystemExit(max(each.wait() for each in started))\n"
+    )
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), launcher)
+    assert ran.code == 0, ran.errors
+    assert [(each["steps_recorded"], each["diagnosed"]) for each in ran.diagnosis["run"]["processes"]] == [
+        (10, True), (3, False),
+    ]  # fmt: skip
+    assert [each["command"][1:] for each in ran.diagnosis["run"]["processes"]] == [["30"], ["8"]]
+    assert ran.diagnosis["run"]["steps"]["count"] == 10
+    assert "process 1 of 2" in ran.errors
+    again = CliRunner().invoke(app, ["analyze", str(ran.folder), "--no-html", "--process", "2", "--json", "-"])
+    assert json.loads(again.stdout)["run"]["steps"]["count"] == 3
+
+
+@pytest.mark.torch
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, masked_command, recorded_environment
+from perfdoctor.system.masking import masked_command
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder, recorded_environment
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def analyze(
     parameters: hardware_options.Parameters = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
+    process: selection_options.Process = None,
     cross_check: Annotated[
         bool, typer.Option("--cross-check", help="Compare our numbers with those of nsys on the same report.")
     ] = False,
@@ -103,7 +104,9 @@ def analyze(
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    examination = diagnosed(paths, rules, questions, values, quiet=quiet, verbose=verbose, selection=part)
+    examination = diagnosed(
+        paths, rules, questions, values, quiet=quiet, verbose=verbose, selection=part, process=process
+    )
     diagnosis = examination.diagnosis
     page = None
     try:
@@ -162,8 +165,9 @@ def diagnosed(
     quiet: bool,
     verbose: bool,
     selection: Selection | None = None,
+    process: int | None = None,
 ) -> Examination:
-    """The diagnosis of these recordings. `selection`: the part that is analysed."""
+    """The diagnosis of these recordings. `selection`: the part that is analysed. `process`: which of its trainings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.diagnosis.engine import examine
@@ -171,7 +175,7 @@ def diagnosed(
         from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.readers.open import read
 
-        timeline = read(paths, update)
+        timeline = read(paths, update, process)
         update("Analysing")
         run = prepare(
             replace(timeline, user_values=user_values) if user_values else timeline, selection or WHOLE_RECORDING

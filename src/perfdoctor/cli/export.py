@@ -41,6 +41,7 @@ def export(
     ] = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
+    process: selection_options.Process = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
@@ -50,7 +51,7 @@ def export(
     part = selection_options.selection(range_, steps)
     _check(perfetto, paths)
     rules = rules_of([], [])
-    examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part)
+    examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part, process=process)
     from perfdoctor.export.perfetto import render
 
     with progress(quiet=quiet, verbose=verbose) as update:

@@ -92,6 +92,7 @@ def run(
     tokens_per_step: hardware_options.TokensPerStep = None,
     parameters: hardware_options.Parameters = None,
     range_: selection_options.Range = None,
+    process: selection_options.Process = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
@@ -113,8 +114,8 @@ def run(
         notify(f"Ended at once. What was recorded is in {session.folder.path}")
         raise typer.Exit(code)
     _report(
-        session.folder, rules, conditions, values, part, code, format_=format_, html=html, no_html=no_html, json=json,
-        show_all=show_all, quiet=quiet, verbose=verbose,
+        session.folder, rules, conditions, values, part, process, code, format_=format_, html=html, no_html=no_html,
+        json=json, show_all=show_all, quiet=quiet, verbose=verbose,
     )  # fmt: skip
 
 
@@ -167,7 +168,8 @@ def _free_name(name: str) -> Path:
 
 def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
     from perfdoctor import __version__
-    from perfdoctor.system.run_folder import Manifest, RunFolder, masked_command, recorded_environment
+    from perfdoctor.system.masking import masked_command
+    from perfdoctor.system.run_folder import Manifest, RunFolder, recorded_environment
 
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
@@ -290,7 +292,7 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 
 def _report(
     folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], user_values: UserValues | None,
-    part: Selection | None,
+    part: Selection | None, process: int | None,
     code: int, *,
     format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
     verbose: bool,
@@ -299,7 +301,7 @@ def _report(
     met = False
     try:
         examination = analyze.diagnosed(
-            [folder.path], rules, user_values=user_values, quiet=quiet, verbose=verbose, selection=part
+            [folder.path], rules, user_values=user_values, quiet=quiet, verbose=verbose, selection=part, process=process
         )
         diagnosis = examination.diagnosis
         sys.stdout.flush()

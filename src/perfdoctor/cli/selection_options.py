@@ -30,6 +30,17 @@ Steps = Annotated[
     ),
 ]
 
+Process = Annotated[
+    int | None,
+    typer.Option(
+        "--process",
+        min=1,
+        help="Of a command that ran several trainings, each for itself: diagnose this one, counted from 1 as they "
+        "began. [default: the one with most recorded steps]",
+        metavar="N",
+    ),
+]
+
 _STEPS = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 

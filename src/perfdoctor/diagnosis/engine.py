@@ -83,6 +83,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         critical_path=critical_path(replay.graphs, replay.unchanged(), MOST_PIECES) if replay else None,
         efficiency=efficiency(run),
         gpu_not_recorded=launches_gpu_work(run),
+        processes=timeline.processes,
     )
     return Examination(run, diagnosis, tuple(found))
 

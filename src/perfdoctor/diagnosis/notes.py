@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.hardware.measured import Compared, compared
@@ -15,19 +16,53 @@ from perfdoctor.metrics.host.stack_cost import FRAME_NS, MOST_SHARE, stack_cost
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.phases import phases
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
+#: Enough to recognise one among a sweep; all of them are in the JSON.
+_MOST_PROCESSES = 8
+_LONGEST_COMMAND = 60
+_MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
 _NAMES = {"host_link": "pinned copies"}
 
 
 def notes(run: Run, found: Sequence[Found]) -> Iterator[str]:
     """Which part was analysed, what the readers say, and what the numbers and savings rest on."""
     yield from selection_notes(run)
+    yield from _of_processes(run.timeline.processes)
     yield from run.timeline.notes
     yield from _of_the_recording(run)
     yield from _of_limits(run, found)
     yield from _of_rates(run)
+
+
+def _of_processes(processes: Sequence[RecordedProcess]) -> Iterator[str]:
+    """Which of several trainings is this? They are not ranks: nobody waits for another, and none is compared."""
+    shown = next((process for process in processes if process.diagnosed), None)
+    if shown is None:
+        return
+    yield (
+        f"The command ran {len(processes)} trainings, each for itself. This is process {shown.number}: "
+        f"{_process(shown)}."
+    )
+    others = [process for process in processes if not process.diagnosed]
+    more = f"; and {len(others) - _MOST_PROCESSES} more" if len(others) > _MOST_PROCESSES else ""
+    listed = "; ".join(f"{each.number}: {_process(each)}" for each in others[:_MOST_PROCESSES])
+    yield f"Diagnose another one with --process N. {listed}{more}."
+
+
+def _process(process: RecordedProcess) -> str:
+    """`pid 4711, train.py --lr 0.1, 10 steps recorded, ran 12.5 s`."""
+    words = " ".join([PurePath(process.command[0]).name, *process.command[1:]]) if process.command else ""
+    if len(words) > _LONGEST_COMMAND:
+        words = words[: _LONGEST_COMMAND - 1] + "…"
+    name = process.name if process.name != _MAIN else ""
+    ranks = f"{process.ranks} ranks" if process.ranks > 1 else ""
+    of_all = f" of {process.steps_seen}" if process.steps_seen > process.steps_recorded == 0 else ""
+    steps = f"{process.steps_recorded}{of_all} step{'s' * (process.steps_recorded != 1)} recorded"
+    length = f"ran {process.length_ns / 1e9:.3g} s" if process.length_ns else ""
+    return ", ".join(part for part in (f"pid {process.pid}", name, words, ranks, steps, length) if part)
 
 
 def _of_the_recording(run: Run) -> Iterator[str]:

@@ -169,6 +169,25 @@ class UserValues:
 
 
 @dataclass(frozen=True)
+class RecordedProcess:
+    """One training of a command that ran several, each for itself: a process, or a job of several `ranks`.
+
+    `number` is what `--process` takes, `pid` of its first rank, `command` with secrets masked. `steps_seen` counts
+    until its recording ended. `length_ns` is from its begin to its end, 0 if unknown.
+    """
+
+    number: int
+    pid: int
+    name: str
+    command: tuple[str, ...]
+    ranks: int
+    steps_seen: int
+    steps_recorded: int
+    length_ns: int
+    diagnosed: bool
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Everything recorded of one run, on one clock.
 
@@ -176,6 +195,7 @@ class Timeline:
     tool recorded. `notes` count every row that was dropped and say what the recording lacks.
     `world_size` is the size of the job, which may exceed the ranks recorded; 0 if unknown. `epoch_ns` is when time 0
     was, in ns since 1970; None if unknown. `measured` is what its machines gave when they were measured.
+    `processes`: the trainings of a command that `perfdoctor run` recorded; only one of them is in the frames.
     `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
     or a `forward` pass; "" where the program marked its steps itself, or nobody did.
     """
@@ -191,6 +211,7 @@ class Timeline:
     epoch_ns: int | None = None
     measured: tuple[MeasuredRates, ...] = ()
     steps_marked_by: str = ""
+    processes: tuple[RecordedProcess, ...] = ()
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -315,4 +336,5 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         whole,
         measured=tuple(rates for timeline in timelines for rates in timeline.measured),
         steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
+        processes=tuple(process for timeline in timelines for process in timeline.processes),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.model.timeline import Frame, Timeline, merge
 from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files
 from perfdoctor.readers.kineto import trace as kineto
@@ -53,19 +53,24 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def read(paths: Sequence[Path], progress: Progress | None = None) -> Timeline:
+def read(paths: Sequence[Path], progress: Progress | None = None, process: int | None = None) -> Timeline:
     """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
 
-    Profiles of Nsight Compute belong to all of them. Raises PerfdoctorError where a path cannot be read, or holds
-    nothing that perfdoctor can read.
+    Profiles of Nsight Compute belong to all of them. `process`: which of several trainings that one command ran.
+    Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor can read.
     """
     progress = progress or (lambda _: None)
     named = [path for path in paths if path.is_file() and _is_profile(path)]
     others = [path for path in paths if path not in named]
     runs = [run for path in others if (run := RunFolder.open(path))]
     if runs and len(runs) == len(others):  # of several machines each has its own folder
-        recorded = [recorded_run.read(run, progress) for run in runs]
+        recorded = [recorded_run.read(run, progress, process) for run in runs]
         return _with_profiles(merge(_with_own_ranks(recorded)), named, [], progress)
+    if process is not None:
+        raise UsageError(
+            f"--process {process}: what was given is no folder of perfdoctor run",
+            do="Leave out --process, or give the run folder alone: it knows which process wrote what.",
+        )
     files = [file for path in others for file in _files_of(path)]
     traces = [file for file in files if not _is_profile(file)]
     timelines = []

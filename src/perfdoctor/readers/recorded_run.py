@@ -8,16 +8,16 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.steps import host_marks
-from perfdoctor.model.timeline import Frame, Ints, Text, Timeline, merge
+from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
 from perfdoctor.readers import side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.machine import measured_rates
@@ -25,6 +25,7 @@ from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
@@ -38,16 +39,56 @@ _SIDE_HEAD_BYTES = 65_536
 _FEWEST_SAMPLES = 6
 
 
-def read(run: RunFolder, progress: Progress) -> Timeline:
+@dataclass(frozen=True)
+class _Part:
+    """One training of a run: its reports, and what is of other trainings. All of the run where it has only one."""
+
+    run: RunFolder
+    process: int | None
+
+    def trainings(self, pass_name: str) -> list[Training]:
+        return trainings(self.run.reports(pass_name))
+
+    def chosen(self, pass_name: str) -> Training | None:
+        """PerfdoctorError where there is none of this number."""
+        found = self.trainings(pass_name)
+        if self.process is None or not found:
+            return longest(found) if found else None
+        if self.process > len(found):
+            raise UsageError(
+                f"--process {self.process}: {self.run.path.name} has {len(found)} training{'s' * (len(found) > 1)}",
+                do=f"Give a number from 1 to {len(found)}." if len(found) > 1 else "Leave out --process.",
+            )
+        return found[self.process - 1]
+
+    def reports(self, pass_name: str) -> Sequence[ProcessReport]:
+        chosen = self.chosen(pass_name)
+        return chosen.reports if chosen and len(self.trainings(pass_name)) > 1 else self.run.reports(pass_name)
+
+    def others(self, pass_name: str) -> Sequence[ProcessReport]:
+        mine = self.chosen(pass_name)
+        return [report for each in self.trainings(pass_name) if each != mine for report in each.reports]
+
+    def traces(self, pass_name: str) -> list[Path]:
+        """Also of processes that reported nothing more, as after a crash."""
+        of_others = {report.trace.removesuffix(".gz") for report in self.others(pass_name)}
+        return [file for file in self.run.files(pass_name, *_TRACES) if file.name.removesuffix(".gz") not in of_others]
+
+
+def read(run: RunFolder, progress: Progress, process: int | None = None) -> Timeline:
     """The run's first pass that can be read, with notes on what is missing and on how other passes differ.
 
-    PerfdoctorError where nothing was recorded at all.
+    `process`: which of several trainings of one command, by its number; else the longest. PerfdoctorError where nothing
+    was recorded at all, UsageError where there is no training of that number.
     """
+    part = _Part(run, process)
     found: list[tuple[str, Timeline]] = []
     notes: list[str] = []
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
         try:
-            timeline = reader(run, progress)
+            timeline = reader(part, progress)
+        except UsageError:
+            raise
         except PerfdoctorError as error:
             notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
             continue
@@ -69,9 +110,12 @@ def read(run: RunFolder, progress: Progress) -> Timeline:
     if sides:
         first = side_files.joined(first, sides)
     first = measured_rates.joined(first, rates)
-    world_sizes = [report.world_size or 0 for name, _ in found for report in run.reports(name)]
-    marked_by = (report.step_found_by for report in run.reports(found[0][0]) if report.is_training)
-    first = replace(first, world_size=max(first.world_size, *world_sizes, 0), steps_marked_by=next(marked_by, ""))
+    world_sizes = [report.world_size or 0 for name, _ in found for report in part.reports(name)]
+    marked_by = (report.step_found_by for report in part.reports(found[0][0]) if report.is_training)
+    first = replace(
+        first, world_size=max(first.world_size, *world_sizes, 0), steps_marked_by=next(marked_by, ""),
+        processes=_processes(part, found[0][0]),
+    )  # fmt: skip
     return first.with_notes(
         *notes, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )
@@ -80,28 +124,29 @@ def read(run: RunFolder, progress: Progress) -> Timeline:
 # --- one pass ---
 
 
-def _torch_pass(run: RunFolder, progress: Progress) -> Timeline | None:
-    traces = run.files("torch", *_TRACES)
-    timelines = [_trace(run, "torch", trace, progress) for trace in traces]
+def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:
+    reports = part.reports("torch")
+    timelines = [_trace(reports, trace, progress) for trace in part.traces("torch")]
     if not timelines:
         return None
-    return _with_reported(_whole_steps(run, "torch", merge(timelines)), run.reports("torch"), 0)
+    return _with_reported(_whole_steps(reports, merge(timelines)), reports, 0)
 
 
-def _nsys_pass(run: RunFolder, progress: Progress) -> Timeline | None:
-    ops = [_trace(run, "nsys", trace, progress) for trace in run.files("nsys", *_TRACES)]
-    export = _export(run, progress)
+def _nsys_pass(part: _Part, progress: Progress) -> Timeline | None:
+    reports = part.reports("nsys")
+    ops = [_trace(reports, trace, progress) for trace in part.traces("nsys")]
+    export = _export(part.run, progress)
     if export is None:
-        return _with_reported(_whole_steps(run, "nsys", merge(ops)), run.reports("nsys"), 0) if ops else None
+        return _with_reported(_whole_steps(reports, merge(ops)), reports, 0) if ops else None
     progress(f"Reading {export.name}")
-    ranks = {each.pid: each.rank for each in run.reports("nsys") if each.is_training and each.rank is not None}
-    system = nsys.read(export, ranks)
-    system = system.with_notes(*_lost_ranges(run, system))
+    ranks = {each.pid: each.rank for each in reports if each.is_training and each.rank is not None}
+    system = nsys.read(export, ranks, without=[report.pid for report in part.others("nsys")])
+    system = system.with_notes(*_lost_ranges(reports, system))
     epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
         system = joined(system, each, epoch_ns)
-    system = replace(_whole_steps(run, "nsys", system), epoch_ns=epoch_ns)
-    return system if epoch_ns is None else _with_reported(system, run.reports("nsys"), epoch_ns)
+    system = replace(_whole_steps(reports, system), epoch_ns=epoch_ns)
+    return system if epoch_ns is None else _with_reported(system, reports, epoch_ns)
 
 
 def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
@@ -155,21 +200,21 @@ def _export(run: RunFolder, progress: Progress) -> Path | None:
     return nsys_export.export(reports[0], progress=progress) if reports else None
 
 
-def _trace(run: RunFolder, pass_name: str, file: Path, progress: Progress) -> Timeline:
+def _trace(reports: Sequence[ProcessReport], file: Path, progress: Progress) -> Timeline:
     """One rank's trace, with the rank that its process reported."""
     progress(f"Reading {file.name}")
     timeline = kineto.read(file)
-    ranks = {report.trace.removesuffix(".gz"): report.rank for report in run.reports(pass_name) if report.trace}
+    ranks = {report.trace.removesuffix(".gz"): report.rank for report in reports if report.trace}
     rank = ranks.get(file.name.removesuffix(".gz"))
     return timeline if rank is None else _as_rank(timeline, rank)
 
 
-def _whole_steps(run: RunFolder, pass_name: str, timeline: Timeline) -> Timeline:
+def _whole_steps(reports: Sequence[ProcessReport], timeline: Timeline) -> Timeline:
     """Without the step in which a program ended early: its range includes the program's clean-up."""
     ranges = timeline.ranges
     is_step = ranges.name.matches(torch_names.PROFILER_STEP)
     drop = np.zeros(len(ranges), dtype=bool)
-    for report in run.reports(pass_name):
+    for report in reports:
         if report.rank is not None and report.state != "recording" and report.steps_recorded:
             rows = np.flatnonzero(is_step & (ranges["rank"] == report.rank))
             drop[rows[report.steps_recorded :]] = True
@@ -188,6 +233,20 @@ def _as_rank(timeline: Timeline, rank: int) -> Timeline:
         devices=tuple(replace(device, rank=rank) for device in timeline.devices),
         sources=tuple(replace(source, ranks=(rank,)) for source in timeline.sources),
     )
+
+
+def _processes(part: _Part, pass_name: str) -> tuple[RecordedProcess, ...]:
+    """The trainings of this pass; none where it is a single one."""
+    found, chosen = part.trainings(pass_name), part.chosen(pass_name)
+    if len(found) < 2:
+        return ()
+    return tuple(
+        RecordedProcess(
+            each.number, each.reports[0].pid, each.reports[0].process_name, each.reports[0].command, len(each.reports),
+            each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == chosen,
+        )
+        for each in found
+    )  # fmt: skip
 
 
 # --- two recordings of one execution ---
@@ -321,9 +380,9 @@ def _recorder_notes(run: RunFolder) -> Iterator[str]:
     yield from run.manifest.notes
 
 
-def _lost_ranges(run: RunFolder, system: Timeline) -> Iterator[str]:
+def _lost_ranges(reports: Sequence[ProcessReport], system: Timeline) -> Iterator[str]:
     """Some versions of nsys and NVTX silently lose ranges: compare with the number that the program opened."""
-    for report in run.reports("nsys"):
+    for report in reports:
         if report.nvtx_ranges and report.rank is not None:
             arrived = len(system.ranges.of(rank=report.rank))
             if arrived < report.nvtx_ranges:

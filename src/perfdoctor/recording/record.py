@@ -14,7 +14,8 @@ from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.plan import Plan
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
-from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder, masked_command
+from perfdoctor.system.masking import masked_command
+from perfdoctor.system.run_folder import PassRecord, ProcessReport, RunFolder
 
 #: Agents end their program themselves. One that still runs this long after its last recorded step is ended.
 _STOPPING_GRACE_S = 20.0

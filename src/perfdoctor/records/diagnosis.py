@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
@@ -43,6 +44,7 @@ class Diagnosis:
     time from the first to the last device event, in the same shape. Savings are a share of `base_ns`. `critical_path`
     is None if the run was not replayed, `efficiency` if nothing is known of it.
     `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
+    `processes`: the trainings of a recorded command, of which one is diagnosed.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -65,6 +67,7 @@ class Diagnosis:
     efficiency: Efficiency | None = None
     gpu_not_recorded: bool = False
     memory: tuple[MemoryUse, ...] = ()
+    processes: tuple[RecordedProcess, ...] = ()
 
     @property
     def per_step(self) -> bool:

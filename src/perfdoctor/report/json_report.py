@@ -39,6 +39,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             "gpus": [_fields(gpu) for gpu in diagnosis.gpus],
             "world_size": diagnosis.world_size,
             "steps": _fields(diagnosis.steps),
+            "processes": [_fields(process) for process in diagnosis.processes],
             "work": {"kind": diagnosis.kind_of_work, "server": diagnosis.server},
         },
         "time": [_time(split) for split in diagnosis.time],

@@ -13,47 +13,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.system.masking import masked
 
 FORMAT = 1
 MANIFEST = "run.json"
-MASK = "***"
 
-_SECRET_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|auth|cookie)[\w.-]*"  # noqa: S105
-_SECRET_OPTION = re.compile(rf"^--?{_SECRET_NAME}$", re.IGNORECASE)
-_ASSIGNED_SECRET = re.compile(rf"^((?:--?)?{_SECRET_NAME}[=:])(?=.)", re.IGNORECASE)
-_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-#: Tokens with a known format: Hugging Face, OpenAI, GitHub, AWS, Slack, JSON web tokens, Weights & Biases.
-_KNOWN_TOKEN = re.compile(
-    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}"
-    r"|eyJ[\w-]{8,}\.[\w.-]+|[0-9a-f]{40})\b"
-)
 #: Environment variables that explain a recording. No others are kept.
 _KEPT_ENVIRONMENT = re.compile(
     r"^(CUDA_|NCCL_|TORCH_|PYTORCH_|OMP_|MKL_NUM|KMP_|(LOCAL_)?(RANK|WORLD_SIZE)$|SLURM_(PROCID|NTASKS|NNODES)$)"
 )
-
-
-def masked_command(words: Sequence[str]) -> list[str]:
-    """The command with values that look like secrets replaced by ***."""
-    result: list[str] = []
-    hide_next = False
-    for word in words:
-        result.append(MASK if hide_next and not word.startswith("-") else masked(word))
-        hide_next = bool(_SECRET_OPTION.match(word))
-    return result
-
-
-def masked(word: str) -> str:
-    assigned = _ASSIGNED_SECRET.match(word)
-    if assigned:
-        return assigned[1] + MASK
-    return _KNOWN_TOKEN.sub(MASK, _IN_ADDRESS.sub(MASK, word))
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -106,7 +80,11 @@ class ReportedMemory:
 
 @dataclass(frozen=True)
 class ProcessReport:
-    """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py)."""
+    """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py).
+
+    `job`: what ranks of one job have in common, if the launcher gave it. `command` is the program's, secrets masked.
+    `own_traces`: files that the program wrote with its own torch.profiler.
+    """
 
     pass_name: str
     pid: int
@@ -127,6 +105,12 @@ class ProcessReport:
     memory: ReportedMemory
     #: What it used of the processor in its recorded steps (agent/perfdoctor_agent/processor.py); empty if unknown.
     processor: Mapping[str, int] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    process_name: str = ""
+    job: str = ""
+    started_unix_ns: int = 0
+    reported_unix_ns: int = 0
+    own_traces: tuple[str, ...] = ()
 
     @property
     def is_training(self) -> bool:
@@ -239,6 +223,12 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         notes=tuple(str(note) for note in _listed(document.get("notes"))),
         memory=_memory(document.get("memory")),
         processor=_processor(document.get("processor")),
+        command=tuple(str(word) for word in _listed(document.get("command"))),
+        process_name=str(document.get("process_name", "")),
+        job=str(document.get("job", "")),
+        started_unix_ns=number("started_unix_ns"),
+        reported_unix_ns=number("unix_ns"),
+        own_traces=tuple(str(path) for path in _listed(document.get("own_traces"))),
     )
 
 

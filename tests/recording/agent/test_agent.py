@@ -366,7 +366,7 @@ def own(steps):
 
 def test_ours_is_not_started_while_the_programs_own_profiler_runs(run: Runner) -> None:
     found = run(MODEL + OWN + "print(own(20))")
-    assert (found.code, found.output, found.errors) == (0, "20\n", "")
+    assert (found.code, found.output, kineto_lines(found)) == (0, "20\n", ["profiler_start", "profiler_stop"])
     assert any("perfdoctor's was not started" in note for note in found.report["notes"])
     assert not found.report["trace"]
 
@@ -375,11 +375,34 @@ def test_ours_waits_for_the_programs_own_to_end(run: Runner) -> None:
     found = run(MODEL + OWN + "print(own(6))\nfor number in range(12): step()")
     assert found.output == "6\n"
     assert found.steps() == 4
+    assert found.report["notes"] == []
+
+
+def test_one_that_goes_on_counting_its_steps_marks_none_in_our_recording(run: Runner) -> None:
+    script = """
+schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=lambda it: it.export_chrome_trace("own.json")) as own:
+    for number in range(20):
+        step()
+        own.step()
+print(own.record_steps)
+"""
+    found = run(MODEL + script)
+    assert (found.code, found.output, kineto_lines(found)) == (0, "True\n", ["profiler_start", "profiler_stop"])
+    assert found.steps() == 4
+    assert found.report["own_traces"] == [str(found.folder / "own.json")]
+
+
+def kineto_lines(found: Recorded) -> list[str]:
+    """What Kineto said about the program's own profiler; nothing else may be there, and nothing about ours."""
+    lines = found.errors.splitlines()
+    assert all(line.startswith("USDT:") for line in lines), found.errors
+    return [line.split("] ")[1] for line in lines]
 
 
 def test_ours_is_stopped_when_the_programs_own_starts(run: Runner) -> None:
     found = run(MODEL + OWN + "for number in range(8): step()\nprint(own(5))", window=Window(steps=100, skip=3))
-    assert (found.code, found.output, found.errors) == (0, "5\n", "")
+    assert (found.code, found.output, kineto_lines(found)) == (0, "5\n", ["profiler_start", "profiler_stop"])
     assert any("perfdoctor's was stopped" in note for note in found.report["notes"])
     assert found.steps() >= 3
 

@@ -12,8 +12,9 @@ import pytest
 from guest_source import assert_python_3_8_loads, imported, packages, tree
 
 from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.system import masking
 
-FILES = sorted(torch_profiler.AGENT.rglob("*.py"))
+FILES = [*sorted(torch_profiler.AGENT.rglob("*.py")), Path(masking.__file__)]
 _OWN = {"perfdoctor_agent"}
 
 

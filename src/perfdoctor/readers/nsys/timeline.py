@@ -10,12 +10,13 @@ which an export holds in three places, are never read; of META_DATA_CAPTURE only
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
@@ -62,8 +63,8 @@ def _of_another(database: Database) -> str:
     return "a SQLite file"
 
 
-def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
-    """One Timeline of one export. `ranks`: process → rank, where known from the recording.
+def read(path: Path, ranks: Mapping[int, int] | None = None, without: Collection[int] = ()) -> Timeline:
+    """One Timeline of one export. `ranks`: process → rank, where known from the recording. `without` these processes.
 
     Raises PerfdoctorError for a damaged file and for a database of something else.
     """
@@ -76,7 +77,7 @@ def read(path: Path, ranks: Mapping[int, int] | None = None) -> Timeline:
                 do="Pass a .nsys-rep, or what `nsys export --type sqlite` made of it.",
             )
         try:
-            return replace(_timeline(Tables(database), ranks or {}), epoch_ns=_epoch_ns(database))
+            return replace(_timeline(Tables(database), ranks or {}, without), epoch_ns=_epoch_ns(database))
         except UNREADABLE as error:
             raise damaged(path, error) from error
 
@@ -92,10 +93,14 @@ def _epoch_ns(database: Database) -> int | None:
     return int(found[0][0]) if found and isinstance(found[0][0], int) else None
 
 
-def _timeline(tables: Tables, known: Mapping[int, int]) -> Timeline:
+def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]) -> Timeline:
     device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
     host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
     _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
+    if without:
+        device = {name: _taken(rows, ~_is_of(rows, without)) for name, rows in device.items()}
+        kept = {name: ~_is_of(rows, without) for name, (rows, _) in host.items()}
+        host = {name: (_taken(rows, kept[name]), names.take(kept[name])) for name, (rows, names) in host.items()}
     ranks = Ranks.of(device, host, known)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
@@ -150,6 +155,14 @@ def _host_rows(tables: Tables) -> dict[str, tuple[Columns, Text]]:
 def _with_process(rows: Columns, packed: str) -> Columns:
     values = rows[packed]
     return {**rows, "process": np.where(values == NONE, UNKNOWN, (values >> 24) & 0xFFFFFF)}
+
+
+def _is_of(rows: Columns, processes: Collection[int]) -> npt.NDArray[np.bool_]:
+    return np.isin(rows["process"], list(processes))
+
+
+def _taken(rows: Columns, kept: npt.NDArray[np.bool_]) -> Columns:
+    return {name: values[kept] for name, values in rows.items()}
 
 
 def _refuse_if_nothing_is_left(tables: Tables, read: list[Columns]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from perfdoctor.system import masking
+
 AGENT = Path(__file__).absolute().parents[1] / "agent"
 VARIABLE = "PERFDOCTOR_AGENT"
 
@@ -54,6 +56,7 @@ def environment(
         "stop": window.stop,
         "stacks": window.stacks,
         "nccl": str(nccl.absolute()) if nccl else "",
+        "masking": masking.__file__,
     }
     path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
     return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(settings)}

@@ -281,7 +281,16 @@ def machines(diagnosis: Diagnosis) -> tuple[str, str]:
     if not (ranks or diagnosis.time) and _is_of(diagnosis, _OF_THE_MACHINE | _KERNELS_ALONE):
         return gpus, ""
     none = "no GPU activity recorded" if diagnosis.gpu_not_recorded else "no GPU"
-    return gpus or none, f"{count(ranks)}{of_all}" if of_all else counted(ranks, "rank") if ranks else ""
+    return gpus or none, f"{count(ranks)}{of_all}" if of_all else _ranks(diagnosis, ranks)
+
+
+def _ranks(diagnosis: Diagnosis, ranks: int) -> str:
+    """`2 ranks`; of several trainings of one command which one it is: `process 2 of 3`."""
+    shown = next((process for process in diagnosis.processes if process.diagnosed), None)
+    of_several = f"process {shown.number} of {len(diagnosis.processes)}" if shown else ""
+    if ranks < 2 and of_several:
+        return of_several
+    return ", ".join(part for part in (counted(ranks, "rank") if ranks else "", of_several) if part)
 
 
 def _steps(diagnosis: Diagnosis) -> str:

@@ -22,17 +22,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from perfdoctor_agent import nvtx
+from perfdoctor_agent import identity, nvtx
 from perfdoctor_agent.backward import BackwardWatch
+from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
-from perfdoctor_agent.recorder import FEWEST_STEPS, Foreign, Recorder
+from perfdoctor_agent.recorder import Recorder
 from perfdoctor_agent.report import Report
 from perfdoctor_agent.step_finder import StepFinder
 
 _BACKWARD = "backward"
+_NOT_STARTED = "the program uses its own torch.profiler: perfdoctor's was not started"
+#: Signals that end a program by default, and after which it may still write: a job's end, a terminal that was closed.
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +76,7 @@ class Agent:
         self.pid = os.getpid()
         self.report = Report(self.settings["reports"], self.settings["pass"], str(self.torch.__version__))
         self.step_finder = self._new_step_finder()
-        self.foreign = Foreign(self.torch, self._make_room)
+        self.foreign = Foreign(self.torch, self._make_room, self._own_trace)
         self.recorder: Recorder | None = None
         self.ranges: RangeHooks | None = None
         self.window = -1  # number of the recorded step; 0 in warm-up, -1 before
@@ -85,7 +89,7 @@ class Agent:
         self.backward = BackwardWatch(self.torch, self._backward_ended)
         self.updates_by_hand = False  # there was a backward pass, and no optimizer
         self._hooks: list[Callable[[], None]] = []
-        self._old_terminate: Any = None
+        self._caught: list[int] = []  # signals whose handler is ours
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
@@ -156,7 +160,7 @@ class Agent:
 
     def _name_nccl_log(self) -> None:
         """Let NCCL write its rings and transports into a file per rank; it reads these variables when it starts."""
-        rank, world_size = _launcher_rank()
+        rank, world_size = identity.launcher_rank()
         folder = self.settings.get("nccl")
         if folder and world_size > 1 and not any(name.startswith("NCCL_DEBUG") for name in os.environ):
             os.environ["NCCL_DEBUG"] = "INFO"
@@ -199,12 +203,18 @@ class Agent:
         now_ns = time.monotonic_ns()
         with self._lock:
             if self.step_finder.chosen is None and not self.step_finder.count:
+                self._introduce()
                 self.report.write(step_found_by=found_by)
             if self.step_finder.add(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
                 self._step_ended(now_ns)
             else:
                 self.report.facts["steps_seen"] = self.step_finder.count
+
+    def _introduce(self) -> None:
+        """Report who this process is, as soon as it is known to train."""
+        self._rank()
+        self.report.facts.update(identity.facts(self.settings["masking"]))
 
     def _is_loader_worker(self) -> bool:
         return self.torch.utils.data.get_worker_info() is not None
@@ -227,7 +237,7 @@ class Agent:
         """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
         if self.settings["activities"]:
             if self.foreign.is_active:
-                self.report.note("the program uses its own torch.profiler: perfdoctor's was not started")
+                self.report.note(_NOT_STARTED)
                 if self.settings["pass"] == "torch":
                     return  # it may end, and the window begin then
             else:
@@ -238,6 +248,7 @@ class Agent:
 
     def _make_recorder(self) -> None:
         rank = self._rank()
+        self.report.withdraw(_NOT_STARTED)
         self.recorder = Recorder(
             self.torch,
             self.foreign,
@@ -247,6 +258,7 @@ class Agent:
             target=self._target(f"rank{rank}"),
         )
         self.recorder.before_export = self._recorded
+        self.foreign.is_alone = True
         self.recorder.warm_up()
 
     def _target(self, stem: str) -> str:
@@ -283,7 +295,7 @@ class Agent:
         self.ranges = RangeHooks(self.torch, tool, to_torch=self.recorder is not None)
         self.ranges.install()
         self.forward.install()
-        self._catch_terminate()
+        self._catch_ending()
         self.report.write(state="recording")
 
     def _close(self) -> None:
@@ -345,6 +357,15 @@ class Agent:
             return
         self.report.note("the program started its own torch.profiler: perfdoctor's was stopped")
         self._end_window()
+        if not self.report.facts["trace"]:
+            self.foreign.watch_exports()
+
+    @_guarded
+    def _own_trace(self, path: str) -> None:
+        """The program has written a trace itself."""
+        if os.getpid() == self.pid and path not in self.report.facts["own_traces"]:
+            self.report.facts["own_traces"].append(path)
+            self.report.write()
 
     @_guarded
     def finish(self) -> None:
@@ -361,8 +382,6 @@ class Agent:
         self.processor.end(self.torch)
         recorded = self.window - 1
         if recorded >= 1 and self.recorder is not None:
-            if recorded < FEWEST_STEPS:
-                self.report.note(f"only {recorded} steps were recorded")
             self.recorder.stop()
         elif self.recorder is not None:
             self._discard()
@@ -383,24 +402,26 @@ class Agent:
         except OSError:
             pass
 
-    def _catch_terminate(self) -> None:
-        """Write the trace on SIGTERM, which else would lose it. A program's own handler is left in place."""
+    def _catch_ending(self) -> None:
+        """Write the trace on a signal that else would lose it. A program's own handler is left in place."""
         if threading.current_thread() is not threading.main_thread() or self.recorder is None:
             return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._terminated)
-            self._old_terminate = signal.SIG_DFL
+        for number in _ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._ended_by)
+                self._caught.append(number)
 
-    def _terminated(self, number: int, _frame: Any) -> None:
-        self._release_terminate()
+    def _ended_by(self, number: int, _frame: Any) -> None:
+        self._release_signals()
         self.finish()
         os.kill(os.getpid(), number)
 
-    def _release_terminate(self) -> None:
-        if self._old_terminate is not None and threading.current_thread() is threading.main_thread():
-            if signal.getsignal(signal.SIGTERM) == self._terminated:
-                signal.signal(signal.SIGTERM, self._old_terminate)
-            self._old_terminate = None
+    def _release_signals(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            while self._caught:
+                number = self._caught.pop()
+                if signal.getsignal(number) == self._ended_by:
+                    signal.signal(number, signal.SIG_DFL)
 
     def give_up(self, why: str) -> None:
         try:
@@ -417,7 +438,8 @@ class Agent:
         self.is_done = True
         while self._hooks:
             self._hooks.pop()()
-        self._release_terminate()
+        self.foreign.is_alone = False
+        self._release_signals()
 
     def forked(self) -> None:
         """In a child made by fork: drop the parent's window, and watch for training anew."""
@@ -436,7 +458,7 @@ class Agent:
 
     def _rank(self) -> int:
         """This process's rank, from torch.distributed if it is in use, else from its launcher."""
-        rank, world_size = _launcher_rank()
+        rank, world_size = identity.launcher_rank()
         distributed = self.torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
@@ -453,17 +475,3 @@ def _median_gap(times_ns: list[int]) -> int:
     """The median gap; 0 where there are fewer than two, as one proves nothing."""
     gaps = sorted(b - a for a, b in zip(times_ns, times_ns[1:]))
     return gaps[len(gaps) // 2] if len(gaps) > 1 else 0
-
-
-def _launcher_rank() -> tuple[int, int]:
-    """(rank, world size) from variables of torchrun, Open MPI, MPICH or Slurm; (0, 1) without any."""
-    for rank, size in (
-        ("RANK", "WORLD_SIZE"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-        ("SLURM_PROCID", "SLURM_NTASKS"),
-    ):
-        values = os.environ.get(rank, ""), os.environ.get(size, "")
-        if all(value.isdigit() for value in values):
-            return int(values[0]), int(values[1])
-    return 0, 1

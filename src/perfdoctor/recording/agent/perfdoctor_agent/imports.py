@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 TYPE_CHECKING = False  # importing typing takes milliseconds in each Python of the command
@@ -14,8 +13,8 @@ if TYPE_CHECKING:
 class _Waiting:
     """The first finder in `sys.meta_path`, until the awaited module is imported."""
 
-    def __init__(self, name: str, before: Callable[[], None], after: Callable[[Any], None]) -> None:
-        self.name, self.before, self.after = name, before, after
+    def __init__(self, name: str, after: Callable[[Any], None]) -> None:
+        self.name, self.after = name, after
 
     def leave(self) -> None:
         if self in sys.meta_path:
@@ -27,7 +26,6 @@ class _Waiting:
         # Finding is not importing: `importlib.util.find_spec("torch")` gets here too, often long before.
         spec = self._found(fullname, path, target)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            self.before()
             self._hook(spec.loader)
         return spec
 
@@ -51,21 +49,14 @@ class _Waiting:
         loader.exec_module = exec_module
 
 
-def when_imported(
-    name: str, after: Callable[[Any], None], before: Callable[[], None] = lambda: None
-) -> Callable[[], None]:
+def when_imported(name: str, after: Callable[[Any], None]) -> Callable[[], None]:
     """Call `after(module)` once `name` is imported: now, if it is already. Returns what ends the waiting."""
     if name in sys.modules:
         after(sys.modules[name])
         return lambda: None
-    waiting = _Waiting(name, before, after)
+    waiting = _Waiting(name, after)
     sys.meta_path.insert(0, waiting)
     return waiting.leave
-
-
-def _quiet() -> None:
-    """Switch off Kineto's messages on standard error. It reads this when torch's library is loaded."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 def watch() -> None:
@@ -79,4 +70,4 @@ def watch() -> None:
         except Exception:
             pass
 
-    when_imported("torch", start, before=_quiet)
+    when_imported("torch", start)

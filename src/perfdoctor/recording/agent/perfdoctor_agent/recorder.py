@@ -1,7 +1,6 @@
 """How does torch.profiler record some steps of an unchanged program?
 
-With its own schedule: one step of warm-up, then the recorded ones, then the trace is written. `Foreign` notices if the
-program runs a profiler itself: only one can run, and the program's has precedence.
+With its own schedule: one step of warm-up, then the recorded ones, then the trace is written.
 """
 
 from __future__ import annotations
@@ -10,41 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-#: A window that the program's own profiler cuts short is kept if it holds this many whole steps.
-FEWEST_STEPS = 3
-
-
-class Foreign:
-    """Does the program itself use a profiler of torch? Detected at the three functions that all of them call."""
-
-    def __init__(self, torch: Any, make_room: Callable[[], None]) -> None:
-        self.profiler = torch.autograd.profiler
-        self.ours = False
-        self.is_active = False
-        self.make_room = make_room
-        self._originals: dict[str, Any] = {}
-
-    def watch(self) -> None:
-        for name, is_active in (("_prepare_profiler", True), ("_enable_profiler", True), ("_disable_profiler", False)):
-            original = self.profiler.__dict__.get(name)
-            if original is not None:
-                self._originals[name] = original
-                setattr(self.profiler, name, self._noticing(original, is_active))
-
-    def leave(self) -> None:
-        for name, original in self._originals.items():
-            setattr(self.profiler, name, original)
-        self._originals.clear()
-
-    def _noticing(self, original: Any, is_active: bool) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not self.ours:
-                if is_active and not self.is_active:
-                    self.make_room()
-                self.is_active = is_active
-            return original(*args, **kwargs)
-
-        return call
+from perfdoctor_agent import kineto
+from perfdoctor_agent.foreign import Foreign
 
 
 class Recorder:
@@ -84,6 +50,7 @@ class Recorder:
         Not `warnings.catch_warnings`: Python would forget which of the program's warnings it has shown.
         """
         self.foreign.ours = True
+        spoken = kineto.silence(self.torch)
         warn = [(module, module.__dict__["warn"]) for module in self._warning if "warn" in module.__dict__]
         try:
             for module, _ in warn:
@@ -92,6 +59,7 @@ class Recorder:
         finally:
             for module, original in warn:
                 module.warn = original
+            spoken()
             self.foreign.ours = False
 
     def _export(self, profile: Any) -> None:

@@ -18,6 +18,11 @@ class Report:
             "pass": pass_name,
             "pid": os.getpid(),
             "parent": os.getppid(),
+            "started_unix_ns": _started_unix_ns(),
+            "command": [],
+            "process_name": "",
+            "job": "",
+            "own_traces": [],
             "python": "{}.{}.{}".format(*sys.version_info[:3]),
             "torch": torch_version,
             "state": "watching",
@@ -41,6 +46,10 @@ class Report:
         if text not in self.facts["notes"]:
             self.facts["notes"].append(text)
 
+    def withdraw(self, text: str) -> None:
+        if text in self.facts["notes"]:
+            self.facts["notes"].remove(text)
+
     def write(self, **facts: Any) -> None:
         """Update and store. A full disk or a missing folder must not disturb the program."""
         self.facts.update(facts, unix_ns=time.time_ns())
@@ -52,3 +61,15 @@ class Report:
             os.replace(draft, path)
         except OSError:
             pass
+
+
+def _started_unix_ns() -> int:
+    """When this process began, to a tick of 10 ms (proc(5), field 22); now, where that is not known."""
+    now = time.time_ns()
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now
+    return now - int(age_s * 1e9) if age_s > 0 else now

@@ -1,0 +1,51 @@
+"""Which of the command's processes is this: what does it run, and which rank of which job is it?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_MOST_WORDS = 40
+_LONGEST_WORD = 200
+#: (rank, world size) as torchrun, Open MPI, MPICH and Slurm name them.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+def facts(masking: str) -> dict[str, Any]:
+    """The command as the program sees it, with secrets masked by the functions in the file `masking`."""
+    from multiprocessing import process  # torch has imported it
+
+    return {"command": _masked(sys.argv, masking), "process_name": process.current_process().name, "job": _job()}
+
+
+def launcher_rank() -> tuple[int, int]:
+    """(rank, world size) from the launcher's variables; (0, 1) without any."""
+    for rank, size in _LAUNCHERS:
+        values = os.environ.get(rank, ""), os.environ.get(size, "")
+        if all(value.isdigit() for value in values):
+            return int(values[0]), int(values[1])
+    return 0, 1
+
+
+def _job() -> str:
+    """What the ranks of one job have in common: two jobs on one machine at a time need two ports."""
+    port = os.environ.get("MASTER_PORT", "")
+    return "port " + port if port else "parent " + str(os.getppid())
+
+
+def _masked(words: list[str], masking: str) -> list[str]:
+    from importlib import util  # torch has imported it
+
+    try:
+        spec = util.spec_from_file_location("perfdoctor_masking", masking)
+        module = util.module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+    except Exception:  # not there, or not for this Python: no command is better than one with secrets
+        return []
+    return [str(word)[:_LONGEST_WORD] for word in module.masked_command([str(word) for word in words[:_MOST_WORDS]])]

@@ -1,0 +1,32 @@
+"""How are Kineto's lines about our recording kept off the program's output, and the program's own lines left there?
+
+Its level is a public variable of torch's library (libkineto/src/Logger.h). The variable KINETO_LOG_LEVEL of the
+environment would do for the whole process, and for its children: for the program's own profiler too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+_LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
+_NOTHING = 99
+_IF_LOADED = 4  # RTLD_NOLOAD
+
+
+def silence(torch: Any) -> Callable[[], None]:
+    """Switch its lines off; returns what switches them on again."""
+    try:
+        library = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+        level = ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), _LEVEL)
+    except (OSError, ValueError, TypeError):  # built without Kineto, or into another library
+        return lambda: None
+    before, level.value = level.value, _NOTHING
+
+    def restore() -> None:
+        if level.value == _NOTHING:  # else the first profiler of the process has just set its default
+            level.value = before
+
+    return restore

@@ -1,0 +1,80 @@
+"""How many trainings did one command run, and which processes belong to each?
+
+Ranks of one job are one training. A process without a job of several ranks (hogwild, a sweep, a launcher that starts n
+programs) is a training of its own, even if several of them have "rank 0".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.system.run_folder import ProcessReport
+
+#: Linux counts the begin of a process in such ticks.
+_TICK_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Training:
+    """`number` counts from 1 in the order in which they began. `reports` are of its ranks, the first one first."""
+
+    number: int
+    reports: tuple[ProcessReport, ...]
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset(report.pid for report in self.reports)
+
+    @property
+    def steps_recorded(self) -> int:
+        return max(report.steps_recorded for report in self.reports)
+
+    @property
+    def steps_seen(self) -> int:
+        return max(report.steps_seen for report in self.reports)
+
+    @property
+    def length_ns(self) -> int:
+        """From the begin of its first process to its last report; 0 where an older agent reported no begin."""
+        begins = [report.started_unix_ns for report in self.reports if report.started_unix_ns]
+        return max(report.reported_unix_ns for report in self.reports) - min(begins) if begins else 0
+
+    @property
+    def has_updates(self) -> bool:
+        return any(report.step_found_by not in ("", "forward") for report in self.reports)
+
+
+def trainings(reports: Iterable[ProcessReport]) -> list[Training]:
+    """The trainings of one pass, in the order in which they began."""
+    own = sorted((r for r in reports if r.is_training), key=lambda r: (r.started_unix_ns // _TICK_NS, r.pid))
+    jobs: dict[Hashable, list[ProcessReport]] = {}
+    for job, report in zip(_jobs(own), own, strict=True):
+        jobs.setdefault(job, []).append(report)
+    ordered = (sorted(each, key=lambda report: report.rank or 0) for each in jobs.values())
+    return [Training(number, tuple(each)) for number, each in enumerate(ordered, 1)]
+
+
+def longest(among: Sequence[Training]) -> Training:
+    """The one that is diagnosed first: with most recorded steps, of updates rather than of forward passes alone.
+
+    All that were recorded in full have equally many steps: of those the one that ran longest.
+    """
+    return max(among, key=lambda t: (t.steps_recorded > 0, t.has_updates, t.steps_recorded, t.steps_seen, t.length_ns))
+
+
+def _jobs(reports: Sequence[ProcessReport]) -> list[Hashable]:
+    """The job of each process. Ranks that occur once are one job; else a job has one launcher, and one turn."""
+    times = Counter((report.world_size, report.rank) for report in reports)
+    shared = {size for (size, _), number in times.items() if number > 1}
+    seen: Counter[Hashable] = Counter()
+    found: list[Hashable] = []
+    for report in reports:
+        if (report.world_size or 1) < 2:
+            found.append(("pid", report.pid))
+            continue
+        job = (report.world_size, report.job if report.world_size in shared else "")
+        found.append((*job, seen[job, report.rank]))
+        seen[job, report.rank] += 1
+    return found
