@@ -50,7 +50,7 @@ class Doctor:
     def __init__(self):
         self.diagnosis, self.error, self.paths, self.rules, self.what_if = INPUT_BOUND, None, None, None, None
 
-    def read(self, paths, progress=None):
+    def read(self, paths, progress=None, process=None):
         self.paths = list(paths)
         progress("reading it")
         if self.error:

@@ -27,12 +27,14 @@ print("done")
 """
 
 
-def perfdoctor(folder: Path, *words: str | Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+def perfdoctor(
+    folder: Path, *words: str | Path, path: str | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "perfdoctor.cli.main", *words], capture_output=True, text=True, cwd=folder, check=False,
         env={
             **os.environ, "PYTHONPATH": str(ROOT / "src"), "PATH": path or os.environ["PATH"],
-            "XDG_CACHE_HOME": f"{folder}-cache",
+            "XDG_CACHE_HOME": f"{folder}-cache", **(environment or {}),
         }, timeout=120,
     )  # fmt: skip
 
@@ -63,13 +65,45 @@ def test_options_behind_the_command_are_the_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "message"), [("nosuch", 127, "was not found"), ("./plain", 126, "may not be executed")]
+    ("name", "code", "message"),
+    [
+        ("nosuch", 127, "was not found"),
+        ("plain", 127, "Give it with its folder: ./plain"),
+        ("./plain", 126, "may not be executed"),
+        ("./folder", 126, "is a directory"),
+        ("./script", 127, "its interpreter /no/such was not found"),
+        ("train.py", 127, "perfdoctor run -- python train.py"),
+    ],
 )
 def test_a_command_that_cannot_start_exits_as_in_a_shell(tmp_path: Path, name: str, code: int, message: str) -> None:
-    (tmp_path / "plain").write_text("")
+    for file in ("plain", "train.py"):
+        (tmp_path / file).write_text("")
+    (tmp_path / "script").write_text("#!/no/such\n")
+    (tmp_path / "script").chmod(0o755)
+    (tmp_path / "folder").mkdir()
     done = perfdoctor(tmp_path, "run", "--", name)
     assert (done.returncode, message in done.stderr) == (code, True)
     assert not (tmp_path / "perfdoctor-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "what"),
+    [
+        ("exit 3", 3, "the program ended with code 3 before it imported torch\n  → The program's own last lines say"),
+        ("kill -HUP $$", -1, "was ended by SIGHUP before it imported torch\n  → Let it run"),
+        ("kill -KILL $$", -9, "was ended by SIGKILL before it imported torch\n  → perfdoctor did not send it"),
+        ("kill -SEGV $$", -11, "was ended by SIGSEGV before it imported torch\n  → The program's own last lines say"),
+    ],
+)
+def test_a_program_without_a_step_is_no_recording_and_ends_as_it_would_without_us(
+    tmp_path: Path, program: str, code: int, what: str
+) -> None:
+    done = perfdoctor(tmp_path, "run", "-q", "-o", "run", "--passes", "torch", "--", "sh", "-c", program)
+    assert done.returncode == code  # negative: the signal itself, as subprocess sees it
+    assert what in done.stderr
+    assert "ecord again" not in done.stderr
+    again = perfdoctor(tmp_path, "analyze", "run")
+    assert "before it imported torch" in again.stderr
 
 
 def test_a_pass_that_cannot_run_is_refused_with_its_reason(tmp_path: Path) -> None:
@@ -136,6 +170,23 @@ def test_env_lists_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
     assert "no-such-python" in done.stdout
     assert "→" in done.stdout
     assert "perfdoctor run -- COMMAND would record" in done.stdout
+
+
+def fake_tool(folder: Path, name: str, says: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{says}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_env_calls_a_tool_on_path_installed_and_says_what_it_is_good_for(tmp_path: Path) -> None:
+    fake_tool(tmp_path / "bin", "ncu", "echo Version 2024.1.1.0")
+    fake_tool(tmp_path / "bin", "nsys", "echo broken; exit 3")
+    environment = {name: "" for name in ("PERFDOCTOR_NSYS", "PERFDOCTOR_NCU")}
+    done = perfdoctor(tmp_path, "env", path=f"{tmp_path}/bin:{os.environ['PATH']}", environment=environment)
+    (ncu,) = [line for line in done.stdout.splitlines() if line.startswith("ncu ")]
+    (nsys,) = [line for line in done.stdout.splitlines() if line.startswith("nsys ")]
+    assert "installed, Nsight Compute 2024.1.1" in ncu
+    assert "installed, but not usable" in nsys
 
 
 @pytest.mark.torch

@@ -160,10 +160,10 @@ def thorough(*values: object) -> object:
     ("body", "code", "message"),
     [
         ("import sys; sys.exit(7)", 7, "imported torch"),
-        thorough("import torch, os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, "killed"),
+        thorough("import torch, os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "SIGKILL before its first step"),
         thorough(TRAINING.replace("sys.argv[1]", "3") + "\nsys.exit(9)", 9, "after 3 steps"),
-        (TRAINING.replace("sys.argv[1]", "9") + "\nimport os; os.kill(os.getpid(), 9)", 137, "killed while it was recorded"),
-        thorough(TRAINING.replace("sys.argv[1]", "9") + "\nimport ctypes; ctypes.string_at(0)", 139, "killed while it was recorded"),
+        (TRAINING.replace("sys.argv[1]", "9") + "\nimport os; os.kill(os.getpid(), 9)", -9, "killed while it was recorded"),
+        thorough(TRAINING.replace("sys.argv[1]", "9") + "\nimport ctypes; ctypes.string_at(0)", -11, "killed while it was recorded"),
         (TRAINING.replace("sys.argv[1]", "9"), 0, "ended after 4 of 10 recorded steps"),
     ],
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,16 +57,34 @@ class Format(str, Enum):
     MARKDOWN = "markdown"
 
 
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the HTML report here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
+    ),
+]
+CrossCheck = Annotated[
+    bool, typer.Option("--cross-check", help="Compare our numbers with those of nsys on the same report.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command."""
+
+    rules: Sequence[Rule]
+    conditions: Sequence[str] = ()
+    questions: Sequence[Question] = ()
+    user_values: UserValues | None = None
+    part: Selection | None = None
+    process: int | None = None
+
+
 def analyze(
     *,
     paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH")],
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the HTML report here. [default: report.html in a run folder, else NAME.perfdoctor.html here]",
-        ),
-    ] = None,
+    html: Html = None,
     no_html: shared_options.NoHtml = False,
     json: Annotated[
         str | None, typer.Option(help="Write the diagnosis as JSON; - is standard output.", metavar="FILE")
@@ -83,30 +101,26 @@ def analyze(
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
     process: selection_options.Process = None,
-    cross_check: Annotated[
-        bool, typer.Option("--cross-check", help="Compare our numbers with those of nsys on the same report.")
-    ] = False,
+    cross_check: CrossCheck = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
     """Diagnose recorded profiles."""
-    if html is not None and no_html:
-        raise typer.BadParameter("--html and --no-html exclude each other.")
+    check_html(html, no_html=no_html)
     output = output_of(format_, json)
     rules = rules_of(rule or [], ignore or [])
-    conditions = conditions_of(fail_on or [], rules)
-    questions = questions_of(what_if_text)
-    values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = selection_options.selection(range_, steps)
+    asked = Asked(
+        rules, conditions_of(fail_on or [], rules), questions_of(what_if_text),
+        hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
+        selection_options.selection(range_, steps), process,
+    )  # fmt: skip
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
     if cross_check:
         cross_checking.check(paths)
-    examination = diagnosed(
-        paths, rules, questions, values, quiet=quiet, verbose=verbose, selection=part, process=process
-    )
+    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
     diagnosis = examination.diagnosis
     page = None
     try:
@@ -114,15 +128,26 @@ def analyze(
     finally:  # the diagnosis is shown even if a file cannot be written
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
-        with progress(quiet=quiet, verbose=verbose) as update:
-            checked = cross_checking.cross_checked(paths, update)
-        cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
+        _cross_check(paths, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
     print_page_path(page, on_error=output is not Format.TEXT)
-    if is_met(conditions, diagnosis):
+    if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
 
+def _cross_check(
+    paths: Sequence[Path], diagnosis: Diagnosis, output: Format, *, show_all: bool, quiet: bool, verbose: bool
+) -> None:
+    with progress(quiet=quiet, verbose=verbose) as update:
+        checked = cross_checking.cross_checked(paths, update)
+    cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
+
+
 # --- options ---------------------------------------------------------------------------------------------------------
+
+
+def check_html(html: Path | None, *, no_html: bool) -> None:
+    if html is not None and no_html:
+        raise typer.BadParameter("--html and --no-html exclude each other.")
 
 
 def output_of(format_: Format | None, json: str | None) -> Format:
@@ -156,18 +181,8 @@ def questions_of(text: str | None) -> tuple[Question, ...]:
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(
-    paths: Sequence[Path],
-    rules: Sequence[Rule],
-    questions: Sequence[Question] = (),
-    user_values: UserValues | None = None,
-    *,
-    quiet: bool,
-    verbose: bool,
-    selection: Selection | None = None,
-    process: int | None = None,
-) -> Examination:
-    """The diagnosis of these recordings. `selection`: the part that is analysed. `process`: which of its trainings."""
+def diagnosed(paths: Sequence[Path], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
+    """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.diagnosis.engine import examine
@@ -175,12 +190,10 @@ def diagnosed(
         from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.readers.open import read
 
-        timeline = read(paths, update, process)
+        timeline = read(paths, update, asked.process)
         update("Analysing")
-        run = prepare(
-            replace(timeline, user_values=user_values) if user_values else timeline, selection or WHOLE_RECORDING
-        )
-        return examine(run, rules, questions)
+        known = replace(timeline, user_values=asked.user_values) if asked.user_values else timeline
+        return examine(prepare(known, asked.part or WHOLE_RECORDING), asked.rules, asked.questions)
 
 
 @contextmanager

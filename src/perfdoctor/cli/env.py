@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.errors import PerfdoctorError
+
 if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine
 
@@ -66,8 +68,9 @@ def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     yield _Line("perfdoctor", f"{__version__}, Python {platform.python_version()}, {platform.system()}", _system())
     yield _torch(machine, python, verbose=verbose)
     yield _gpus(machine)
+    yield from _profiler(machine)
     yield _nsys(machine, verbose=verbose)
-    yield from _ncu(machine, verbose=verbose)
+    yield _ncu(machine, verbose=verbose)
     yield from _rates(machine)
     free = shutil.disk_usage(Path.cwd()).free
     yield _Line(
@@ -89,6 +92,18 @@ def _torch(machine: Machine, python: str, *, verbose: bool) -> _Line:
     cuda = f"CUDA {program.cuda}" if program.cuda else "without CUDA"
     do = "This torch cannot use the GPU: install one with CUDA." if machine.has_gpu and not program.cuda else ""
     return _Line("torch", f"{program.torch}, {cuda}, Python {program.python}{where}", do)
+
+
+def _profiler(machine: Machine) -> Iterator[_Line]:
+    """Is recording with torch.profiler worthwhile here? Always where there is torch: it needs nothing else."""
+    if not machine.program.torch:
+        return
+    if not machine.has_gpu:
+        yield _Line("torch pass", "worthwhile: ops of the CPU, and where the host's time goes")
+    elif machine.nsys is None or machine.nsys.trouble:
+        yield _Line("torch pass", "worthwhile: kernels, CUDA calls and ops")
+    else:
+        yield _Line("torch pass", "seldom needed: nsys records the same and more; --passes torch")
 
 
 def _gpus(machine: Machine) -> _Line:
@@ -115,21 +130,35 @@ def _rates(machine: Machine) -> Iterator[_Line]:
 
 def _nsys(machine: Machine, *, verbose: bool) -> _Line:
     nsys = machine.nsys
+    adds = "without a GPU it adds only the system's calls"
+    if nsys is None and not machine.has_gpu:
+        return _Line("nsys", f"not installed; {adds}")
     if nsys is None:
         return _Line("nsys", "not installed", "Install Nsight Systems, put nsys on PATH, or set PERFDOCTOR_NSYS.")
     if nsys.trouble:
-        return _Line("nsys", nsys.trouble, "Install it again, or set PERFDOCTOR_NSYS to another one.")
-    return _Line("nsys", f"Nsight Systems {nsys.version}{f' at {nsys.path}' if verbose else ''}")
+        broken = "Install it again, or set PERFDOCTOR_NSYS to another one."
+        return _Line("nsys", f"installed, but not usable: {nsys.trouble}", broken)
+    worth = "worthwhile: what run records by default" if machine.has_gpu else f"{adds}: --passes nsys"
+    return _Line("nsys", f"installed, {_named('Nsight Systems', nsys.version, nsys.path, verbose=verbose)}; {worth}")
 
 
-def _ncu(machine: Machine, *, verbose: bool) -> Iterator[_Line]:
+def _ncu(machine: Machine, *, verbose: bool) -> _Line:
     from perfdoctor.recording.tools import ncu
 
-    if machine.ncu is None:
-        yield _Line(
-            "ncu", "not installed", "Install Nsight Compute and put ncu on PATH; only needed to measure kernels."
-        )
-        return
-    yield _Line("ncu", f"Nsight Compute {ncu.version(machine.ncu)}{f' at {machine.ncu}' if verbose else ''}")
+    path = machine.ncu
+    if path is None:
+        missing = "Install Nsight Compute and put ncu on PATH; only needed to measure kernels."
+        return _Line("ncu", "not installed", missing) if machine.has_gpu else _Line("ncu", "not installed; needs a GPU")
+    try:
+        name = _named("Nsight Compute", ncu.version(path), path, verbose=verbose)
+    except PerfdoctorError as error:
+        return _Line("ncu", f"installed, but not usable: {error.what}", error.do)
+    if not machine.has_gpu:
+        return _Line("ncu", f"installed, {name}; of no use without a GPU")
     if machine.ncu_trouble:
-        yield _Line("counters", "not permitted", machine.ncu_trouble)
+        return _Line("ncu", f"installed, {name}; not permitted here", machine.ncu_trouble)
+    return _Line("ncu", f"installed, {name}; worthwhile once kernels are what is slow: --passes nsys,ncu")
+
+
+def _named(tool: str, version: str, path: str, *, verbose: bool) -> str:
+    return f"{tool} {version or 'of unknown version'}{f' at {path}' if verbose else ''}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import report_files, selection_options, shared_options
-from perfdoctor.cli.analyze import diagnosed, progress, rules_of
+from perfdoctor.cli.analyze import Asked, diagnosed, progress, rules_of
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def export(
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
     part = selection_options.selection(range_, steps)
     _check(perfetto, paths)
-    rules = rules_of([], [])
-    examination = diagnosed(paths, rules, quiet=quiet, verbose=verbose, selection=part, process=process)
+    asked = Asked(rules_of([], []), part=part, process=process)
+    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
     from perfdoctor.export.perfetto import render
 
     with progress(quiet=quiet, verbose=verbose) as update:

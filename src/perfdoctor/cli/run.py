@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, completion, hardware_options, selection_options, shared_options
+from perfdoctor.cli import analyze, hardware_options, run_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perfdoctor.model.selection import Selection
-    from perfdoctor.model.timeline import UserValues
+    from perfdoctor.diagnosis.records import Examination
     from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.plan import Plan
     from perfdoctor.recording.record import Session
     from perfdoctor.system.run_folder import RunFolder
-    from perfdoctor.vocabulary.rulebook import Rule
 
-RUNS = "perfdoctor-runs"
 EXAMPLES = """\b
 Examples:
   perfdoctor run -- python train.py
@@ -37,44 +36,17 @@ Examples:
 
 def run(
     *,
-    command: Annotated[list[str], typer.Argument(help="The training, as you would start it.", metavar="COMMAND")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="The run folder.", show_default=f"{RUNS}/<time>-<program>"),
-    ] = None,
-    passes: Annotated[
-        str,
-        typer.Option(
-            help="auto, or some of torch, nsys, ncu: the program runs once for each.",
-            metavar="auto|NAMES",
-            autocompletion=completion.passes,
-        ),
-    ] = "auto",
-    steps: Annotated[int, typer.Option(min=1, help="Steps to record.")] = 10,
-    skip_steps: Annotated[int, typer.Option(min=1, help="Steps to skip before them.")] = 5,
-    stop: Annotated[
-        bool | None,
-        typer.Option(
-            "--stop-after-steps/--keep-going",
-            help="End the program when its steps are recorded.",
-            show_default="stop only if there are several passes",
-        ),
-    ] = None,
-    timeout: Annotated[float | None, typer.Option(min=1, help="Seconds a pass may take.", metavar="SECONDS")] = None,
-    stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),
-    ] = None,
+    command: run_options.Command,
+    output: run_options.Output = None,
+    passes: run_options.Passes = "auto",
+    steps: run_options.Steps = 10,
+    skip_steps: run_options.SkipSteps = 5,
+    stop: run_options.Stop = None,
+    timeout: run_options.Timeout = None,
+    stacks: run_options.Stacks = False,
+    html: run_options.Html = None,
     no_html: shared_options.NoHtml = False,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the diagnosis here; - is standard output, behind the program's own.",
-            metavar="FILE",
-            show_default="diagnosis.json in the folder",
-        ),
-    ] = None,
+    json: run_options.Json = None,
     format_: Annotated[
         Format | None,
         typer.Option(
@@ -98,25 +70,40 @@ def run(
     verbose: shared_options.Verbose = False,
 ) -> None:
     """Record COMMAND, unchanged, and diagnose it. The exit code is COMMAND's own."""
-    if html is not None and no_html:
-        raise typer.BadParameter("--html and --no-html exclude each other.")
+    analyze.check_html(html, no_html=no_html)
     if str(json) == analyze.STANDARD_OUTPUT:
         json, format_ = None, analyze.output_of(format_, analyze.STANDARD_OUTPUT)
     rules = analyze.rules_of(rule or [], ignore or [])
-    conditions = analyze.conditions_of(fail_on or [], rules)
-    values = hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters)
-    part = selection_options.selection(range_, None)
+    asked = analyze.Asked(
+        rules, analyze.conditions_of(fail_on or [], rules), (),
+        hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
+        selection_options.selection(range_, None), process,
+    )  # fmt: skip
+    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)
-    code, at_once = _record(session, notify, quiet=quiet, verbose=verbose)
-    if at_once:
+    ended = _record(session, notify, quiet=quiet, verbose=verbose)
+    if ended.at_once:
         notify(f"Ended at once. What was recorded is in {session.folder.path}")
-        raise typer.Exit(code)
-    _report(
-        session.folder, rules, conditions, values, part, process, code, format_=format_, html=html, no_html=no_html,
-        json=json, show_all=show_all, quiet=quiet, verbose=verbose,
-    )  # fmt: skip
+    elif nothing := _nothing_recorded(session.folder):
+        typer.echo(f"perfdoctor: nothing to diagnose: {nothing}", err=True)
+    else:
+        _report(session.folder, asked, shown, ended)
+    _leave(ended)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What is written and printed of the diagnosis, and where."""
+
+    format: Format | None
+    html: Path | None
+    no_html: bool
+    json: Path | None
+    show_all: bool
+    quiet: bool
+    verbose: bool
 
 
 def _printer(*, quiet: bool) -> Callable[[str], None]:
@@ -131,7 +118,7 @@ def _session(
     *, stop: bool | None, stacks: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
-    from perfdoctor.recording.launch import program_run as launch
+    from perfdoctor.recording.launch import startable
     from perfdoctor.recording.record import Session
     from perfdoctor.recording.tools.torch_profiler import Window
 
@@ -140,9 +127,9 @@ def _session(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--passes") from None
     environment = dict(os.environ)
-    if not launch.is_startable(command[0]):
-        typer.echo(f"perfdoctor: {launch.not_startable(command[0])}", err=True)
-        raise typer.Exit(launch.exit_code_of(command[0]))
+    if trouble := startable.trouble(command[0]):
+        typer.echo(f"perfdoctor: {trouble.what}\n  → {trouble.do}", err=True)
+        raise typer.Exit(trouble.code)
     machine = plan.inspect(command, environment)
     where = output or _free_name(machine.program.name)
     made = plan.make(machine, wanted, where)
@@ -158,7 +145,7 @@ def _session(
 
 
 def _free_name(name: str) -> Path:
-    stem = Path(RUNS) / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    stem = Path(run_options.RUNS) / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
     candidate, number = stem, 1
     while candidate.exists():
         number += 1
@@ -189,9 +176,10 @@ def _print_plan(session: Session, notify: Callable[[str], None]) -> None:
 # --- meanwhile -------------------------------------------------------------------------------------------------------
 
 
-def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> tuple[int, bool]:
-    """Each pass in turn. The exit code is that of the first pass that failed, else of the last one."""
+def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, verbose: bool) -> Ended:
+    """Each pass in turn. How the first pass ended that failed, else the last one."""
     from perfdoctor.recording import machine_rates
+    from perfdoctor.recording.launch.program_run import Ended
     from perfdoctor.recording.tools import topology
     from perfdoctor.recording.tools.cpu import CpuSampler
     from perfdoctor.recording.tools.nvml import DeviceSampler
@@ -202,25 +190,22 @@ def _record(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     if all([sampler.start(), cores.start()]):  # both are started
         (folder.path / "device").rmdir()
     session = replace(session, started=cores.follow)
-    code, at_once = 0, False
+    ended = Ended()
     try:
         for name in session.plan.passes:
-            ended = _one_pass(name, session, notify, quiet=quiet, verbose=verbose)
-            if ended is None:
-                continue
-            code, at_once = ended.code, ended.at_once
-            if code or at_once or ended.interrupted_by:
+            ended = _one_pass(name, session, notify, quiet=quiet, verbose=verbose) or ended
+            if ended.code or ended.at_once or ended.interrupted_by:
                 break
     finally:
         sampled = sampler.stop()
         cores.stop()
-    if sampled and not at_once:
+    if sampled and not ended.at_once:
         topology.store(folder.path / "device" / "topology.txt")
-    if not at_once:
+    if not ended.at_once:
         machine_rates.keep_beside(folder, session.plan.machine)
-    folder.manifest.exit_code = code
+    folder.manifest.exit_code = ended.code
     _store(folder, notify)
-    return code, at_once
+    return ended
 
 
 def _one_pass(
@@ -242,7 +227,7 @@ def _one_pass(
         session.folder.manifest.notes.append(f"The {name} pass: {error.what}.")
         return None
     record = session.folder.manifest.passes[-1]
-    for note in record.notes:
+    for note in record.notes if not record.do else ():  # without a step they are the result
         notify(f"the {name} pass: {note}")
     if name == "nsys":
         _export(session, notify, quiet=quiet, verbose=verbose)
@@ -290,32 +275,54 @@ def _store(folder: RunFolder, notify: Callable[[str], None]) -> None:
 # --- after -----------------------------------------------------------------------------------------------------------
 
 
-def _report(
-    folder: RunFolder, rules: Sequence[Rule], conditions: Sequence[str], user_values: UserValues | None,
-    part: Selection | None, process: int | None,
-    code: int, *,
-    format_: Format | None, html: Path | None, no_html: bool, json: Path | None, show_all: bool, quiet: bool,
-    verbose: bool,
-) -> None:  # fmt: skip
-    """Diagnose and write. Errors are printed, and the exit code stays the program's."""
+def _nothing_recorded(folder: RunFolder) -> str:
+    """Why, and what to do, where no pass recorded a step, and none left a recording to read; else ""."""
+    passes = folder.manifest.passes
+    if not passes or not all(each.do and (each.exit_code or not each.files) for each in passes):
+        return ""
+    return f"{'; '.join(passes[0].notes)}\n  → {passes[0].do}"
+
+
+def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended) -> None:
+    """Diagnose and write. Errors are printed; the exit code stays the program's, unless a condition is met."""
     met = False
     try:
-        examination = analyze.diagnosed(
-            [folder.path], rules, user_values=user_values, quiet=quiet, verbose=verbose, selection=part, process=process
-        )
-        diagnosis = examination.diagnosis
+        examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
         sys.stdout.flush()
-        analyze.write_json(json or folder.path / "diagnosis.json", diagnosis)
-        page = None if no_html else analyze.write_html(html, [folder.path], examination, text=False)
-        analyze.show(
-            diagnosis, format_ or Format.TEXT, show_all=show_all, quiet=quiet, on_error=format_ is None, page=page
-        )
-        analyze.print_page_path(page, on_error=True)
-        met = analyze.is_met(conditions, diagnosis)
+        _write(folder, examination, shown)
+        met = analyze.is_met(asked.conditions, examination.diagnosis)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
         typer.echo(f"perfdoctor: not diagnosed. Later: perfdoctor analyze {folder.path}", err=True)
     except BrokenPipeError:
         pass
-    raise typer.Exit(code or (analyze.CONDITION_MET if met else 0))
+    if met and not ended.code:
+        raise typer.Exit(analyze.CONDITION_MET)
+
+
+def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> None:
+    diagnosis = examination.diagnosis
+    analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)
+    page = None if shown.no_html else analyze.write_html(shown.html, [folder.path], examination, text=False)
+    analyze.show(
+        diagnosis, shown.format or Format.TEXT, show_all=shown.show_all, quiet=shown.quiet,
+        on_error=shown.format is None, page=page,
+    )  # fmt: skip
+    analyze.print_page_path(page, on_error=True)
+
+
+def _leave(ended: Ended) -> None:
+    """Exit as the program did. Where a signal ended it, by that signal: a parent sees no difference."""
+    if ended.signal and ended.code == 128 + ended.signal:
+        import resource  # of Linux, as recording is
+
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # the program has written its own core
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL has no disposition
+            signal.signal(ended.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.signal)
+    raise typer.Exit(ended.code)

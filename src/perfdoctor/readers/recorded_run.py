@@ -102,7 +102,10 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
     if not found:
         raise PerfdoctorError(
             f"the run in {run.path.name} holds no recording" + (f": {notes[0]}" if notes else ""),
-            do="Record again; perfdoctor env lists what can be recorded here.",
+            do=next(
+                (record.do for record in run.manifest.passes if record.do),
+                "Record again; perfdoctor env lists what can be recorded here.",
+            ),
         )
     (_, first), others = found[0], found[1:]
     if profiles:

@@ -6,11 +6,12 @@ import contextlib
 import gzip
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.recording.launch import program_run as launch
+from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
@@ -23,8 +24,6 @@ _CHECK_EVERY_S = 1.0
 #: ncu replays each kernel some forty times, so the time cannot be estimated from other passes.
 NCU_TIME_LIMIT_S = 900.0
 NCU_LAUNCHES = 2
-#: A ratio that recording explains: the first steps of a training differ by some per cent anyway.
-_NOTABLE_SLOWDOWN = 1.15
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,9 @@ class Session:
             self._store()
             raise
         record.seconds, record.exit_code, record.state = round(ended.seconds, 3), ended.code, "done"
-        record.notes += ended.notes
-        record.notes += notes_of(self.folder.reports(name), self.window, name)
+        happened = outcome(self.folder.reports(name), self.window, name, ended)
+        record.notes += [*ended.notes, *happened.notes]
+        record.do = happened.do
         record.bytes = self.folder.bytes_on_disk() - before
         self.folder.manifest.ranks += [_rank(report) for report in self.folder.reports(name) if report.is_training]
         self._store()
@@ -82,6 +82,7 @@ class Session:
     def _torch(self, record: PassRecord) -> launch.Ended:
         traces = self.folder.make("torch")
         ended = self._run(Recording("torch", traces, "cpu+cuda"))
+        self._keep_own_traces(record)
         self._keep_traces(record, traces)
         return ended
 
@@ -164,6 +165,18 @@ class Session:
 
         return finished
 
+    def _keep_own_traces(self, record: PassRecord) -> None:
+        """Copies of the traces that processes wrote with a profiler of their own, where it kept ours from running."""
+        for report in self.folder.reports("torch"):
+            written = [file for file in map(Path, report.own_traces) if file.is_file()]
+            if report.trace or not written:
+                continue
+            target = self.folder.path / "torch" / f"own-{report.pid}.pt.trace.json{'.gz' * _is_gzip(written[-1])}"
+            with contextlib.suppress(OSError):  # no space, or not ours to read
+                shutil.copyfile(written[-1], target)
+                self.folder.amend(report, trace=target.name.removesuffix(".gz"), step_found_by="")
+                record.files += [f"torch/{target.name}"] if target.suffix == ".gz" else []
+
     def _keep_traces(self, record: PassRecord, folder: Path) -> None:
         """Compress the traces. Agents write them uncompressed, so as not to delay the training."""
         for trace in self.folder.files(folder.name, "*.pt.trace.json"):
@@ -171,6 +184,11 @@ class Session:
                 trace.unlink()  # the process ended before it wrote its trace
                 continue
             record.files.append(f"{folder.name}/{_compressed(trace).name}")
+
+
+def _is_gzip(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
 
 
 def _compressed(trace: Path) -> Path:
@@ -184,55 +202,6 @@ def _compressed(trace: Path) -> Path:
         return trace
     trace.unlink()
     return target
-
-
-def notes_of(reports: Sequence[ProcessReport], window: Window, pass_name: str) -> list[str]:
-    """Notes for the user on what the agents could not record."""
-    training = [report for report in reports if report.is_training]
-    if not reports:
-        return ["no Python that perfdoctor's agent could enter imported torch: no steps and no ops were recorded"]
-    if not training:
-        return [
-            "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
-            + ("" if all(report.ended for report in reports) else " before the program was killed")
-        ]
-    notes = [
-        f"{_who(report, training)}{note}"
-        for report in training
-        for note in (*report.notes, *_ends(report, window, pass_name))
-    ]
-    return list(dict.fromkeys(notes))
-
-
-def _ends(report: ProcessReport, window: Window, pass_name: str) -> Iterator[str]:
-    if report.state == "recording":
-        lost = "what torch.profiler held is lost" if pass_name == "torch" else "its ops are lost"
-        yield f"killed while it was recorded: {lost}"
-    elif report.state == "watching":
-        if not report.ended:
-            yield f"killed before the recorded steps began (the first {window.skip} are skipped)"
-        elif report.steps_seen < window.skip + 2:
-            seen = f"ended after {report.steps_seen} steps, of which {window.skip} are skipped"
-            yield f"{seen}: try --skip-steps 1 --steps 3"
-    elif report.steps_recorded < window.steps and not report.stopped:
-        yield f"ended after {report.steps_recorded} of {window.steps} recorded steps"
-    yield from _slowed(report)
-
-
-def _slowed(report: ProcessReport) -> Iterator[str]:
-    """A note where recorded steps took longer than those before them."""
-    before, within = report.unwatched_step_ns, report.watched_step_ns
-    if before and within > _NOTABLE_SLOWDOWN * before:
-        yield (
-            f"recording slowed its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: without it the host's share "
-            "of a step is smaller"
-        )
-
-
-def _who(report: ProcessReport, among: Sequence[ProcessReport]) -> str:
-    if len(among) == 1:
-        return ""
-    return f"rank {report.rank}: " if report.rank is not None else f"process {report.pid}: "
 
 
 def _rank(report: ProcessReport) -> dict[str, object]:

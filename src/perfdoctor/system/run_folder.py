@@ -41,7 +41,10 @@ def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class PassRecord:
-    """One pass: one run of the program under one tool. `state`: running, done, or failed; files are relative names."""
+    """One pass: one run of the program under one tool. `state`: running, done, or failed; files are relative names.
+
+    `do`: what the user can do where no step was recorded.
+    """
 
     name: str
     tool_version: str = ""
@@ -53,6 +56,7 @@ class PassRecord:
     files: list[str] = field(default_factory=list)
     bytes: int = 0
     notes: list[str] = field(default_factory=list)
+    do: str = ""
 
 
 @dataclass
@@ -182,6 +186,11 @@ class RunFolder:
             if isinstance(document, dict):
                 found.append(_process_report(document))
         return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
+
+    def amend(self, report: ProcessReport, **facts: str) -> None:
+        """Correct what a process reported, once it has ended."""
+        file = self.path / "agents" / f"{report.pass_name}-{report.pid}.json"
+        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **facts}), "utf-8")
 
     def files(self, folder: str, *patterns: str) -> list[Path]:
         """Files of one tool's folder, by pattern, sorted by name (rank2 before rank10)."""

@@ -244,7 +244,6 @@ def test_a_locale_that_python_makes_for_itself_does_not_reach_the_program(tmp_pa
 
 LEFT = {
     "a background child": "sleep 611 > /dev/null & exit 3",
-    "a daemon": "(setsid sleep 612 > /dev/null 2>&1 < /dev/null &) ; exit 3",
     "one that ignores SIGTERM": "(trap '' TERM; exec sleep 613) > /dev/null & exit 3",
     "one that is stopped": "sleep 614 > /dev/null & kill -STOP $!; exit 3",
     "one that starts others": "(trap '' TERM; while :; do sleep 0.05; done) > /dev/null 2>&1 & exit 3",
@@ -255,7 +254,7 @@ LEFT = {
     ("way", "kind"),
     [
         *(("alone", kind) for kind in LEFT),
-        *((way, kind) for way in STAND_INS for kind in ("a daemon", "one that ignores SIGTERM")),
+        *((way, kind) for way in STAND_INS for kind in ("a background child", "one that ignores SIGTERM")),
         pytest.param("nsys", "a background child", marks=pytest.mark.nsys),
     ],
 )
@@ -272,6 +271,24 @@ def test_nothing_that_the_program_leaves_behind_outlives_it_and_the_note_names_o
         assert note.startswith("still running after the program had ended")
         named = set(note.rpartition(": ")[2].split(", "))
         assert named <= {"sleep", "sh", "dash", "bash"}
+
+
+DAEMON = "(setsid sleep 612 > /dev/null 2>&1 < /dev/null &) ; sleep 0.3; sleep 611 > /dev/null 2>&1 & exit 3"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_daemon_in_a_session_of_its_own_outlives_the_run_as_it_would_without_us(tmp_path: Path, way: str) -> None:
+    with Run(tmp_path / "run", sh(DAEMON), way, constants=QUICK) as run:
+        assert run.finish()[0] == 3
+        assert [name for _, name in run.alive()] == ["sleep 612 "]
+        assert run.ended["notes"] == ["still running after the program had ended, so perfdoctor ended them: sleep"]
+
+
+def test_a_daemon_of_a_program_that_is_ended_is_ended_too(tmp_path: Path) -> None:
+    # As torchrun's workers, which have sessions of their own.
+    with Run(tmp_path / "run", sh("setsid sleep 612 & trap '' TERM; wait"), constants=QUICK, time_limit_s=1) as run:
+        assert run.finish(timeout=PROMPT_S)[0] == 137
+        assert run.alive() == []
 
 
 def test_a_child_that_ends_by_itself_is_waited_for_and_not_named(tmp_path: Path) -> None:

@@ -40,6 +40,14 @@ def _stat(pid: int) -> list[str] | None:
     return text[text.rindex(")") + 2 :].split()  # a name may hold blanks and brackets
 
 
+def session_of(pid: int) -> int | None:
+    """The process's session; None if it has ended."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
 def is_alive(pid: int) -> bool:
     """Does the process run? One that has ended and waits to be reaped does not."""
     stat = _stat(pid)

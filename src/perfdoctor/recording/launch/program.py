@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.recording.launch import startable
+
 _PYTHON = re.compile(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
 _ENV = re.compile(r"^(?:\S*/)?env$")
 #: Options of Python that take a value, so that the next word is no script.
@@ -98,7 +100,7 @@ def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[st
         return "", ""
     if _PYTHON.match(Path(found).name):
         return found, _letters(words[1:])
-    shebang = _shebang(Path(found))
+    shebang = startable.shebang(Path(found))
     if shebang and _ENV.match(shebang[0]):
         shebang = [word for word in shebang[1:] if not word.startswith("-") and "=" not in word]
         shebang = (
@@ -107,15 +109,6 @@ def _python_of(words: Sequence[str], environment: Mapping[str, str]) -> tuple[st
     if shebang and _PYTHON.match(Path(shebang[0]).name):
         return shebang[0], _letters(shebang[1:])
     return "", ""
-
-
-def _shebang(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            head = file.read(512)
-    except OSError:
-        return []
-    return head[2:].split(b"\n")[0].decode("utf-8", "replace").split() if head.startswith(b"#!") else []
 
 
 def _letters(words: Sequence[str]) -> str:

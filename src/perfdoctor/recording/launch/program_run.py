@@ -28,8 +28,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
 from perfdoctor.recording.launch.signals import ENDING, Signals
+from perfdoctor.recording.launch.startable import NOT_EXECUTABLE, NOT_FOUND
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells, env and timeout exit
 #: After the program has ended, its children get this long to end by themselves, and again after SIGTERM.
 LEFTOVER_GRACE_S = 5.0
 #: A program that was sent SIGTERM (time limit, all steps recorded) is killed after this time.
@@ -56,9 +56,15 @@ class Tool:
 
 @dataclass
 class Ended:
-    """How the program ended. `code` as in a shell: 128 + n for signal n."""
+    """How the program ended. `code` as in a shell: 128 + n for signal n; `signal` is n where that ended it.
+
+    `timed_out`: the time limit was reached. `was_started`: it could be started at all.
+    """
 
     code: int = 0
+    signal: int = 0
+    timed_out: bool = False
+    was_started: bool = True
     seconds: float = 0.0
     interrupted_by: int = 0
     at_once: bool = False
@@ -75,7 +81,7 @@ def run(
     overdue: Callable[[], Sequence[int]] = tuple,
     started: Callable[[int], None] = lambda _: None,
 ) -> Ended:
-    """Run a program to its end, and end whatever it leaves behind.
+    """Run a program to its end, and end what it leaves behind, but for processes in sessions of their own (daemons).
 
     `is_finished`: may the program be ended, because all was recorded? `overdue`: processes that should have ended on
     SIGTERM by now. `started` gets the program's pid. A program that cannot be started gives a shell's exit code and a
@@ -111,6 +117,7 @@ class _Launch:
         self.code: int | None = None  # of the program, where it is our child or was not started
         self.early: list[int] = []  # signals that came before the program was started
         self.is_to_end = False  # its end was requested, or that of all processes
+        self.ends_all = False  # the program did not end by itself
         self.child_watch: ChildWatch | None = None  # until the program is started
         self.tool_pid = 0
         self.tool_status: int | None = None
@@ -167,6 +174,7 @@ class _Launch:
             self.program = _spawn(self.command, environment)
         except OSError as error:
             self.ended.notes.append(f"`{self.command[0]}` did not start: {error.strerror}")
+            self.ended.was_started = False
             self.code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
         else:
             self.started(self.program)
@@ -236,6 +244,7 @@ class _Launch:
                 self.tool_status = status
             elif pid == self.program:
                 self.code = _shell_code(status)
+                self.ended.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
     def _handle_signal(self, number: int, has_reached_all: bool) -> None:
         if number in ENDING and not self._is_first(number):
@@ -258,9 +267,10 @@ class _Launch:
 
     def _end_at_once(self, number: int) -> None:
         """On a second signal, or one after the program's end: wait for nothing, and diagnose nothing."""
+        self.ends_all |= not self._has_ended()
         self.ended.at_once = self.is_to_end = True
         self.ended.interrupted_by = self.ended.interrupted_by or number
-        processes.send(self._tree(), signal.SIGKILL)
+        processes.send(self._to_end(), signal.SIGKILL)
 
     def _check_clock(self) -> None:
         now = time.monotonic()
@@ -269,6 +279,7 @@ class _Launch:
             processes.send(self._of_program() if self.program else self._tree(), signal.SIGKILL)
         elif now >= self.deadline:
             self.ended.notes.append("the time limit was reached: the program was ended")
+            self.ended.timed_out = True
             self._request_end()
         elif not self.is_to_end and self.is_finished():
             self._request_end()
@@ -278,7 +289,7 @@ class _Launch:
 
     def _request_end(self) -> None:
         """Request the end of the program; before it is started, of the tool, and then it is not started any more."""
-        self.is_to_end = True
+        self.is_to_end = self.ends_all = True
         self.deadline, self.kill_at = _NEVER, time.monotonic() + ENDING_GRACE_S
         processes.send([self.program or self.tool_pid], signal.SIGTERM)
 
@@ -301,6 +312,18 @@ class _Launch:
         """Processes that remained when the program had ended, and their descendants: others are daemons of the tool."""
         self.left |= set(processes.descendants(*self.left))
         return [pid for pid in self._tree() if pid in self.left or not self.tool_pid]
+
+    def _to_end(self) -> list[int]:
+        """All that this run started, without what lives on as it would without us.
+
+        A program that ends by itself may leave a process in a session of its own (`setsid`): a daemon. One that we end
+        may not, as torchrun's workers have sessions of their own too.
+        """
+        if self.ends_all or not self._has_ended():
+            return self._tree()
+        here = os.getsid(0)
+        free = {pid for pid in self._left_behind() if processes.session_of(pid) not in (here, None)}
+        return [pid for pid in self._tree() if pid not in free]
 
     # --- end ---
 
@@ -328,12 +351,13 @@ class _Launch:
     def _clean_up(self) -> None:
         """End every process that the program left behind and that does not end by itself."""
         deadline = time.monotonic() + LEFTOVER_GRACE_S
-        while self._tree() and not self.ended.at_once and time.monotonic() < deadline:
+        while self._to_end() and not self.ended.at_once and time.monotonic() < deadline:
             self._turn()
-        names = _names(self._left_behind())
+        ours = set(self._to_end())
+        names = _names([pid for pid in self._left_behind() if pid in ours])
         if names and not self.ended.at_once:
             self.ended.notes.append(f"still running after the program had ended, so perfdoctor ended them: {names}")
-        self._end(self._tree)
+        self._end(self._to_end)
 
     def _end(self, find: Callable[[], list[int]]) -> None:
         """Send SIGTERM, and SIGKILL after the grace time, also to processes that were started meanwhile."""
@@ -382,18 +406,3 @@ def _as_given(environment: Mapping[str, str]) -> dict[str, str]:
         given = b"\0" + Path("/proc/self/environ").read_bytes()
     added = given and b"\0LC_CTYPE=" not in given and environment.get(name) == os.environ.get(name)
     return {key: value for key, value in environment.items() if not (added and key == name)}
-
-
-def is_startable(name: str) -> bool:
-    return shutil.which(name) is not None
-
-
-def not_startable(name: str) -> str:
-    """Why a command cannot be started, and what to do."""
-    what = "may not be executed" if Path(name).exists() else "was not found"
-    return f"the command `{name}` {what}\n  → Check its spelling; a shell's aliases and functions cannot be used here."
-
-
-def exit_code_of(name: str) -> int:
-    """A shell's exit code for a command that cannot be started."""
-    return NOT_EXECUTABLE if Path(name).exists() else NOT_FOUND

@@ -1,0 +1,159 @@
+"""What happened to the program, as far as it limits what was recorded, and what to do if nothing was?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfdoctor.recording.launch.program_run import Ended
+from perfdoctor.recording.tools.torch_profiler import Window
+from perfdoctor.system.run_folder import ProcessReport
+from perfdoctor.system.trainings import trainings
+
+#: A ratio that recording explains: the first steps of a training differ by some per cent anyway.
+_NOTABLE_SLOWDOWN = 1.15
+#: With fewer steps nothing can be said about how they differ.
+_FEWEST_STEPS = 3
+_OWN_ERROR = "The program's own last lines say why it ended."
+_LET_IT_RUN = "Let it run until its steps are recorded."
+_FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_OWN_PROFILER = (
+    "Only one profiler can run: switch the program's own off, or let it write its trace (on_trace_ready="
+    "torch.profiler.tensorboard_trace_handler(DIR)), and perfdoctor diagnoses that."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`notes` for the user; `do` is what to do where no step was recorded, else ""."""
+
+    notes: tuple[str, ...] = ()
+    do: str = ""
+
+
+def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: Ended) -> Outcome:
+    """What the reports of a pass's processes say, and how its program ended."""
+    if not ended.was_started:
+        return Outcome(do="Check the command: the system could not start it.")  # why, is among the notes of the launch
+    training = [report for report in reports if report.is_training]
+    if not training:
+        return _without_steps(reports, ended)
+    notes = [
+        f"{who}{note}"
+        for report, who in zip(training, _names(training), strict=True)
+        for note in (*_of_profilers(report), *_of_end(report, window, tool, ended), *_slowed(report))
+    ]
+    has_some = any(report.steps_recorded or report.trace for report in training)
+    do = "" if has_some else _do(max(training, key=lambda report: report.steps_seen), ended)
+    return Outcome(tuple(dict.fromkeys(notes)), do)
+
+
+# --- no step ---
+
+
+def _without_steps(reports: Sequence[ProcessReport], ended: Ended) -> Outcome:
+    when = "before its first step" if reports else "before it imported torch"
+    if ended.timed_out:
+        return Outcome(("no step was seen until then",), "Give it more time with --timeout.")
+    if ended.interrupted_by:
+        name = signal.Signals(ended.interrupted_by).name
+        return Outcome((f"{name} came {when}",), _LET_IT_RUN)
+    if ended.signal:
+        return Outcome((f"the program was ended by {_signal(ended)} {when}",), _killed(ended))
+    if ended.code:
+        return Outcome((f"the program ended with code {ended.code} {when}",), _OWN_ERROR)
+    if not reports:
+        return Outcome(
+            ("no Python that perfdoctor's agent could enter imported torch: no steps and no ops were recorded",),
+            "If the command starts the training elsewhere (docker, ssh, sbatch), put perfdoctor run there.",
+        )
+    return Outcome(
+        (
+            "torch was imported, but no step was seen: no optimizer made an update, and no module ran forward"
+            + ("" if all(report.ended for report in reports) else " before the program was killed"),
+        ),
+        "Record a command that trains or runs a model: updates and forward passes are its steps.",
+    )
+
+
+def _signal(ended: Ended) -> str:
+    try:
+        return signal.Signals(ended.signal).name
+    except ValueError:  # a real-time signal
+        return f"signal {ended.signal}"
+
+
+def _killed(ended: Ended) -> str:
+    if ended.signal == signal.SIGKILL:
+        return "perfdoctor did not send it: see in the kernel's log (dmesg) whether memory ran out."
+    return _LET_IT_RUN if ended.signal in _FROM_OUTSIDE else _OWN_ERROR
+
+
+# --- some steps ---
+
+
+def _of_profilers(report: ProcessReport) -> Iterator[str]:
+    """The agent's own notes; where the program's own trace is shown, what it is instead."""
+    if report.trace.startswith("own-") and report.own_traces:
+        several = f", the last of {len(report.own_traces)}" if len(report.own_traces) > 1 else ""
+        yield (
+            "the program records itself with torch.profiler: its own trace "
+            f"({Path(report.own_traces[-1]).name}{several}) is diagnosed"
+        )
+    else:
+        yield from report.notes
+
+
+def _of_end(report: ProcessReport, window: Window, tool: str, ended: Ended) -> Iterator[str]:
+    seen, recorded = report.steps_seen, report.steps_recorded
+    with_code = f"ended with code {ended.code}" if ended.code and not ended.signal else "ended"
+    if report.state == "recording":
+        lost = "what torch.profiler held is lost" if tool == "torch" else "its ops are lost"
+        yield f"killed while it was recorded: {lost}"
+    elif report.state == "watching" and not report.ended:
+        yield f"killed before the recorded steps began (the first {window.skip} are skipped)"
+    elif report.state == "watching" and seen < window.skip + 2:
+        yield f"{with_code} after {seen} step{'s' * (seen != 1)}, of which the first {window.skip} are skipped"
+    elif report.state != "watching" and recorded < window.steps and not report.stopped:
+        doubt = ": too few to know how steps differ" if recorded < _FEWEST_STEPS else ""
+        yield f"{with_code} after {recorded} of {window.steps} recorded steps{doubt}"
+
+
+def _do(report: ProcessReport, ended: Ended) -> str:
+    if report.state == "recording" and ended.signal in (0, signal.SIGKILL):
+        return "Let it end by itself, or with SIGTERM or Ctrl-C: then what was recorded is kept."
+    if any("torch.profiler" in note for note in report.notes):
+        return _OWN_PROFILER
+    if ended.code or ended.signal:
+        return _killed(ended)
+    if report.steps_seen < 2:
+        return "Let it make more steps: the first one is never recorded."
+    return f"Record the few that it makes: perfdoctor run --skip-steps 1 --steps {report.steps_seen - 1} -- …"
+
+
+def _slowed(report: ProcessReport) -> Iterator[str]:
+    """A note where recorded steps took longer than those before them."""
+    before, within = report.unwatched_step_ns, report.watched_step_ns
+    if before and within > _NOTABLE_SLOWDOWN * before:
+        yield (
+            f"recording slowed its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: without it the host's share "
+            "of a step is smaller"
+        )
+
+
+def _names(reports: Sequence[ProcessReport]) -> list[str]:
+    """What to call each process: nothing where there is one, its rank in a job, its number among trainings."""
+    found = trainings(reports)
+    if len(reports) == 1:
+        return [""]
+    of_job = {report.pid: each for each in found for report in each.reports}
+
+    def name(report: ProcessReport) -> str:
+        training = of_job[report.pid]
+        process = f"process {training.number}" if len(found) > 1 else ""
+        rank = f"rank {report.rank}" if len(training.reports) > 1 else ""
+        return ", ".join(part for part in (process, rank) if part) + ": "
+
+    return [name(report) for report in reports]
