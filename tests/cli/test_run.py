@@ -132,7 +132,9 @@ def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_p
     assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
     (run,) = (tmp_path / "perfdoctor-runs").iterdir()
     assert run.name.endswith("-t")
-    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents"} == {file.name for file in run.iterdir()}
+    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents", "device"} == {
+        file.name for file in run.iterdir()
+    }
 
 
 @pytest.mark.torch
@@ -181,7 +183,7 @@ def fake_tool(folder: Path, name: str, says: str) -> None:
 def test_env_calls_a_tool_on_path_installed_and_says_what_it_is_good_for(tmp_path: Path) -> None:
     fake_tool(tmp_path / "bin", "ncu", "echo Version 2024.1.1.0")
     fake_tool(tmp_path / "bin", "nsys", "echo broken; exit 3")
-    environment = {name: "" for name in ("PERFDOCTOR_NSYS", "PERFDOCTOR_NCU")}
+    environment = dict.fromkeys(("PERFDOCTOR_NSYS", "PERFDOCTOR_NCU"), "")
     done = perfdoctor(tmp_path, "env", path=f"{tmp_path}/bin:{os.environ['PATH']}", environment=environment)
     (ncu,) = [line for line in done.stdout.splitlines() if line.startswith("ncu ")]
     (nsys,) = [line for line in done.stdout.splitlines() if line.startswith("nsys ")]
