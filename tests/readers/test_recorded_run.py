@@ -20,7 +20,7 @@ from perfdoctor.readers import recorded_run
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.open import read
 from perfdoctor.report.words import wording
-from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
+from perfdoctor.system.run_folder import Manifest, PassRecord, ReportedLoader, RunFolder
 
 EPOCH_NS = 1_790_000_000_000_000_000
 
@@ -128,6 +128,14 @@ def test_steps_that_the_recorder_marked_are_not_called_the_programs(tmp_path: Pa
     diagnosis = diagnose(read([folder.path]), [])
     assert wording.found_by(diagnosis.steps) == said
     assert wording.found_by(diagnose(read([TORCH]), []).steps) == "profiler steps"
+
+
+def test_the_loaders_that_fed_the_steps_are_read(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", torch=TORCH)
+    loader = {"batches": 10, "workers": 2, "tensors": 3, "bytes": 4_000, "epoch": 50}
+    report = {"pass": "torch", "pid": 5, "rank": 0, "steps_seen": 9, "loaders": [{"batches": 1}, {**loader, "more": 1}]}
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps(report))
+    assert read([folder.path]).loaders == (ReportedLoader(**loader),)
 
 
 def test_run_folders_of_several_machines_are_one_job_with_the_ranks_they_reported(tmp_path: Path) -> None:

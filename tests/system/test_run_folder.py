@@ -136,6 +136,22 @@ def test_memory_that_a_process_reported_is_read(tmp_path: Path) -> None:
     assert (found.memory.kind, found.memory.device, found.memory.samples) == ("cuda", 2, ((1, 2, 3), (4, 5, 6)))
 
 
+WHOLE = {"batches": 9, "workers": 2, "tensors": 3, "bytes": 40, "epoch": 0}
+
+
+@pytest.mark.parametrize(
+    "loaders",
+    [
+        None, 7, {}, [7], [{**WHOLE, "bytes": -1}], [{**WHOLE, "bytes": 1 << 70}], [{**WHOLE, "workers": "2"}], [{"batches": 9}],
+    ],
+)  # fmt: skip
+def test_loaders_that_are_not_what_the_agent_writes_are_left_out(tmp_path: Path, loaders: object) -> None:
+    folder = RunFolder.create(tmp_path / "run", Manifest())
+    (folder.path / "agents" / "torch-5.json").write_text(json.dumps({"pass": "torch", "loaders": loaders}))
+    (found,) = folder.reports("torch")
+    assert found.loaders == ()
+
+
 def test_rank_2_comes_before_rank_10(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", Manifest())
     for rank in (10, 2, 1):

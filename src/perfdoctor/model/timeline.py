@@ -19,6 +19,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.model.cache import Kept
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
+from perfdoctor.system.run_folder import ReportedLoader
 from perfdoctor.vocabulary.signals import PROFILE_NUMBERS, SAMPLE_NUMBERS, SIGNALS
 
 if TYPE_CHECKING:
@@ -197,7 +198,8 @@ class Timeline:
     was, in ns since 1970; None if unknown. `measured` is what its machines gave when they were measured.
     `processes`: the trainings of a command that `perfdoctor run` recorded; only one of them is in the frames.
     `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
-    or a `forward` pass; "" where the program marked its steps itself, or nobody did.
+    or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
+    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown.
     """
 
     frames: Mapping[str, Frame]
@@ -212,6 +214,7 @@ class Timeline:
     measured: tuple[MeasuredRates, ...] = ()
     steps_marked_by: str = ""
     processes: tuple[RecordedProcess, ...] = ()
+    loaders: tuple[ReportedLoader, ...] = ()
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -337,4 +340,5 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         measured=tuple(rates for timeline in timelines for rates in timeline.measured),
         steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
         processes=tuple(process for timeline in timelines for process in timeline.processes),
+        loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
     )

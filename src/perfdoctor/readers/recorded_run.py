@@ -114,11 +114,14 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
         first = side_files.joined(first, sides)
     first = measured_rates.joined(first, rates)
     world_sizes = [report.world_size or 0 for name, _ in found for report in part.reports(name)]
-    marked_by = (report.step_found_by for report in part.reports(found[0][0]) if report.is_training)
+    training = [report for report in part.reports(found[0][0]) if report.is_training]
     first = replace(
-        first, world_size=max(first.world_size, *world_sizes, 0), steps_marked_by=next(marked_by, ""),
+        first,
+        world_size=max(first.world_size, *world_sizes, 0),
+        steps_marked_by=next((report.step_found_by for report in training), ""),
+        loaders=tuple(loader for report in training for loader in report.loaders),
         processes=_processes(part, found[0][0]),
-    )  # fmt: skip
+    )
     return first.with_notes(
         *notes, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
     )

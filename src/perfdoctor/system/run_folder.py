@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,17 @@ class ReportedMemory:
 
 
 @dataclass(frozen=True)
+class ReportedLoader:
+    """An iterator over a DataLoader of the recorded steps, and its first batch. `epoch`: its batches, 0 if unknown."""
+
+    batches: int
+    workers: int
+    tensors: int
+    bytes: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
 class ProcessReport:
     """The report of one recorded process (see recording/agent/perfdoctor_agent/report.py).
 
@@ -115,6 +126,7 @@ class ProcessReport:
     started_unix_ns: int = 0
     reported_unix_ns: int = 0
     own_traces: tuple[str, ...] = ()
+    loaders: tuple[ReportedLoader, ...] = ()
 
     @property
     def is_training(self) -> bool:
@@ -238,6 +250,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         started_unix_ns=number("started_unix_ns"),
         reported_unix_ns=number("unix_ns"),
         own_traces=tuple(str(path) for path in _listed(document.get("own_traces"))),
+        loaders=tuple(_loaders(document.get("loaders"))),
     )
 
 
@@ -246,6 +259,14 @@ def _processor(document: object) -> dict[str, int]:
     if not isinstance(document, dict) or not all(map(_is_size, document.values())):
         return {}
     return dict(document) if document.get("end_unix_ns", 0) > document.get("start_unix_ns", 0) > 0 else {}
+
+
+def _loaders(document: object) -> Iterator[ReportedLoader]:
+    """Those that are whole: of a batch that could not be looked through, nothing is known."""
+    for each in _listed(document):
+        names = [known.name for known in fields(ReportedLoader)]
+        if isinstance(each, dict) and all(_is_size(each.get(name)) for name in names):
+            yield ReportedLoader(**{name: each[name] for name in names})
 
 
 def _memory(document: object) -> ReportedMemory:

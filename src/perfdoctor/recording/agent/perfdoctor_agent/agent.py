@@ -26,6 +26,7 @@ from perfdoctor_agent import identity, nvtx
 from perfdoctor_agent.backward import BackwardWatch
 from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
+from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
@@ -83,6 +84,7 @@ class Agent:
         self.ends_ns: list[int] = []  # of recorded steps; first of all, the begin of the first one
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
+        self.loaders = LoaderWatch(self.torch)  # which feed the recorded steps
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -295,6 +297,8 @@ class Agent:
         self.ranges = RangeHooks(self.torch, tool, to_torch=self.recorder is not None)
         self.ranges.install()
         self.forward.install()
+        self.loaders.install()
+        self._hooks.append(self.loaders.remove)
         self._catch_ending()
         self.report.write(state="recording")
 
@@ -315,6 +319,7 @@ class Agent:
         if self.ranges is not None:
             self.ranges.steps_end()
             self.ranges.remove()
+        self.loaders.remove()
         self._profile_kernels(on=False)
 
     def _write_result(self) -> None:
@@ -330,6 +335,7 @@ class Agent:
             unwatched_step_ns=_median_gap(self.step_finder.times_ns.get(self.step_finder.chosen, [])[1:]),
             memory=self.memory.as_json(),
             processor=self.processor.facts,
+            loaders=self.loaders.facts,
         )
 
     def _ranges(self) -> int:

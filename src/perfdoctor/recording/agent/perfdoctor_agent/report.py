@@ -37,6 +37,7 @@ class Report:
             "unwatched_step_ns": 0,
             "memory": {"kind": "", "device": -1, "samples": []},
             "processor": {},
+            "loaders": [],
             "stopped": False,
             "ended": False,
             "notes": [],
