@@ -38,7 +38,11 @@ def test_this_processor_is_measured_kept_and_found_again(cache):
     found = machine_rates.measure(torch_python(), dict(os.environ), quick=True)
     assert (found.machine.device, found.machine.kind) == (processor_name(), "processor")
     assert found.machine.threads >= 1
-    assert {each.what for each in found.measurements} == {"matmul", "memory_copy", "all_reduce_latency", "all_reduce"}
+    assert {each.what for each in found.measurements} == {
+        "matmul", "memory_copy", "all_reduce_latency", "all_reduce", "worker_receive", "worker_send"
+    }  # fmt: skip
+    batches = [(each.tensors, each.bytes) for each in found.measurements if each.what == "worker_receive"]
+    assert batches == [(1, 4096), (16, 65_536), (1, 4 << 20)]
     assert {each.data_type for each in found.measurements if each.what == "matmul"} == {"bf16", "fp32"}
     assert {each.error for each in found.failed} <= {"RuntimeError: left out: it would take too long"}
     assert machine_rates.store(found).parent == cache

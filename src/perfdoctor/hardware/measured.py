@@ -32,7 +32,8 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 class Measurement(msgspec.Struct, frozen=True):
     """One thing that was measured, several times: FLOP/s, bytes/s or ns.
 
-    `size`: rows and columns of square matrices; `bytes`: of a copy or message; `ranks`: of an all-reduce.
+    `size`: rows and columns of square matrices; `bytes`: of a copy, message or batch; `ranks`: of an all-reduce;
+    `tensors`: of a batch that a worker of a DataLoader sends.
     """
 
     what: _Text
@@ -45,6 +46,7 @@ class Measurement(msgspec.Struct, frozen=True):
     size: _Count = 0
     bytes: _Count = 0
     ranks: _Count = 0
+    tensors: _Count = 0
     backend: _Text = ""
 
     @property
@@ -62,6 +64,7 @@ class Failure(msgspec.Struct, frozen=True):
     size: _Count = 0
     bytes: _Count = 0
     ranks: _Count = 0
+    tensors: _Count = 0
 
 
 class MeasuredMachine(msgspec.Struct, frozen=True):

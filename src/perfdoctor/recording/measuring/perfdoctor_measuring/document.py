@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Dict, List
 
-from perfdoctor_measuring import all_reduce, gpu, processor
+from perfdoctor_measuring import all_reduce, gpu, processor, workers
 from perfdoctor_measuring.apart import Row, rows_of
 
 FORMAT = 1
@@ -31,6 +31,7 @@ def measured(quick: bool, processor: str = "") -> Dict[str, Any]:
         machine = {"device": processor or platform.processor() or platform.machine(), "kind": "processor", "gpus": 0}
         rows = rows_of([partial(_on_processor, torch, quick)], limit_s)
         machine["threads"] = _machine(rows).get("threads", 0)
+    rows += rows_of([partial(workers.measure, torch, quick)], limit_s)
     rows += _all_reduced(torch, machine["gpus"], quick, limit_s)
     return {
         "format": FORMAT, "measured_on": time.strftime("%Y-%m-%d"), "quick": quick,
