@@ -71,7 +71,8 @@ def _body(rule: Rule) -> Iterator[str]:
             yield "## What to do\n"
         numerics = "changes numerics" if fix.changes_numerics else "numerics unchanged"
         where = f", where there is {' and '.join(map(in_words, fix.when))}" if fix.when else ""
-        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{fix.how.strip()}\n```\n"
+        how = fix.filled({}).strip()
+        yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{how}\n```\n"
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:
         yield "## Thresholds\n\nSet them in `pyproject.toml`, under "

@@ -50,7 +50,7 @@ PROMISED = {
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
-    "needs_without_gpu", "doubt", "verdict", "when", "inference",
+    "needs_without_gpu", "doubt", "doubts", "verdict", "when", "inference",
     "without_gpu",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
@@ -60,6 +60,7 @@ MAY_BE_LEFT_OUT = {
     "action",
     "needs_without_gpu",
     "doubt",
+    "doubts",
     "verdict",
     "when",
     "inference",
@@ -127,6 +128,8 @@ def keys_of(values: ast.expr, rule_id: str, of: str = "") -> set[str]:
 
     `of`: the text that was given to that method, where its keys begin with it: `**found.time_values("lost")`.
     """
+    if isinstance(values, ast.IfExp):  # only some situations have them
+        return keys_of(values.body, rule_id, of)
     if isinstance(values, ast.Call):
         assert isinstance(values.func, ast.Attribute), f"{rule_id}: values must be a literal, or a method's"
         first = values.args[0] if values.args else None
@@ -266,9 +269,11 @@ def test_the_program_loads_the_rules_of_this_checkout():
 def test_a_detector_that_is_not_always_sure_says_why(rule_id):
     levels = {node.value for node in ast.walk(tree(rule_id)) if isinstance(node, ast.Constant)} & {"low", "medium"}
     assert bool(levels) == ("doubt" in DOCUMENTS[rule_id])
-    doubt = DOCUMENTS[rule_id].get("doubt", "half a sentence")
-    assert doubt[0].islower()
-    assert not doubt.endswith(".")
+    doubts = DOCUMENTS[rule_id].get("doubts", {})
+    assert set(doubts) <= set(DOCUMENTS[rule_id].get("summaries", {}))
+    for doubt in (DOCUMENTS[rule_id].get("doubt", "half a sentence"), *doubts.values()):
+        assert doubt[0].islower()
+        assert not doubt.endswith(".")
 
 
 def test_every_page_of_the_report_has_its_module():
@@ -389,6 +394,7 @@ def test_every_placeholder_is_delivered_and_every_value_used(rule_id):
     delivered = [keys_of(made["values"], rule_id) for made in findings_made(rule_id)]
     assert delivered, "no Finding"
     wanted = [placeholders(text) - set(GPU) for text in summaries(rule_id)]
+    wanted += [set(re.findall(r"\{(\w+)\|", fix["how"])) for fix in DOCUMENTS[rule_id]["fix"]]
     for values in delivered:
         assert set().union(*wanted) - values == set(), "placeholders that nothing delivers"
         assert values - set().union(*wanted) == set(), "values that no summary uses"

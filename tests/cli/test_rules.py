@@ -53,7 +53,11 @@ OTHER = replace(
 )
 REAL = rulebook.load_rules()
 CODE = [
-    (name, block.text) for name, rule in REAL.items() for fix in rule.fixes for block in blocks(fix.how) if block.code
+    (name, block.text)
+    for name, rule in REAL.items()
+    for fix in rule.fixes
+    for block in blocks(fix.filled({}))
+    if block.code
 ]
 STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 

@@ -13,6 +13,7 @@ from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.diagnosis.prediction import MOST_FIXES, Question, notes, predicted
 from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.hardware.worker_batch import TYPICAL
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.records.predictions import PredictedStep
 from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
@@ -38,6 +39,10 @@ def refused(*questions, **how):
     return error.value.what, error.value.do
 
 
+#: Ms in which a training process receives a batch.
+RECEIVE = TYPICAL.pinned_ns / MS
+
+
 def later(best, likely, worst, recorded=100 * MS):
     """The range of a later run: 5 % to either side of what is simulated, and nothing longer than recorded."""
     return pytest.approx(0.95 * best, rel=0.002), likely, pytest.approx(min(1.05 * worst, recorded), rel=0.002)
@@ -53,18 +58,23 @@ def stops(prediction):
 def test_fixes_are_simulated_one_after_the_other_and_the_last_stop_is_the_prediction():
     prediction = asked(Question("input-wait"), Question("fp32-matmuls"))
     assert prediction.recorded_ns == 100 * MS
-    # The device no longer stands still; then kernels are so short that the host's own 71 ms are the limit.
-    assert stops(prediction) == [("input-wait", "", pytest.approx(86)), ("fp32-matmuls", "", pytest.approx(71))]
+    # The device no longer stands still; then kernels are so short that the host's own 71 ms are the limit, and what is
+    # left of the loader: to receive a batch.
+    limit = pytest.approx(71 + RECEIVE, abs=0.15)
+    assert stops(prediction) == [("input-wait", "", pytest.approx(86)), ("fp32-matmuls", "", limit)]
     assert prediction.fixed == ("input-wait", "fp32-matmuls")
     assert prediction.step_ns[1] == prediction.steps[-1].step_ns
-    assert prediction.speedup[1] == pytest.approx(100 / 71)
+    assert prediction.speedup[1] == pytest.approx(100 / 71, rel=0.005)
     assert prediction.asked
 
 
 def test_in_another_order_the_way_is_another_and_the_end_the_same():
     prediction = asked(Question("fp32-matmuls"), Question("input-wait"))
     # While the loader is the limit, faster kernels win nothing.
-    assert stops(prediction) == [("fp32-matmuls", "", pytest.approx(100)), ("input-wait", "", pytest.approx(71))]
+    assert stops(prediction) == [
+        ("fp32-matmuls", "", pytest.approx(100)),
+        ("input-wait", "", pytest.approx(71 + RECEIVE, abs=0.15)),
+    ]
 
 
 def test_a_share_says_how_far_a_fix_goes():

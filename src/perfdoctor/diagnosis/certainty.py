@@ -39,8 +39,9 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     if rule.category == "host" and stack_cost(run)[1] >= MOST_SHARE:
         against.append("the profiler recorded Python stacks, which slows the host")
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
-    if finding.confidence != "high" and rule.doubt:
-        against.insert(0, basis_of(run).prose(rule.doubt))
+    doubt = rule.doubts.get(finding.situation, rule.doubt)
+    if finding.confidence != "high" and doubt:
+        against.insert(0, basis_of(run).prose(doubt))
     measured = f"Measured on {_amount(run)}" + (f" from {_signals(rule, run)}" if _signals(rule, run) else "")
     return Certainty(level, f"{measured}; {', and '.join(against)}." if against else f"{measured}.")
 

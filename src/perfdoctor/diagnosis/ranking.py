@@ -90,7 +90,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         symptoms=symptoms,
         values=finding.values,
         evidence=tuple(_labelled(each, basis) for each in (*finding.evidence, *moments(rule, finding, run))),
-        fixes=tuple(_fix(fix, basis) for fix in fitting),
+        fixes=tuple(_fix(fix, finding, basis) for fix in fitting),
         not_a_problem_when=basis.prose(rule.not_a_problem_when),
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,
@@ -103,8 +103,9 @@ def _basis(rule: Rule, run: Run) -> Basis:
     return replace(STEP, serves=basis_of(run).serves) if of_samples else basis_of(run)
 
 
-def _fix(fix: RuleFix, basis: Basis) -> Fix:
-    return Fix(basis.prose(fix.title), basis.prose(fix.how), fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
+def _fix(fix: RuleFix, finding: Finding, basis: Basis) -> Fix:
+    how = basis.prose(fix.filled(finding.values))
+    return Fix(basis.prose(fix.title), how, fix.effort, fix.changes_numerics)  # type: ignore[arg-type]
 
 
 def _labelled(evidence: Evidence, basis: Basis) -> Evidence:

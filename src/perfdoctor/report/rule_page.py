@@ -119,7 +119,7 @@ class _Page:
             yield from self.wrapped(Text(f"For: {', '.join(named).replace('-', ' ')}", DIM))
         if fix.when:
             yield from self.wrapped(Text(f"Where there is {' and '.join(map(in_words, fix.when))}", DIM))
-        for block in blocks(fix.how):
+        for block in blocks(fix.filled({})):
             yield Text()
             if block.code:
                 yield from code_text.shown(block, self.console, self.width)

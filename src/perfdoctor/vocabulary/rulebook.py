@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ else:
     import tomli as tomllib
 
 
+_FILLED = re.compile(r"\{(\w+)\|([^{}|]*)\}")
+
+
 @dataclass(frozen=True)
 class Threshold:
     """A number a detector compares with, and why it is that number."""
@@ -36,6 +40,7 @@ class RuleFix:
     """One way to fix it. `situations`: the evidence it fits, () for all (see Rule.summaries).
 
     `when`: what must be so in the recorded program, each one of `frameworks.FACTS` or its opposite (`not compiled`).
+    `how` may hold numbers of the finding: see `filled`.
     """
 
     title: str
@@ -44,6 +49,10 @@ class RuleFix:
     changes_numerics: bool
     situations: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
+
+    def filled(self, values: Mapping[str, object]) -> str:
+        """`how` with the finding's numbers: `{workers|8}` becomes the value of that name, or 8 where there is none."""
+        return _FILLED.sub(lambda found: str(values.get(found[1], found[2])), self.how)
 
     def fits(self, situation: str, facts: frozenset[str]) -> bool:
         """Is it a fix of such a finding, in a program of which these facts are known?"""
@@ -63,9 +72,10 @@ class Rule:
     what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
     replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time;
     in others a finding of such a rule is a note, and comes last.
-    `doubt` says, as half a sentence, why the detector is not sure where it is not. `when`: what must be so in the
-    program for the rule to say anything, as in a fix. `inference`: other words for fields (`title`, `why`, …) in a
-    recording of a program that answers requests; `without_gpu`: of a run without a GPU, which speaks of none.
+    `doubt` says, as half a sentence, why the detector is not sure where it is not; `doubts` for situations. `when`:
+    what must be so in the program for the rule to say anything, as in a fix. `inference`: other words for fields
+    (`title`, `why`, …) in a recording of a program that answers requests; `without_gpu`: of a run without a GPU, which
+    speaks of none.
     """
 
     id: str
@@ -86,6 +96,7 @@ class Rule:
     action: str = ""
     needs_without_gpu: tuple[str, ...] = ()
     doubt: str = ""
+    doubts: Mapping[str, str] = field(default_factory=dict)
     verdict: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     inference: Mapping[str, str] = field(default_factory=dict)
@@ -158,6 +169,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         action=document.get("action", ""),
         needs_without_gpu=tuple(document.get("needs_without_gpu", ())),
         doubt=document.get("doubt", ""),
+        doubts=dict(document.get("doubts", {})),
         verdict=tuple(document.get("verdict", ())),
         when=tuple(document.get("when", ())),
         inference={name: text.strip() for name, text in document.get("inference", {}).items()},

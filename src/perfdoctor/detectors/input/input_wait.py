@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from perfdoctor.detectors.of_idle import of_cause
-from perfdoctor.detectors.savings import shares
+import numpy as np
+
+from perfdoctor.detectors.of_idle import Idle, of_cause
+from perfdoctor.detectors.savings import at_most, shares
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.host import feeding
 from perfdoctor.metrics.host.loader import loader
+from perfdoctor.metrics.host.loader_workers import Prospect
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.savings import Saving
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What workers bring, in ns a step, and which of the rule's situations that is."""
+
+    situation: str
+    saving: Saving
+    prospect: Prospect | None = None
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -17,19 +33,78 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_cause(run, "input_wait", at["min_share_of_step"])
     if found is None:
         return
-    situation = loader(run)
+    judged = _judged(run, found, at)
+    measured = feeding.cores(run).is_known and feeding.cost(run).is_measured
     yield Finding(
         rule="input-wait",
-        saving_ns_per_step=shares(at, "recoverable_share").of(found.ns),
-        confidence="medium" if situation == "unmarked" else "high",
+        saving_ns_per_step=judged.saving,
+        confidence="high" if measured and judged.situation != "unmarked" else "medium",
         values={
             **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
+            **(judged.prospect.worker_values() if judged.prospect else {}),
         },
         evidence=(
             Measure("idle while the next batch was awaited", found.ns, "ns"),
             Measure("as a share of the step", found.share, "share"),
             Measure("longest single wait", found.longest_ns, "ns"),
+            *_evidence(run, judged.prospect),
         ),
-        situation=situation,
+        situation=judged.situation,
     )
+
+
+def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
+    kind, known = loader(run), feeding.reported_loader(run)
+    if kind == "single-process":
+        prospect = feeding.prospect(run, found.ns, 0)
+    elif kind == "workers" and known and known.workers and _is_pace(found):
+        prospect = feeding.prospect(run, found.ns, known.workers)
+    else:
+        return _of_unknown_workers(kind, run, found, at)
+    won_ns = run.step_ns - prospect.likely_ns
+    if won_ns < at["min_share_of_step"] * run.step_ns:
+        return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
+    unsure = prospect.crowded or (bool(host_places(run)) and not feeding.cores(run).is_known)
+    return _Judged(kind, _saving(won_ns, found.ns, at, unsure=unsure), prospect)
+
+
+def _is_pace(found: Idle) -> bool:
+    """Does the usual step wait, as it does for workers that are too slow; or single ones, as for workers that start?"""
+    return bool(np.median(found.each_step_ns) >= np.mean(found.each_step_ns) / 2)
+
+
+def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
+    """A loader whose pace is not known: not how many processes make its batches. What receiving them takes stays."""
+    won_ns = found.ns - (feeding.receive_ns(run) if kind == "workers" else 0.0)
+    if won_ns < at["min_share_of_step"] * run.step_ns:
+        return _Judged("handed-over", at_most(found.ns))
+    return _Judged(kind, _saving(won_ns, found.ns, at))
+
+
+def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: bool = False) -> Saving:
+    """At most all of the wait, which cheaper samples may win as well. `unsure`: workers may win nothing."""
+    expected = shares(at, "recoverable_share").of(won_ns)
+    return Saving(0 if unsure else expected.low, expected.likely, wait_ns)
+
+
+def _why_not(kind: str, found: Idle, prospect: Prospect) -> str:
+    """Why workers bring nothing: a batch from a worker costs as much as the wait, or they have no core."""
+    if prospect.receive_ns >= found.ns or not prospect.crowded:
+        return "cheap-batches" if kind == "single-process" else "handed-over"
+    return "busy-cores"
+
+
+def _evidence(run: Run, prospect: Prospect | None) -> Iterator[Evidence]:
+    """What the prediction rests on."""
+    if prospect is None:
+        return
+    batch, cores = feeding.batch(run), feeding.cores(run)
+    yield Measure("receiving a batch from a worker takes the training process", prospect.receive_ns, "ns")
+    if feeding.reported_loader(run):
+        yield Measure("tensors of a batch", batch.tensors, "count")
+        yield Measure("bytes of a batch", batch.bytes, "bytes")
+    if cores.is_known:
+        yield Measure("cores that each training process may use", cores.count, "count")
+    if cores.idle >= 0:
+        yield Measure("of these idle, on the mean of the steps", cores.idle, "count")

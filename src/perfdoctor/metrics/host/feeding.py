@@ -1,0 +1,61 @@
+"""How is this training fed, and with what: the wait, the batch, the cores, and what workers would make of it?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.hardware.worker_batch import TYPICAL, WorkerBatch, of_machine
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.host.loader_workers import Batch, Cores, Feeding, Prospect, with_workers
+from perfdoctor.model.run import Run
+from perfdoctor.system.run_folder import ReportedLoader
+
+
+def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
+    """The step with (more) workers. `wait_ns`: of a step; `workers`: that there are, 0 where the training has none."""
+    feeding = Feeding(run.step_ns, wait_ns, workers, _io_share(run, wait_ns), pins=not host_places(run))
+    return with_workers(feeding, batch(run), cost(run), cores(run))
+
+
+def receive_ns(run: Run) -> float:
+    """What it takes the training process to receive a batch that a worker has ready."""
+    return prospect(run, 0.0, 0).receive_ns
+
+
+def cost(run: Run) -> WorkerBatch:
+    """What a batch from a worker costs on the recorded machine; `TYPICAL` where it was not measured there."""
+    found = (of_machine(rates) for rates in run.timeline.measured)
+    return next((each for each in found if each.is_measured), TYPICAL)
+
+
+def reported_loader(run: Run) -> ReportedLoader | None:
+    """The loader that gave most of the batches; None where none was reported."""
+    return max(run.timeline.loaders, key=lambda each: each.batches, default=None)
+
+
+def batch(run: Run) -> Batch:
+    """What the largest batch of that loader holds."""
+    found = reported_loader(run)
+    return Batch(found.tensors, found.bytes) if found else Batch()
+
+
+def cores(run: Run) -> Cores:
+    """Of one training process: processes of one machine share its cores."""
+    sharing = max(len(run.timeline.ranks), 1)
+    threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
+    known = Cores(cpu_use.cores_allowed(run) / sharing, cpu_use.idle_cores(run) / sharing, cpu_use.cores_used(run))
+    return replace(known, computing=known.count if math.isnan(threads) else threads)
+
+
+def _io_share(run: Run, wait_ns: float) -> float:
+    """In which share of its waits did the training thread use no core: it neither ran, nor waited for a core to run?"""
+    used = run.timeline["cpu_processes"]
+    known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
+    shares = 1 - known / np.maximum(used.duration_ns, 1)
+    if not len(used) or np.isnan(shares).all() or not host_places(run):
+        return 0.0  # on a GPU the thread also waits for the device
+    return float(np.clip(np.nanmean(shares) * run.step_ns / max(wait_ns, 1.0), 0, 1))
