@@ -57,3 +57,22 @@ def links(*pairs: tuple[int, int, str]) -> list[dict[str, object]]:
         for one, other, link in pairs
         for a, b in ((one, other), (other, one))
     ]
+
+
+def on_cores(
+    drawn: Timeline, *, waited: float = 0.0, torch_threads: int = 2, processes: int = 1, **cores: float
+) -> Timeline:
+    """The timeline with one sample of the processor over all of it, and what each training process counted.
+
+    `waited`: the share of the time in which the thread that trains had no core. `cores`: numbers of `cpu_samples`.
+    """
+    begin, end = int(drawn.ops.start_ns[0]), int(drawn.ops.end_ns.max())
+    usual = {"allowed_cores": 2, "busy_cores": 2, "program_cores": 2, "recorder_cores": 0, "waiting_threads": 0}
+    row = {"start_ns": begin, "end_ns": end, "is_on_clock": True, "name": "cpu.csv", "steal_cores": 0,
+           "throttled_share": 0, **usual, **cores}  # fmt: skip
+    counted = [
+        {"rank": 0, "process": 100 + each, "start_ns": begin, "end_ns": end, "torch_threads": torch_threads,
+         "thread_delay_ns": waited * (end - begin), "threads": 4, "allowed_cores": 8}
+        for each in range(processes)
+    ]  # fmt: skip
+    return beside(drawn, cpu_samples=[row], cpu_processes=counted)

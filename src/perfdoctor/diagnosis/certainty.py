@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.missing_ranks import ranks_missing
+from perfdoctor.metrics.host.cpu_use import crowding
 from perfdoctor.metrics.host.stack_cost import MOST_SHARE, stack_cost
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.vocabulary.rulebook import Rule
 
+#: Of the step. A training thread that waited longer for a core was not measured alone.
+MOST_WAITING = 0.1
+#: Of the cores that were missing.
+MOST_OF_IT = 0.5
 #: A median of fewer steps moves with each of them.
 FEWEST_STEPS = 3
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
@@ -36,6 +41,8 @@ class Certainty:
 def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     """At most "medium" where there are no or few steps, or not sure ones, or the profiler itself slowed the host."""
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
+    if "cpu_samples" not in rule.needs:  # those that say it are not in doubt by it
+        against += _of_busy_cores(run)
     if rule.category == "host" and stack_cost(run)[1] >= MOST_SHARE:
         against.append("the profiler recorded Python stacks, which slows the host")
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
@@ -56,6 +63,12 @@ def _against(run: Run) -> Iterator[str]:
         yield f"{used} {noun + ' is' if used == 1 else noun + 's are'} few"
     elif any(place.steps.confidence == "low" for place in run.places):
         yield basis_of(run).prose("where a step begins is not certain")
+
+
+def _of_busy_cores(run: Run) -> Iterator[str]:
+    crowded = crowding(run) if host_places(run) else None
+    if crowded is not None and crowded.waiting_share >= MOST_WAITING and crowded.by_others >= MOST_OF_IT:
+        yield "other programs took the processor's cores meanwhile"
 
 
 def _of_missing_ranks(rule: Rule, run: Run) -> Iterator[str]:

@@ -20,7 +20,10 @@ from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 
 
 def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
-    """Largest saving first, then fixes in vain, then notes. What vanishes with another finding is its symptom."""
+    """What is said first of all, then the largest saving, then fixes in vain, then notes.
+
+    What vanishes with another finding is its symptom.
+    """
     order = sorted(found, key=_place_in_order)
     roots = _roots(order)
     advice, number = [], 0
@@ -35,9 +38,10 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
     return tuple(advice)
 
 
-def _place_in_order(each: Found) -> tuple[float, bool, bool, str]:
-    is_note = bool(each.rule.verdict) and each.finding.situation not in each.rule.verdict
-    return -each.saving.ns.likely, is_note, each.saving.is_in_vain, each.rule.id
+def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:
+    is_first = each.finding.situation in each.rule.verdict
+    is_note = bool(each.rule.verdict) and not is_first
+    return not is_first, -each.saving.ns.likely, is_note, each.saving.is_in_vain, each.rule.id
 
 
 def summary(rule: Rule, finding: Finding, run: Run) -> str:

@@ -7,6 +7,8 @@ steps take less than a sample. Both are recorded by `perfdoctor run` on Linux; N
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from perfdoctor.model.cache import once_per_run
@@ -108,6 +110,41 @@ def waiting_share(run: Run) -> float:
 def cores_used(run: Run) -> float:
     """How many cores a training process used by its own count over its recorded steps, the mean of all ranks."""
     return _rate(run, "cpu_ns") / _SECOND_NS
+
+
+@dataclass(frozen=True)
+class Crowding:
+    """More threads wanted a core than there are cores. Cores and threads are means over the analysed steps.
+
+    `waiting_share`: of the recorded steps the thread that trains was ready to run and had no core. `own_demand`: cores
+    that the program used, and its threads that waited for one; `others`: cores that other programs used, and those that
+    other virtual machines took. `by_others`: the part of the missing cores that is theirs (0-1).
+    """
+
+    cores: float
+    waiting_share: float
+    own_demand: float
+    others: float
+
+    @property
+    def by_others(self) -> float:
+        """What others use is missing; what the program wants beyond all cores is missing as well."""
+        own_excess = max(self.own_demand - self.cores, 0.0)
+        return self.others / (self.others + own_excess) if self.others > 0 else 0.0
+
+
+@once_per_run
+def crowding(run: Run) -> Crowding | None:
+    """Who took the cores that the thread that trains waited for; None where that was not recorded."""
+    steal = steal_cores(run)
+    found = Crowding(
+        cores_allowed(run),
+        waiting_share(run),
+        program_cores(run) + waiting_threads(run),
+        other_cores(run) + (0.0 if np.isnan(steal) else steal),
+    )
+    known = (found.cores, found.waiting_share, found.own_demand, found.others)
+    return None if np.isnan(known).any() else found
 
 
 # --- samples ---

@@ -1,0 +1,34 @@
+"""Other programs use the cores that the training waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.detectors.of_cores import core_measures
+from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """The thread that trains waited for a core, and others had it. A doubt about the measurement: it saves nothing."""
+    found = cpu_use.crowding(run)
+    if found is None or found.waiting_share < at["min_waiting_share"] or found.by_others < at["min_share_of_others"]:
+        return
+    yield Finding(
+        rule="busy-machine",
+        saving_ns_per_step=NO_SAVING,
+        confidence="high",
+        values={
+            "others": found.others,
+            "cores": found.cores,
+            "waiting_ms": ms(found.waiting_share * run.step_ns),
+            "step_ms": ms(run.step_ns),
+            "waiting_percent": percent(found.waiting_share),
+        },
+        evidence=core_measures(run, found),
+        situation="without-gpu" if host_places(run) else "",
+    )

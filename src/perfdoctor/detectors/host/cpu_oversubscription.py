@@ -1,0 +1,40 @@
+"""The training itself has more threads that want to run than it may use cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdoctor.detectors.of_cores import core_measures
+from perfdoctor.detectors.savings import at_most
+from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.units import ms, percent
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import Finding
+
+
+def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
+    """The thread that trains waited for a core that its own program had. It saves no more than that wait."""
+    found = cpu_use.crowding(run)
+    if found is None or found.waiting_share < at["min_waiting_share"]:
+        return
+    processes, threads = len(run.timeline["cpu_processes"]), cpu_use.torch_threads(run)
+    is_held_back = cpu_use.throttled_share(run) >= at["min_throttled_share"] and threads * processes > found.cores
+    is_own = found.own_demand > found.cores and found.by_others < at["most_share_of_others"]
+    if not is_own and not is_held_back:
+        return
+    yield Finding(
+        rule="cpu-oversubscription",
+        saving_ns_per_step=at_most(int(found.waiting_share * run.step_ns)),
+        confidence="medium",
+        values={
+            "cores": found.cores,
+            "waiting_ms": ms(found.waiting_share * run.step_ns),
+            "step_ms": ms(run.step_ns),
+            "waiting_percent": percent(found.waiting_share),
+            "wanted": found.own_demand,
+            "torch_threads": threads,
+            "processes": processes,
+        },
+        evidence=core_measures(run, found),
+        situation="quota" if is_held_back else "",
+    )
