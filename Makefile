@@ -51,6 +51,9 @@ bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 promises: $(BIN)/.made  ## predicted savings of the examples on this processor, against their fixed versions
 	$(BIN)/python benchmarks/promises.py --rounds $(or $(ROUNDS),5) $(EXAMPLES)
 
+programs: $(BIN)/.made  ## steps, verdicts and promises of programs with real packages, against the programs themselves
+	$(BIN)/python benchmarks/run_programs.py --rounds $(or $(ROUNDS),3) $(PROGRAMS)
+
 gpu-bundle: $(BIN)/.made  ## one file that tries perfdoctor on a machine without a network: dist/
 	PYTHON=$(BIN)/python scripts/gpu-bundle $(foreach version,$(PYTHONS),--python $(version))
 
@@ -72,5 +75,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-all lint truth accuracy promises gpu-bundle gpu-results bench docs site pictures wheel clean
+.PHONY: help demo test test-all lint truth accuracy promises programs gpu-bundle gpu-results bench docs site pictures wheel clean
 .DEFAULT_GOAL := help

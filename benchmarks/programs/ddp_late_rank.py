@@ -1,0 +1,34 @@
+"""torchrun, two ranks, DistributedDataParallel over gloo: the second rank comes late to every step."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+from beats import Beats, arguments
+from torch.nn.parallel import DistributedDataParallel
+
+GIVEN = arguments(100, "no-delay")
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    beats = Beats()
+    model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    rows = torch.randn(256, 512)
+    for _ in range(GIVEN.steps):
+        if dist.get_rank() == 1 and GIVEN.fix != "no-delay":
+            time.sleep(0.03)
+        optimizer.zero_grad()
+        model(rows).square().mean().backward()
+        optimizer.step()
+        beats.step()
+    beats.finish()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""torchrun, two ranks, FSDP2 (`fully_shard`) over gloo: many gathers of small layers."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from beats import Beats, arguments
+from torch.distributed.fsdp import fully_shard
+
+GIVEN = arguments(100, "keep-gathered")
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    beats = Beats()
+    model = torch.nn.Sequential(
+        *[torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True, dropout=0.0) for _ in range(4)]
+    )
+    for layer in model:
+        fully_shard(layer, reshard_after_forward=GIVEN.fix != "keep-gathered")
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randn(8, 64, 128)
+    for _ in range(GIVEN.steps):
+        optimizer.zero_grad()
+        model(tokens).square().mean().backward()
+        optimizer.step()
+        beats.step()
+    beats.finish()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
