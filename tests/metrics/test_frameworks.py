@@ -26,12 +26,22 @@ def named(name: str, signal: str = "ops"):
         ("Torch-Compiled Region: 0/0", "compiled"),
         ("DistributedDataParallel.forward", "ddp"),
         ("FSDP::pre_forward", "fsdp"),
-        ("FullyShardedDataParallel.forward", "fsdp"),
+        ("FullyShardedDataParallel.forward", "fsdp fsdp1"),
+        ("torch/distributed/fsdp/_fully_shard/_fsdp_state.py(245): _pre_forward", "fsdp"),
+        ("torch/distributed/fsdp/_runtime_utils.py(370): _pre_forward", "fsdp fsdp1"),
+        ("DeepSpeedEngine.forward", "deepspeed"),
+        ("megatron/core/distributed/distributed_data_parallel.py(300): forward", "megatron"),
+        ("RedistributeBackward", "tensor-parallel"),
+        ("Redistribute", ""),  # FSDP2's parameters are DTensors, too
     ],
 )
 def test_it_is_known_by_ranges_and_ops(name, fact):
     for signal in ("ops", "ranges"):
-        assert known(kernels="####", **named(name, signal)) == {fact}
+        assert known(kernels="####", **named(name, signal)) == set(fact.split())
+
+
+def test_what_sends_is_known_by_its_marks():
+    assert known(host=["oo==oo"], legend={"=": ("ranges", "gloo:all_reduce")}) == {"gloo"}
 
 
 def test_compiled_code_is_known_by_its_kernels_and_a_kernel_of_ones_own_is_not():

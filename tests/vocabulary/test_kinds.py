@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from folders import ROOT
 
-from perfdoctor.metrics.communication import skew
+from perfdoctor.metrics.communication import matching
 from perfdoctor.readers.nccl import flight_recorder, nccl_tests
 from perfdoctor.readers.nsys import frames as nsys
 from perfdoctor.readers.torch_memory import profiler_timeline, stacks
@@ -26,7 +26,7 @@ def test_names_and_readers_tell_these_collectives_apart():
 
 
 def test_what_is_done_with_collectives_is_about_some_of_these():
-    for some in (kinds.ON_RINGS, skew._TOGETHER, scaling.MODELLED, scaling._TWICE):
+    for some in (kinds.ON_RINGS, matching._TOGETHER, scaling.MODELLED, scaling._TWICE):
         assert set(some) <= set(kinds.COLLECTIVE_KINDS)
 
 

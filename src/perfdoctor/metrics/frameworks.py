@@ -10,6 +10,7 @@ from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import frameworks as names
+from perfdoctor.vocabulary.names import nccl as nccl_names
 
 #: Collectives that carry gradients.
 _GRADIENTS = ("all_reduce", "reduce_scatter")
@@ -19,19 +20,26 @@ _GRADIENTS = ("all_reduce", "reduce_scatter")
 def facts(run: Run) -> frozenset[str]:
     """Those of `names.FACTS` that hold.
 
-    DDP and FSDP name themselves among the framework's ops and ranges. Where neither ops nor stacks were recorded their
-    absence shows nothing: then training that only all-reduces is taken for DDP, and one that also gathers and scatters
-    for FSDP, which most of them are.
+    DDP, FSDP and the others name themselves among the framework's ops and ranges, and in its stacks. Where neither ops
+    nor stacks were recorded their absence shows nothing: then training that only all-reduces is taken for DDP, and one
+    that also gathers and scatters for FSDP, which most of them are.
     """
     kinds = {kind for place in run.places for kind in place.collectives.text("kind")}
     unnamed = not len(run.timeline.ops) and not len(run.timeline["functions"])
     sharded = {"all_gather", "reduce_scatter"} <= kinds
+    deepspeed, megatron = _is_named(run, names.DEEPSPEED), _is_named(run, names.MEGATRON)
+    other = deepspeed or megatron
     work = kind_of_work(run.timeline)
     found = {
         "compiled": _is_compiled(run),
         "cuda-graphs": bool(run.timeline.calls.name.matches(cuda_names.GRAPH_LAUNCH).any()),
-        "ddp": _is_named(run, names.DDP) or (unnamed and "all_reduce" in kinds and not sharded),
-        "fsdp": _is_named(run, names.FSDP) or (unnamed and sharded),
+        "ddp": not other and (_is_named(run, names.DDP) or (unnamed and "all_reduce" in kinds and not sharded)),
+        "fsdp": _is_named(run, names.FSDP) or (unnamed and sharded and not other),
+        "fsdp1": _is_named(run, names.FSDP1),
+        "deepspeed": deepspeed,
+        "megatron": megatron,
+        "tensor-parallel": _is_named(run, names.TENSOR_PARALLEL),
+        "gloo": bool(run.timeline.ranges.name.matches(nccl_names.GLOO).any()),
         "sends-16-bit": _sends_16_bit(run),
         "gpu": any(place.device is not None for place in run.places),
         "inference": work.kind == "inference",

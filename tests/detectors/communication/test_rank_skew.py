@@ -107,7 +107,7 @@ def test_its_table_lists_the_rank_that_waits_least_first():
     # a collective reaches from step to step only with its full length, five of six steps are used
     assert [row[0] for row in table.rows] == [1, 0]
     assert [row[2] for row in table.rows] == [0, 16 * MS]
-    assert [row[3] for row in table.rows] == [8 * MS, 0]
+    assert [row[3] for row in table.rows] == [16 * MS, 0]
 
 
 def test_waiting_in_two_collectives_at_once_is_waited_once():

@@ -130,7 +130,7 @@ def test_groups_of_some_of_the_ranks_are_matched_among_themselves():
     assert (found.waiting_ns // UNIT_NS).tolist() == [4, 0, 4, 0]
     assert (found.spent_ns // UNIT_NS).tolist() == [8, 4, 6, 2]
     assert found.transfer_ns == 6 * UNIT_NS
-    assert (found.caused_ns // UNIT_NS).tolist() == [0, 2, 0, 2]
+    assert (found.caused_ns // UNIT_NS).tolist() == [0, 4, 0, 4]
 
 
 def test_the_late_rank_is_the_one_that_others_wait_for_not_the_one_with_least_to_do():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.detectors.savings import CERTAIN_SHARE
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.collectives import (
     bandwidth_table,
@@ -14,7 +16,8 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
-from perfdoctor.metrics.communication.merged_collectives import asking_ns, evened_ns, messages_ns
+from perfdoctor.metrics.communication.hideable import hideable, reducible_ns_of
+from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.units import ms, percent
@@ -28,61 +31,84 @@ def _exposed_ns(place: Place) -> int:
     return place.exposed_communication.total_ns
 
 
-def _hideable_ns(place: Place) -> int:
-    """As much as there is compute that no collective runs beside."""
-    free = place.compute - place.communication
-    return min(_exposed_ns(place), free.total_ns)
+@dataclass(frozen=True)
+class _Exposed:
+    """In ns a step: transfer that is exposed, what a fix could take of it at most, and in two ways is likely to.
+
+    `hidden_ns`: behind compute, or by merging messages; `fewer_bytes_ns`: by sending less.
+    """
+
+    share: float
+    ns: int
+    most_ns: int
+    hidden_ns: int
+    fewer_bytes_ns: int
+
+    @property
+    def saving(self) -> Saving:
+        likely = max(self.hidden_ns, self.fewer_bytes_ns)
+        either = min(self.hidden_ns, self.fewer_bytes_ns) or int(likely * CERTAIN_SHARE)
+        return Saving(either, likely, max(self.most_ns, likely))
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Exposed communication that is transfer: what waits for a late rank is rank-skew's.
-
-    Without a GPU, threads of the host send, and each message has its price. Merged into one a step, most of that goes,
-    and so does the waiting of ranks that are late by turns.
-    """
-    transfer = transfer_share(run)
-    exposed_share = run.share(_exposed_ns) * transfer
-    if exposed_share < at["min_share_of_step"]:
+    """Exposed communication that is transfer: what waits for a late rank is rank-skew's."""
+    found = _exposed(run, at)
+    if found.share < at["min_share_of_step"]:
         return
-    exposed_ns = round(run.mean(_exposed_ns) * transfer)
-    # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
-    waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
-    waited_ns = round(min(waited_ns, won_by_all_ns(run)))
-    missing = ranks_missing(run)
-    if missing:  # what waits for a rank that was not recorded is nothing that this rank could win
-        waited_ns = round(waited_ns * min(largest_transfer_share(run) / transfer, 1.0))
-    most_ns = exposed_ns
-    hideable_ns = min(run.mean(_hideable_ns), waited_ns)
-    matched = skew(run) if host_places(run) else None
-    if matched is not None:
-        most_ns = run.mean(_exposed_ns)
-        merged_ns = messages_ns(run, matched, at["quick_collectives"])
-        hideable_ns = min(run.mean(_hideable_ns) + merged_ns, waited_ns)
-        hideable_ns = min(hideable_ns + asking_ns(run, matched) + evened_ns(run, matched), most_ns)
-    fewer_bytes_ns = int(waited_ns * at["volume_reducible_share"])
-    worst = run.worst(_exposed_ns)
+    worst, missing = run.worst(_exposed_ns), ranks_missing(run)
     total = run.mean(lambda place: place.communication.total_ns)
     yield Finding(
         rule="exposed-communication",
-        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), most_ns),
-        confidence="high" if len(run.places) > 1 else "medium",
+        saving_ns_per_step=found.saving,
+        confidence="high" if len(run.places) > 1 and not missing and not host_places(run) else "medium",
         values={
-            "exposed_ms": ms(exposed_ns),
+            "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
-            "exposed_percent": percent(exposed_share),
+            "exposed_percent": percent(found.share),
             "ranks": len(run.timeline.ranks),
             "job_ranks": ranks_of_job(run),
             "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
         },
         evidence=(
-            Measure("exposed communication", exposed_ns, "ns"),
-            Measure("compute that could hide it", hideable_ns, "ns"),
+            Measure("exposed communication", found.ns, "ns"),
+            Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),
             _kinds(worst),
             *_bandwidth(run, at["large_message_bytes"]),
         ),
         situation=_situation(len(run.timeline.ranks), missing),
-        affected_ns=most_ns if host_places(run) else 0,
+        affected_ns=found.most_ns if host_places(run) else 0,
     )
+
+
+def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
+    transfer = transfer_share(run)
+    exposed_ns = round(run.mean(_exposed_ns) * transfer)
+    # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
+    waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
+    waited_ns = round(min(waited_ns, won_by_all_ns(run)))
+    if ranks_missing(run):  # what waits for a rank that was not recorded is nothing that this rank could win
+        waited_ns = round(waited_ns * min(largest_transfer_share(run) / transfer, 1.0))
+    hidden_ns, reducible_ns = _hidden_ns(run, at), run.mean(lambda place: reducible_ns_of(run, place)) * transfer
+    most_ns = exposed_ns
+    if host_places(run) and can_be_merged(run) and (matched := skew(run)) is not None:
+        # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
+        beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
+        most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
+        merged_ns = messages_ns(run, matched, at["quick_collectives"])
+        hidden_ns = min(hidden_ns + merged_ns, waited_ns) + beside_ns
+    else:
+        hidden_ns = min(hidden_ns, waited_ns)
+    fewer_ns = min(reducible_ns, waited_ns) * at["volume_reducible_share"]
+    return _Exposed(run.share(_exposed_ns) * transfer, exposed_ns, most_ns, int(min(hidden_ns, most_ns)), int(fewer_ns))
+
+
+def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
+    """What compute is likely to hide, a step: parameters in full, of the rest a share."""
+    parts = [(hideable(run, place, at["backward_share"]), place) for place in run.places]
+    share = at["hidden_share_without_gpu"] if host_places(run) else at["hidden_share"]
+    each = [(own.parameters_ns + share * (own.gradients_ns + own.other_ns)) / place.units for own, place in parts]
+    return float(np.mean(each)) if each else 0.0
 
 
 def _situation(ranks: int, missing: int) -> str:

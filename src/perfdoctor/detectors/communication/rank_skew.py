@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.lateness import excess_ns
-from perfdoctor.metrics.communication.merged_collectives import evened_ns
+from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import Compared, compared
 from perfdoctor.metrics.units import ms, percent
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
 from perfdoctor.vocabulary.parts import IDLE_PARTS
 
@@ -33,82 +33,95 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run)
     if matched is None or not matched.duration_ns.sum():
         return
-    # Of a process with several devices the one that its collectives run on.
-    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
-    others = [place for place in places if place.rank != matched.late_rank]
-    exposed_ns = _exposed_by_others_ns(run, others, matched)
-    waiting_ns = _waiting_ns(run, matched, exposed_ns)
-    most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
-    if most_ns < at["min_share_of_step"] * run.step_ns:
-        return
-    late = next(place for place in places if place.rank == matched.late_rank)
-    instead = {name: ns for name, ns in excess_ns(places, matched)[late.rank].items() if ns}
+    seen = _seen(run, matched, at["clear_culprit_share"])
+    if seen.most_ns >= at["min_share_of_step"] * run.step_ns:
+        yield _finding(run, matched, seen, at)
+
+
+def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> Finding:
+    late, others = seen.late, seen.others
+    instead = {name: ns for name, ns in excess_ns(seen.places, matched)[late.rank].items() if ns}
     main, share = _main(instead)
-    is_clear = min(_late_share(matched), _share_of_its_own(matched)) >= at["clear_culprit_share"]
     host = compared(late, others) if main in _HOST else None
     situation = _situation(main, host, at) if share >= at["clear_culprit_share"] else ""
-    # Of a clear straggler the fix is on one rank: all others, also the last of them, must be able to go on then.
-    sooner_ns = min(_sooner_ns(others, np.min, waiting_ns), most_ns) if is_clear else most_ns
-    caused_ns = matched.caused_by_late_rank_ns if is_clear else matched.cost_of_late_rank_ns
-    likely = min(int(exposed_ns * caused_ns / _spent_by_others_ns(matched)), sooner_ns)
-    yield Finding(
+    return Finding(
         rule="rank-skew",
-        saving_ns_per_step=half_certain(likely, most_ns),
-        confidence="high" if is_clear else "medium",
+        saving_ns_per_step=half_certain(seen.likely_ns, seen.most_ns),
+        confidence="high" if seen.is_clear else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
             "other_rows_per_step": host.other_rows if host else 0.0,
             "slower": host.slower if host else 0.0,
             "more_ms": ms(host.more_ns) if host else 0.0,
-            "late_rank": matched.late_rank,
-            "waiting_ms": ms(waiting_ns),
+            "late_rank": late.rank,
+            "waiting_ms": ms(seen.waiting_ns),
             "step_ms": ms(run.step_ns),
-            "waiting_percent": percent(waiting_ns / run.step_ns),
+            "waiting_percent": percent(seen.waiting_ns / run.step_ns),
             "caused_percent": percent(_late_share(matched)),
             "instead_percent": percent(share),
         },
         evidence=(
-            *_evidence(matched, waiting_ns, late, instead, min(place.units for place in places)),
+            *_evidence(matched, seen.waiting_ns, late, instead, min(place.units for place in seen.places)),
             *(_same_calls(late.rank, host) if situation == "slower-host" and host else ()),
         ),
         situation=situation,
-        explains=_symptoms(main, others, at) if is_clear else (),
+        explains=_symptoms(main, late, others, at) if seen.is_clear else (),
         # Where no rank is the clear culprit it is unknown what one in time would change.
-        work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if is_clear else {},
-        affected_ns=likely,
+        work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if seen.is_clear else {},
+        affected_ns=seen.likely_ns,
     )
 
 
 # --- how long is waited ---
 
 
-def _exposed_by_others_ns(run: Run, others: Sequence[Place], matched: Skew) -> float:
-    """What the others expose of these collectives, a step: the late rank does not wait.
+@dataclass(frozen=True)
+class _Seen:
+    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it."""
 
-    As a share of their own steps, which may be longer than the mean of all ranks.
+    places: Sequence[Place]
+    late: Place
+    others: Sequence[Place]
+    is_clear: bool
+    waiting_ns: int
+    most_ns: int
+    likely_ns: int
+
+
+def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
+    # Of a process with several devices the one that its collectives run on.
+    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+    late = next(place for place in places if place.rank == matched.late_rank)
+    others = [place for place in places if place is not late]
+    is_clear = min(_late_share(matched), _share_of_its_own(matched)) >= clear_share
+    # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
+    by_turns_ns = evened_ns(run, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
+    waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched))) - by_turns_ns, 0)
+    most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
+    if is_clear:
+        # The fix is on one rank: all others, also the last of them, must be able to go on then.
+        of_late = np.where(matched.last == matched.ranks.index(late.rank), matched.behind_ns, 0)
+        caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late))
+        likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
+    else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
+        likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
+    return _Seen(places, late, others, is_clear, waiting_ns, most_ns, likely_ns)
+
+
+def _exposed_waits_ns(
+    run: Run, others: Sequence[Place], matched: Skew, at_most_ns: Ints | None = None
+) -> Sequence[float]:
+    """How long each of the others waits a step for the last rank, and computes nothing meanwhile.
+
+    Collectives at the same time are waited for once. As a share of their own steps, which may be longer than the mean
+    of all ranks. `at_most_ns`: by collective, only so long before the last came.
     """
-    steps_ns = sum(place.window_ns / place.units for place in others)
-    return run.step_ns * sum(_exposed_ns(place, matched) / place.units for place in others) / max(steps_ns, 1)
 
+    def of_place(place: Place) -> int:
+        return (matched.waits(matched.ranks.index(place.rank), at_most_ns) & place.exposed_communication).total_ns
 
-def _spent_by_others_ns(matched: Skew) -> float:
-    return float(matched.spent_ns[matched.others].mean())
-
-
-def _waiting_ns(run: Run, matched: Skew, exposed_ns: float) -> int:
-    """The part of it that is waiting. Collectives at the same time are waited for once."""
-    waiting = float(matched.waiting_ns[matched.others].mean())
-    waiting_ns = int(exposed_ns * waiting / _spent_by_others_ns(matched))
-    if host_places(run):  # what ranks that are late by turns wait goes when collectives are merged
-        return max(waiting_ns - evened_ns(run, matched), 0)
-    return waiting_ns
-
-
-def _exposed_ns(place: Place, matched: Skew) -> int:
-    """How long the collectives of which it is known who came last are exposed: not sends and broadcasts."""
-    rows = matched.rows[matched.ranks.index(place.rank)]
-    frame = place.recorded_collectives.take(rows[rows != UNKNOWN])
-    return (Intervals.of(frame.start_ns, frame.end_ns) & place.exposed_communication).total_ns
+    own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
+    return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]
 
 
 def _sooner_ns(others: Sequence[Place], which: Callable[[list[int]], float], otherwise: int) -> int:
@@ -140,10 +153,17 @@ def _situation(main: str, host: Compared | None, at: Mapping[str, float]) -> str
     return {"compute": "compute", "copies": "copies", "input_wait": "input"}.get(main, "")
 
 
-def _symptoms(main: str, others: Sequence[Place], at: Mapping[str, float]) -> tuple[str, ...]:
-    """Is that the late rank's device waits for its host all that launch-bound finds? The others' devices hardly do."""
-    idle = float(np.mean([place.share(place.idle_ns("launch_bound")) for place in others]))
-    return ("launch-bound",) if main in _HOST and idle < at["min_share_of_step"] else ()
+def _symptoms(main: str, late: Place, others: Sequence[Place], at: Mapping[str, float]) -> tuple[str, ...]:
+    """Rules that find hardly anything but what the late rank's host does: the others' devices wait less for theirs."""
+
+    def usual(cause: str) -> float:
+        return float(np.mean([place.share(place.idle_ns(cause)) for place in others]))
+
+    if main not in _HOST:
+        return ()
+    is_its_own = usual(main) <= (1 - at["clear_culprit_share"]) * late.share(late.idle_ns(main))
+    owners = IDLE_PARTS[main].rules if is_its_own else ()
+    return (*owners, "launch-bound") if usual("launch_bound") < at["min_share_of_step"] else owners
 
 
 def _late_share(matched: Skew) -> float:

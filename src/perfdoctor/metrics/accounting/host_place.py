@@ -15,19 +15,22 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.driving_threads import LAUNCHING_GAP_NS, driving_threads, host_activity
 from perfdoctor.metrics.accounting.idle_causes import Evidence, shared_out
-from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.cache import once_per_place, once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import Marks, Steps, host_steps
-from perfdoctor.model.timeline import UNKNOWN, Frame, Mask, Text, Timeline
+from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import nccl as nccl_names
 from perfdoctor.vocabulary.names import torch as torch_names
 
 _NEVER = np.iinfo(np.int64).max
+#: Without a core a thread is for as long as another may keep it: a slice of 3 ms (Linux, base_slice_ns), and up to the
+#: next tick, 4 ms later (CONFIG_HZ=250).
+_WITHOUT_CORE_NS = 7_000_000
 
 
 class HostPlace(Place):
@@ -180,9 +183,38 @@ def with_steps(place: HostPlace, window: Intervals, steps: Steps, asked: Interva
     return replace(place, window=window, steps=steps, work=work, asked=asked)
 
 
+@once_per_timeline
 def _transport(timeline: Timeline, rank: int) -> Frame:
+    """What the library's threads send, until the training thread had it."""
     ranges = timeline.ranges.of(rank=rank)
-    return ranges.take(ranges.name.matches(nccl_names.HOST_TRANSPORT))
+    sent = ranges.take(ranges.name.matches(nccl_names.HOST_TRANSPORT))
+    return sent.with_columns(end_ns=_over_ns(sent, _standing_still(timeline, rank)))
+
+
+def _standing_still(timeline: Timeline, rank: int) -> Intervals:
+    """Long pauses between the training thread's ops: it waits in calls that start collectives, too."""
+    ops = timeline.ops.of(rank=rank)
+    ops = ops.take(np.isin(ops["thread"], driving_threads(timeline, rank)))
+    asks = ops.take(ops.name.matches(nccl_names.ON_HOST))
+    busy = Intervals.of(ops.start_ns, ops.end_ns) - Intervals.of(asks.start_ns, asks.end_ns)
+    long = busy.starts[1:] - busy.ends[:-1] > LAUNCHING_GAP_NS
+    return Intervals(busy.ends[:-1][long], busy.starts[1:][long])
+
+
+def _over_ns(sent: Frame, still: Intervals) -> Ints:
+    """When each was over: when its thread marked the end, or before, where the training thread went on with the result.
+
+    The thread that it wakes may take its core away, and it marks the end when it gets one again. The training thread
+    had waited where it stood still for longer than that, up to a moment at which the collective was running.
+    """
+    if not still:
+        return sent.end_ns
+    pause = np.searchsorted(still.ends, sent.end_ns, side="right") - 1
+    went_on = still.ends[np.maximum(pause, 0)]
+    waited = went_on - np.maximum(still.starts[np.maximum(pause, 0)], sent.start_ns)
+    late = sent.end_ns - went_on
+    over: Ints = np.where((pause >= 0) & (late <= np.minimum(waited, _WITHOUT_CORE_NS)), went_on, sent.end_ns)
+    return over
 
 
 def _work(timeline: Timeline, rank: int, steps: Steps) -> DeviceWork:

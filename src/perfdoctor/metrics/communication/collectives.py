@@ -8,11 +8,12 @@ from the arrival of the last rank to the end, known where every rank of the grou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.communication.skew import Matrix, Skew, skew
+from perfdoctor.metrics.communication.matching import Matrix, column
+from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -54,7 +55,7 @@ def transfer_share(run: Run, kind: str = "") -> float:
     if not kind:
         return 1.0 - matched.waiting_share
     chosen = np.array(matched.kinds) == kind
-    return 1.0 - replace(matched, duration_ns=matched.duration_ns[:, chosen]).waiting_share if chosen.any() else 1.0
+    return 1.0 - matched.of(chosen).waiting_share if chosen.any() else 1.0
 
 
 def won_by_all_ns(run: Run) -> float:
@@ -146,8 +147,8 @@ def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
         return []
     places = _places(run, matched)
     # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
-    size = _column(places, matched.rows, "bytes").max(axis=0)
-    group = _column(places, matched.rows, "group_size").max(axis=0)
+    size = column(places, matched.rows, "bytes").max(axis=0)
+    group = column(places, matched.rows, "group_size").max(axis=0)
     taking_part = matched.taking_part
     usable = (size >= min_bytes) & (taking_part.sum(axis=0) == group) & (matched.shortest_ns > 0)
     kinds = np.array(matched.kinds)
@@ -178,16 +179,9 @@ def matched_bytes(run: Run, kind: str) -> Loads | None:
     if matched is None:
         return None
     places = _places(run, matched)
-    sizes = _column(places, matched.rows, "bytes")
+    sizes = column(places, matched.rows, "bytes")
     usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
     return Loads(matched.ranks, sizes[:, usable]) if usable.any() else None
-
-
-def _column(places: Sequence[Place], rows: Matrix, name: str) -> Matrix:
-    """A column of each place's `recorded_collectives` for matched rows; UNKNOWN where a rank takes no part."""
-    columns = [place.recorded_collectives[name] for place in places]
-    known = [column[np.maximum(own, 0)] for own, column in zip(rows, columns, strict=True)]
-    return np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
 
 
 def _bandwidth(kind: str, places: tuple[Place, ...], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:

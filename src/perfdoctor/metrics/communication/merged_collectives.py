@@ -8,10 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.communication.hideable import SHARDED, SUMS_IN_LAYERS
 from perfdoctor.metrics.communication.skew import Skew
+from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
+
+_SUMS = frozenset({"all_reduce", "reduce"})
+
+
+def can_be_merged(run: Run) -> bool:
+    """Are all of a step's collectives sums that it needs at its end alone? Those of layers are needed one by one."""
+    kinds = {kind for place in run.places for kind in place.collectives.text("kind")}
+    return kinds <= _SUMS and not facts(run) & (SHARDED | SUMS_IN_LAYERS)
 
 
 def messages_ns(run: Run, matched: Skew, quick: float) -> int:
@@ -65,7 +75,6 @@ def evened_ns(run: Run, matched: Skew) -> int:
 
     The others wait that much less, since the rank that comes last has no longer waited itself.
     """
-    waiting = np.where(matched.taking_part, matched.duration_ns - matched.shortest_ns, 0)
     step = _steps(run, matched)
-    each = np.stack([np.bincount(step, weights=own, minlength=step.max(initial=0) + 1) for own in waiting])
+    each = np.stack([np.bincount(step, weights=own, minlength=step.max(initial=0) + 1) for own in matched.waited_ns])
     return int(each.min(axis=0).sum() / run.places[0].units)

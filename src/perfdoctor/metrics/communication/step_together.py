@@ -37,7 +37,7 @@ def _waiting_ns(run: Run, matched: Skew, faster: Mask) -> list[float]:
     """Per rank: how long it waits in a step for those that get faster; no limit where they share no collective."""
     columns = faster[matched.last]
     there = matched.taking_part[:, columns]
-    waited = np.where(there, (matched.duration_ns - matched.shortest_ns)[:, columns], 0).sum(axis=1)
+    waited = matched.waited_ns[:, columns].sum(axis=1)
     meets: Mask = (there.sum(axis=1) > 0) | (not columns.any())
     units = {place.rank: place.units for place in run.places}
     return [

@@ -2,7 +2,8 @@
 
 Sources: the ranges of torch.compile (`## Call CompiledFxGraph … ##`, `Torch-Compiled Region: 0/0`), of
 torch.nn.parallel (`DistributedDataParallel.forward`), of FSDP1 (`FullyShardedDataParallel.forward`) and FSDP2
-(`FSDP::pre_forward`), and their functions in torch.profiler's stacks.
+(`FSDP::pre_forward`), of DeepSpeed (`DeepSpeedEngine.forward`), the autograd functions of DTensor, by which tensor
+parallelism sums (`RedistributeBackward`), and the functions of all of them in torch.profiler's stacks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ COMPILED_KERNEL = re.compile(r"triton_(poi|red|per|for|tem|spl)_|triton__")
 DDP = re.compile(
     r"DistributedDataParallel|torch\.distributed\.ddp\.|torch/nn/parallel/distributed\.py|torch::distributed::reducer"
 )
+#: Both generations; and the first, whose options the second does not have.
 FSDP = re.compile(r"\bFSDP\b|FSDP::|FullyShardedDataParallel|torch/distributed/(_composable/)?fsdp/")
+FSDP1 = re.compile(r"FullyShardedDataParallel|torch/distributed/fsdp/(?!_?fully_shard)\w")
+DEEPSPEED = re.compile(r"\bDeepSpeed|(^|/)deepspeed/|\bPartitionedParameterCoordinator")
+#: Its own DistributedDataParallel is not PyTorch's.
+MEGATRON = re.compile(r"(^|/)megatron/(core|training|legacy|model)/")
+#: FSDP2 keeps its parameters in DTensors, too; only the gradient of a layer's result redistributes them.
+TENSOR_PARALLEL = re.compile(r"\bRedistributeBackward|torch/distributed/tensor/parallel/")
 
 #: What `when` of a fix may name, and the words for it. `not compiled` is its opposite.
 FACTS = {
@@ -30,6 +38,11 @@ FACTS = {
     "cuda-graphs": "CUDA graphs",
     "ddp": "DistributedDataParallel",
     "fsdp": "FSDP",
+    "fsdp1": "FSDP1 (FullyShardedDataParallel)",
+    "deepspeed": "DeepSpeed",
+    "megatron": "Megatron",
+    "tensor-parallel": "tensor parallelism by DTensor",
+    "gloo": "collectives sent by gloo",
     "sends-16-bit": "collectives of 16-bit types",
     "gpu": "work on a GPU",
     "inference": "inference",

@@ -69,6 +69,7 @@ LIBRARY_RANGE = re.compile(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
 POINT_TO_POINT = re.compile(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
 HOST_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
+GLOO = re.compile(r"^gloo:")
 #: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel.
 ON_HOST = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
 #: What the training thread calls to start a collective (torch.distributed).

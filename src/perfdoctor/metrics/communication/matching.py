@@ -1,0 +1,132 @@
+"""Which collectives of several ranks are the same?
+
+Matched by their order within kind and group. Where the ranks recorded unequally many, the rhythm of their ends shows
+which belong together: it is the same on every rank. A send or receive may end for one rank alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+
+#: Kinds in which every rank takes part and that end together. The root of a broadcast is done once its bytes are on
+#: their way, and of a reduce the others are: who is out first did not come last.
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+
+#: Ranks whose recordings begin at different moments are put together by at least so many collectives,
+_FEWEST_ALIKE = 6
+#: whose ends are as far apart on one as on the other, but for this share of the usual distance.
+_RHYTHM_SLACK = 0.02
+
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+
+
+def rows_of_collectives(places: Sequence[Place], *, everywhere: bool) -> tuple[Matrix, tuple[str, ...]]:
+    """By place and collective its row of `recorded_collectives`, UNKNOWN where the rank takes no part; and its kind.
+
+    Those that most places have in their window; `everywhere`: all that can be matched.
+    """
+    found = [_collectives(place) for place in places]
+    rows: list[Matrix] = []
+    kinds: list[str] = []
+    for kind, group, size in dict.fromkeys(key for each in found for key in each):
+        own = [each.get((kind, group, size)) for each in found]
+        if 0 < size < sum(each is not None for each in own):
+            continue  # several groups under one name
+        matched = _matched(own, everybody=not group, everywhere=everywhere)
+        rows.append(matched)
+        kinds.extend([kind] * matched.shape[1])
+    joined = np.concatenate(rows, axis=1) if rows else np.empty((len(places), 0), np.int64)
+    return joined, tuple(kinds)
+
+
+def column(places: Sequence[Place], rows: Matrix, name: str) -> Matrix:
+    """A column of each place's `recorded_collectives` for these rows; UNKNOWN where a rank takes no part."""
+    known = [place.recorded_collectives[name][np.maximum(own, 0)] for place, own in zip(places, rows, strict=True)]
+    return np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """One rank's collectives of one kind and group, in order: their rows, their ends, does each touch the window?"""
+
+    rows: Ints
+    inside: Mask
+    end_ns: Ints
+
+    def take(self, places: Ints) -> _Own:
+        return _Own(self.rows[places], self.inside[places], self.end_ns[places])
+
+
+def _matched(ranks: Sequence[_Own | None], *, everybody: bool, everywhere: bool) -> Matrix:
+    """The rows of one kind and group, a line a rank: those that most ranks have in their window, or all of them.
+
+    Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
+    the windows where the recordings do not hold equally many. A group without a name has to be that of all ranks.
+    """
+    nothing = np.empty((len(ranks), 0), np.int64)
+    known = [own for own in ranks if own is not None]
+    if len(known) < 2 or (everybody and len(known) < len(ranks)):
+        return nothing
+    if len({own.rows.size for own in known}) > 1:
+        inside_only = [own.take(np.flatnonzero(own.inside)) for own in known]
+        known = inside_only if len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
+    if not known:
+        return nothing
+    inside = np.mean([own.inside | everywhere for own in known], axis=0) >= 0.5
+    result = np.full((len(ranks), int(inside.sum())), UNKNOWN, np.int64)
+    result[[own is not None for own in ranks]] = np.stack([own.rows for own in known])[:, inside]
+    return result
+
+
+def _aligned(ranks: Sequence[_Own]) -> list[_Own]:
+    """The collectives that all ranks recorded, equally many of each; [] where their rhythms do not agree."""
+    reference = min(ranks, key=lambda own: own.rows.size)
+    offsets = [_offset(own.end_ns, reference.end_ns) for own in ranks]
+    if any(offset is None for offset in offsets):
+        return []
+    shifts = [offset or 0 for offset in offsets]
+    first = max(-shift for shift in shifts)
+    last = min(own.rows.size - shift for own, shift in zip(ranks, shifts, strict=True))
+    return [own.take(np.arange(first + shift, last + shift)) for own, shift in zip(ranks, shifts, strict=True)]
+
+
+def _offset(ends: Ints, reference: Ints) -> int | None:
+    """Collective n of `reference` is n + offset of `ends`: where the distances between ends agree best, and well.
+
+    None where they agree nowhere, or as well at another offset (steps that are too much alike).
+    """
+    fewest = max(_FEWEST_ALIKE, reference.size // 2)
+    scores: dict[int, float] = {}
+    for offset in range(fewest - reference.size, ends.size - fewest + 1):
+        first, last = max(0, -offset), min(reference.size, ends.size - offset)
+        if last - first >= fewest:
+            apart = np.abs(np.diff(ends[first + offset : last + offset]) - np.diff(reference[first:last]))
+            scores[offset] = float(np.median(apart))
+    ranked = sorted(scores, key=lambda offset: scores[offset])
+    allowed_ns = _RHYTHM_SLACK * float(np.median(np.diff(reference))) if reference.size > 1 else 0.0
+    if not ranked or scores[ranked[0]] > allowed_ns:
+        return None
+    return None if len(ranked) > 1 and scores[ranked[1]] <= 2 * scores[ranked[0]] else ranked[0]
+
+
+def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
+    """The recording's rows by kind, group and its size (or UNKNOWN), in order; do they touch the window?"""
+    frame = place.recorded_collectives
+    kinds, groups = frame.text("kind"), frame.text("group")
+    inside = place.window.overlap_ns(frame.start_ns, frame.end_ns) > 0
+    sizes = frame["group_size"]
+    found: dict[tuple[str, str, int], _Own] = {}
+    for kind in _TOGETHER:
+        of_kind = kinds.equals(kind)
+        for group in dict.fromkeys(groups.take(of_kind)):
+            of_group = of_kind & groups.equals(group)
+            for size in np.unique(sizes[of_group]).tolist():
+                rows = np.flatnonzero(of_group & (sizes == size))
+                found[kind, group, size] = _Own(rows, inside[rows], frame.end_ns[rows])
+    return found
