@@ -14,22 +14,22 @@ BACKWARD = 0.67
 
 
 def test_the_predicted_saving_is_what_compute_could_hide_and_the_cost_of_messages():
-    """31 short messages and a long one, 10 units of compute: a quarter of its backward pass hides some of what is
-    carried, and one message is left."""
+    """31 short messages and a long one, 10 units of compute: half of its backward pass hides all but the last of them,
+    and one message is left."""
     drawn, step = talking([[10] + [0] * 31] * 2, [2] * 31 + [40], parts=32, steps=4)
     saving = only_finding("exposed-communication", drawn).saving_ns_per_step
     assert step == 10 + 62 + 40
     assert saving.high == pytest.approx(102 * UNIT_NS, rel=0.001)  # all that is not compute
     price = 2 * UNIT_NS - DISPATCH_NS
     asking = 31 / 32 * 32 * DISPATCH_NS
-    assert saving.likely == pytest.approx(31 * price + 0.25 * BACKWARD * 10 * UNIT_NS + asking, rel=0.001)
+    assert saving.likely == pytest.approx(31 * price + 0.5 * 31 / 32 * BACKWARD * 10 * UNIT_NS + asking, rel=0.001)
 
 
 def test_a_few_long_messages_are_worth_what_compute_hides():
     drawn, _ = talking([10, 10], 30, steps=5)
     saving = only_finding("exposed-communication", drawn).saving_ns_per_step
     # half of its bytes, or what a backward pass in 10 units of compute hides: one message merges with nothing
-    assert saving.low == pytest.approx(0.25 * BACKWARD * 10 * UNIT_NS, rel=0.001)
+    assert saving.low == pytest.approx(0.5 / 2 * BACKWARD * 10 * UNIT_NS, rel=0.001)
     assert saving.likely == pytest.approx((30 * UNIT_NS - DISPATCH_NS) / 2, rel=0.001)
     assert saving.high == pytest.approx(30 * UNIT_NS, rel=0.001)
 
@@ -60,3 +60,12 @@ def test_it_is_simulated_and_no_step_gets_shorter_than_its_compute():
     assert diagnosis.prediction.replay_error == pytest.approx(0, abs=0.01)
     assert found.saving_ns_per_step.high <= (step - 13) * UNIT_NS
     assert found.saving_ns_per_step.likely > 0.5 * (step - 13) * UNIT_NS
+
+
+@pytest.mark.parametrize(("computing", "late_by"), [([5, 12], 7), ([5, 30], 25)])
+def test_without_its_lateness_a_rank_of_two_takes_what_the_other_takes(computing, late_by):
+    drawn, step = talking(computing, 3)
+    found = {each.rule: each for each in diagnose(drawn, list(load_rules().values())).findings}["rank-skew"]
+    assert step - late_by == computing[0] + 3
+    assert found.saving_ns_per_step.likely == pytest.approx(late_by * UNIT_NS, rel=0.02)
+    assert found.saving_ns_per_step.high <= late_by * UNIT_NS + 2 * ASKING_NS

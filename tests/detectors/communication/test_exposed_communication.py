@@ -6,9 +6,11 @@ import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from collective_builders import MIB, described
 
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
 
@@ -63,7 +65,7 @@ def test_where_ranks_are_missing_their_waiting_is_not_transfer():
     )
     assert alike.likely == 10 / 2 * MS
     # four stretches of 10 and four of 4 ms, each of which takes at most 4; without steps all count
-    assert different.likely == pytest.approx(4 * 14 / 2 * MS, rel=0.01)
+    assert different.likely == pytest.approx(8 * 4 * MS, rel=0.01)
     assert different.high == pytest.approx(4 * 14 * MS, rel=0.01)
 
 
@@ -126,3 +128,42 @@ def test_it_tells_the_bandwidth_of_large_messages_where_all_ranks_were_recorded(
     # 100 MB in 10 ms; two ranks load the link once
     assert table.rows == (("all_reduce", 2, 100_000_000, pytest.approx(1e10)),)
     assert len(only_finding("exposed-communication", ranks[0]).evidence) == 3
+
+
+def saving(picture, **columns):
+    return only_finding("exposed-communication", described(picture, **columns)).saving_ns_per_step
+
+
+def test_of_gradients_in_16_bits_no_halved_bytes_are_predicted():
+    assert saving(step(0, 36), data_type="Float").likely == 36 / 2 * MS
+    assert (
+        saving(step(0, 36), data_type="BFloat16").likely == 36 / 4 * MS
+    )  # sent every other step, in half of the cases
+
+
+def test_of_several_messages_the_last_one_stays():
+    one = draw(kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, unit_us=1000, repeat=6, launched_us_before=50)
+    four = draw(kernels="#" * 30 + " " * 8, nccl=" " * 30 + "==--==--", unit_us=1000, repeat=6, launched_us_before=50)
+    assert saving(one, data_type="BFloat16").likely == pytest.approx(5 * MS, rel=0.01)
+    assert saving(four, data_type="BFloat16").likely == pytest.approx(6 * MS, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "has_not"),
+    [
+        ("DistributedDataParallel.forward", "bucket_cap_mb", "fully_shard"),
+        ("FSDP::pre_forward", "reshard_after_forward", "DistributedDataParallel("),
+        ("FullyShardedDataParallel.forward", "SHARD_GRAD_OP", "DistributedDataParallel("),
+        ("DeepSpeedEngine.forward", "overlap_comm", "register_post_accumulate_grad_hook"),
+        ("megatron/core/parallel_state.py(1): f", "--overlap-grad-reduce", "register_post_accumulate_grad_hook"),
+        ("RedistributeBackward", "_micro_pipeline_tp", "register_post_accumulate_grad_hook"),
+        ("aten::add", "register_post_accumulate_grad_hook", "fully_shard"),
+    ],
+)
+def test_fixes_are_those_of_the_recorded_framework(name, has, has_not):
+    host = {"host": ["l" + " " * 39, "n" * 40], "legend": {"n": ("ops", name)}}
+    found = {each.rule: each for each in diagnose(step(0, 10, **host), list(load_rules().values())).findings}
+    code = "\n".join(fix.how for fix in found["exposed-communication"].fixes)
+    assert has in code
+    assert has_not not in code
+    assert "NCCL_DEBUG" not in code  # one rank was recorded: its links are not in question yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import draw, idle_units, only_place, timeline
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -116,3 +117,22 @@ def test_a_rank_without_ops_and_steps_has_no_place():
 def test_where_a_gpu_was_recorded_no_thread_plays_one():
     run = prepare(draw(kernels="## ##", host="oooooo"))
     assert [place.device for place in run.places] == [0]
+
+
+@pytest.mark.parametrize(("marked_later", "over"), [(30, 0), (0, 0), (80, 80)])
+def test_a_collective_is_over_when_the_thread_that_waited_goes_on(marked_later, over):
+    """It waits for 100 units in front of `aten::div_`; the library's thread gets a core late, and marks the end then.
+
+    After 8 ms no thread is still without a core: then the training had not waited for it.
+    """
+    rows = {"ops": [], "ranges": []}
+    for step in range(4):
+        at = 1_000_000 + 300 * step * UNIT_NS
+        for name, begin, end in (("aten::mm", 0, 20), ("c10d::allreduce_", 20, 21), ("aten::div_", 120, 290)):
+            rows["ops"].append({"start_ns": at + begin * UNIT_NS, "end_ns": at + end * UNIT_NS, "name": name})
+        rows["ranges"].append({"start_ns": at, "end_ns": at + 300 * UNIT_NS, "name": f"ProfilerStep#{step}"})
+        done = at + (120 + marked_later) * UNIT_NS
+        rows["ranges"].append({"start_ns": at + 21 * UNIT_NS, "end_ns": done, "name": "gloo:all_reduce", "thread": 2})
+    place = only_place(timeline(**rows))
+    took = (place.collectives.duration_ns // UNIT_NS).tolist()
+    assert took == [99 + over] * 4

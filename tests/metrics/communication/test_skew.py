@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import draw
+from builders import draw, timeline
 from collective_builders import described
 
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -195,3 +195,39 @@ def test_ranks_of_different_rhythms_are_not_put_together():
 def test_collectives_as_regular_as_a_clock_tell_no_place_to_begin():
     regular = tuple(range(6, 120, 8))
     assert ranks(rhythm(regular[2:], 1), rhythm(regular, 3)) is None
+
+
+def test_waiting_in_two_collectives_at_once_is_waited_once():
+    """Rank 1 is 6 units late for two collectives that rank 0 began one unit after the other."""
+    pictures = [["========  ", " -------  "], ["      ==  ", "      --  "]]
+    found = skew(prepare(merge([draw(nccl=own, rank=rank) for rank, own in enumerate(pictures)])))
+    assert (found.waiting_ns // UNIT_NS).tolist() == [6, 0]
+    assert (found.spent_ns // UNIT_NS).tolist() == [8, 2]
+    assert found.caused_by_late_rank_ns == found.cost_of_late_rank_ns == 6 * UNIT_NS
+
+
+def sent_by_threads(late_marks_ns: tuple[int, ...], clock_ns: int = 0) -> Skew:
+    """Two ranks that arrive together at four collectives of 10 units; rank 1 marks their ends so much later."""
+    rows = {"ops": [], "ranges": []}
+    for step, later in enumerate(late_marks_ns):
+        for rank in (0, 1):
+            own = {"rank": rank, "process": rank}
+            at = 1_000_000 + 20 * step * UNIT_NS + rank * clock_ns
+            done = at + 15 * UNIT_NS + rank * later
+            rows["ops"].append({**own, "start_ns": at, "end_ns": at + 5 * UNIT_NS, "name": "aten::mm"})
+            sent = {"start_ns": at + 5 * UNIT_NS, "end_ns": done, "name": "gloo:all_reduce", "thread": 2}
+            mark = {"start_ns": at, "end_ns": at + 20 * UNIT_NS, "name": f"ProfilerStep#{step}"}
+            rows["ranges"] += [{**own, **sent}, {**own, **mark}]
+    return skew(prepare(timeline(**rows, world_size=2)))
+
+
+def test_of_threads_that_send_the_arrival_counts_and_not_when_they_mark_the_end():
+    found = sent_by_threads((3 * UNIT_NS, -3 * UNIT_NS, 2 * UNIT_NS, -2 * UNIT_NS))
+    assert found.waiting_ns.tolist() == [0, 0]
+    assert found.transfer_ns == 4 * 10 * UNIT_NS
+
+
+def test_where_their_clocks_differ_the_durations_count():
+    found = sent_by_threads((0, 0, 0, 0), clock_ns=3 * UNIT_NS)
+    assert found.waiting_ns.tolist() == [0, 0]
+    assert found.transfer_ns == 4 * 10 * UNIT_NS

@@ -31,6 +31,8 @@ from perfdoctor.replay.graph.simulate import simulate
 WHOLE = ("input-wait", "host-work", "garbage-collection", "host-syncs", "exposed-copies")
 #: fp32 matmuls are planted with four times the time that they take on tensor cores.
 FP32_SHARE = 0.75
+#: Of four messages of gradients a step, the last of which is exposed, no compute can hide the last.
+PREDICTED = {"exposed-communication": 3 / 4}
 ACTIONS = {
     "input-wait": "input_wait",
     "host-work": "host_work",
@@ -101,7 +103,8 @@ def test_as_much_as_was_planted_wins_what_it_costs(rule, share, ranks):
     found = only_finding(rule, run)
     pulled = affected_ns(ACTIONS[rule], found, run)
     part = FP32_SHARE if rule == "fp32-matmuls" else shares([found.saving_ns_per_step.likely], pulled)[0]
-    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(faulty.cost[rule], abs=0.02)
+    expected = faulty.cost[rule] * PREDICTED.get(rule, 1.0)
+    assert won(graphs, edit_of(ACTIONS[rule], found), part) == pytest.approx(expected, abs=0.02)
 
 
 def test_a_healthy_training_plays_as_it_was():

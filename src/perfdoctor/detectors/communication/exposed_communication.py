@@ -16,7 +16,7 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
-from perfdoctor.metrics.communication.hideable import hideable, reducible_ns_of
+from perfdoctor.metrics.communication.hideable import hideable, sent_ns
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
@@ -89,7 +89,8 @@ def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
     waited_ns = round(min(waited_ns, won_by_all_ns(run)))
     if ranks_missing(run):  # what waits for a rank that was not recorded is nothing that this rank could win
         waited_ns = round(waited_ns * min(largest_transfer_share(run) / transfer, 1.0))
-    hidden_ns, reducible_ns = _hidden_ns(run, at), run.mean(lambda place: reducible_ns_of(run, place)) * transfer
+    hidden_ns, sent = _hidden_ns(run, at), [(sent_ns(run, place), place.units) for place in run.places]
+    wide_ns, narrow_ns = (float(np.mean([own[n] / units for own, units in sent])) * transfer for n in (0, 1))
     most_ns = exposed_ns
     if host_places(run) and can_be_merged(run) and (matched := skew(run)) is not None:
         # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
@@ -99,16 +100,21 @@ def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
         hidden_ns = min(hidden_ns + merged_ns, waited_ns) + beside_ns
     else:
         hidden_ns = min(hidden_ns, waited_ns)
-    fewer_ns = min(reducible_ns, waited_ns) * at["volume_reducible_share"]
+    fewer_ns = min(wide_ns, waited_ns) * at["volume_reducible_share"]
+    fewer_ns += min(narrow_ns, waited_ns - min(wide_ns, waited_ns)) * at["narrow_reducible_share"]
     return _Exposed(run.share(_exposed_ns) * transfer, exposed_ns, most_ns, int(min(hidden_ns, most_ns)), int(fewer_ns))
 
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
-    """What compute is likely to hide, a step: parameters in full, of the rest a share."""
-    parts = [(hideable(run, place, at["backward_share"]), place) for place in run.places]
-    share = at["hidden_share_without_gpu"] if host_places(run) else at["hidden_share"]
-    each = [(own.parameters_ns + share * (own.gradients_ns + own.other_ns)) / place.units for own, place in parts]
-    return float(np.mean(each)) if each else 0.0
+    """What compute is likely to hide, a step. Of gradients all messages but the last: then no backward pass is left."""
+
+    def of_place(place: Place) -> float:
+        own = hideable(run, place, at["backward_share"])
+        gradients = max(1 - 1 / own.messages, at["hidden_share"]) if own.messages else 0.0
+        hidden_ns = gradients * own.gradients_ns + own.parameters_ns + own.other_ns
+        return hidden_ns * (1.0 if place.device is not None else at["hidden_share_without_gpu"])
+
+    return float(np.mean([of_place(place) / place.units for place in run.places]))
 
 
 def _situation(ranks: int, missing: int) -> str:

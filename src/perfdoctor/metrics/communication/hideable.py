@@ -44,12 +44,13 @@ class Hideable:
     """Exposed transfer of a window that compute could hide, in ns, by what it carries.
 
     Gradients and parameters are limited by compute that is independent of them, the rest by compute that no collective
-    runs beside. Sums inside layers are no part.
+    runs beside. Sums inside layers are no part. `messages`: in how many the gradients are sent, a step.
     """
 
     gradients_ns: float
     parameters_ns: float
     other_ns: float
+    messages: float
 
 
 def purposes(run: Run, place: Place) -> Purposes:
@@ -77,14 +78,20 @@ def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
         # Without a GPU torch waits for each all-gather before it goes on.
         0.0 if place.device is None else transfer * _behind_layer_before(place, rows.parameters, parameters, free),
         min((others - gradients - parameters).total_ns * transfer, free.total_ns),
+        np.count_nonzero(rows.gradients) / place.units,
     )
 
 
-def reducible_ns_of(run: Run, place: Place) -> int:
-    """For how long compute waited for gradients and parameters that are not known to have 16 bits already, in ns."""
-    rows, frame = purposes(run, place), place.collectives
-    wide = is_full_precision(frame) | frame.text("data_type").equals("")
-    return (_running(place, (rows.gradients | rows.parameters) & wide) & waited_for(place)).total_ns
+def sent_ns(run: Run, place: Place) -> tuple[int, int]:
+    """For how long compute waited for gradients and parameters in 32 bits, or of unknown type, and for gradients in 16.
+
+    In ns of the window; where both are on their way at once, it waited for the former.
+    """
+    rows, frame, waited = purposes(run, place), place.collectives, waited_for(place)
+    is_wide = is_full_precision(frame) | frame.text("data_type").equals("")
+    wide = _running(place, (rows.gradients | rows.parameters) & is_wide) & waited
+    narrow = (_running(place, rows.gradients & ~is_wide) & waited) - wide
+    return wide.total_ns, narrow.total_ns
 
 
 def _running(place: Place, rows: Mask) -> Intervals:
@@ -92,15 +99,13 @@ def _running(place: Place, rows: Mask) -> Intervals:
 
 
 def _behind_layer_before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
-    """How much of these all-gathers fits beside compute between the one before and themselves, in the same step."""
+    """How much of these all-gathers fits beside compute between the one before and themselves, but for one a step."""
     start, end = place.collectives.start_ns[rows], place.collectives.end_ns[rows]
-    if start.size < 2:
+    if start.size <= place.units:
         return 0.0
-    step = np.searchsorted(place.steps.even_bounds, start, side="right")
     before = free.overlap_ns(start[:-1], start[1:])
-    before = np.where(step[1:] == step[:-1], before, 0)
     hidden = np.minimum(exposed.overlap_ns(start[1:], end[1:]), before)
-    return float(min(hidden.sum(), exposed.total_ns))
+    return float(min(hidden.sum(), exposed.total_ns)) * (1 - place.units / start.size)
 
 
 def _backward_share(place: Place, free: Intervals, unknown: float) -> float:
