@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.loader_workers import Batch, Cores, Feeding, Prospect, with_workers
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Floats
 from perfdoctor.system.run_folder import ReportedLoader
 
 
@@ -44,11 +46,25 @@ def batch(run: Run) -> Batch:
 
 
 def cores(run: Run) -> Cores:
-    """Of one training process: processes of one machine share its cores."""
-    sharing = max(len(run.timeline.ranks), 1)
+    """Of one training process: its share of what all may use together, unless it is bound to fewer."""
+    sharing = _ranks_of_a_machine(run)
     threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
-    known = Cores(cpu_use.cores_allowed(run) / sharing, cpu_use.idle_cores(run) / sharing, cpu_use.cores_used(run))
+    of_all = _least(run.timeline["cpu_samples"].floats("allowed_cores"))
+    bound = _least(run.timeline["cpu_processes"].floats("allowed_cores"))
+    count = bound / sharing if math.isnan(of_all) else float(np.fmin(bound, of_all / sharing))
+    known = Cores(count, cpu_use.idle_cores(run) / sharing, cpu_use.cores_used(run))
     return replace(known, computing=known.count if math.isnan(threads) else threads)
+
+
+def _least(values: Floats) -> float:
+    return float(np.nanmin(values)) if not np.isnan(values).all() else math.nan
+
+
+def _ranks_of_a_machine(run: Run) -> int:
+    """Ranks of several machines drive devices of the same numbers; without a GPU all are taken for one machine's."""
+    devices = Counter(place.device for place in run.places if place.device is not None)
+    machines = max(devices.values(), default=1)
+    return max(math.ceil(len(run.timeline.ranks) / machines), 1)
 
 
 def _io_share(run: Run, wait_ns: float) -> float:

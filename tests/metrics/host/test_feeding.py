@@ -1,0 +1,76 @@
+"""With what, by whom and on which cores is a training fed?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from builders import BASE_NS, draw
+from machine_builders import beside
+
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.host import feeding
+from perfdoctor.model.timeline import merge
+from perfdoctor.system.run_folder import ReportedLoader
+
+WHOLE_NS = 10 * 10_000_000
+
+
+def run(ranks=1, of_all=math.nan, bound=math.nan, *, devices=(0, 1, 2, 3), idle=math.nan, own=1.0, loaders=(), **used):
+    """Ten steps of 10 ms on as many GPUs. `of_all`: cores of the machine; `bound`: of each process."""
+    drawn = merge([draw(kernels="#" * 100, host=["l" + " " * 99], repeat=10, rank=rank, device=devices[rank])
+                   for rank in range(ranks)])  # fmt: skip
+    when = {"start_ns": BASE_NS, "end_ns": BASE_NS + WHOLE_NS}
+    samples = [
+        {
+            "name": "cpu.csv",
+            "is_on_clock": True,
+            **when,
+            "allowed_cores": of_all,
+            "idle_cores": idle,
+            "program_cores": 0,
+        }
+    ]
+    processes = [
+        {"rank": rank, "process": 100 + rank, "name": "recorded steps", **when, "allowed_cores": bound,
+         "cpu_ns": own * WHOLE_NS, **used}
+        for rank in range(ranks)
+    ]  # fmt: skip
+    whole = beside(drawn, cpu_samples=samples, cpu_processes=processes)
+    return prepare(replace(whole, loaders=tuple(loaders)))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "of_all", "bound", "devices", "count"),
+    [
+        (1, 16, 16, (0,), 16),
+        (4, 16, 16, (0, 1, 2, 3), 4),  # they share them
+        (4, 16, 4, (0, 1, 2, 3), 4),  # each has its own
+        (4, 2.5, 16, (0, 1, 2, 3), 0.625),  # a quota of all together
+        (4, 16, 16, (0, 1, 0, 1), 8),  # two machines
+        (2, math.nan, 8, (0, 1), 4),
+        (2, 8, math.nan, (0, 1), 4),
+    ],
+)
+def test_processes_of_a_machine_share_its_cores(ranks, of_all, bound, devices, count):
+    assert feeding.cores(run(ranks, of_all, bound, devices=devices)).count == count
+
+
+def test_without_samples_cores_are_not_known():
+    found = feeding.cores(run())
+    assert not found.is_known
+    assert feeding.prospect(run(), 4e6, 0).workers >= 1
+
+
+def test_idle_cores_are_shared_and_own_ones_are_each_processs():
+    found = feeding.cores(run(2, 8, 8, devices=(0, 1), idle=5, own=1.5))
+    assert (found.idle, found.own, found.computing) == (2.5, 1.5, 1.0)
+
+
+def test_the_loader_that_gave_most_batches_counts():
+    training, validation = ReportedLoader(9, 2, 2, 1000), ReportedLoader(3, 0, 4, 9000)
+    found = run(loaders=[validation, training])
+    assert feeding.reported_loader(found) == training
+    assert (feeding.batch(found).tensors, feeding.batch(found).bytes) == (2, 1000)
+    assert math.isnan(feeding.batch(run()).bytes)
