@@ -60,7 +60,7 @@ def test_a_row_of_time_has_the_documented_fields_and_its_parts_sum():
     assert list(row) == [
         "rank", "device", "window_start_ns", "window_ns", "step_ns", "compute_ns", "exposed_communication_ns",
         "exposed_copy_ns", "idle_ns", "communication_ns", "hidden_communication_ns", "copy_ns", "kernel_count",
-        "idle_causes_ns", "compute_by_family_ns", "matmul_ns_by_math_path",
+        "idle_causes_ns", "compute_by_family_ns", "matmul_ns_by_math_path", "compute_by_phase_ns",
     ]  # fmt: skip
     parts = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
     assert sum(row[part] for part in parts) == row["window_ns"]

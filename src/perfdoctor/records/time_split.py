@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfdoctor.model.steps import Confidence, FoundBy
 
@@ -14,6 +14,7 @@ class TimeSplit:
 
     `device` is None on a run without a GPU, where the training thread stands for the device. `step_ns` is None where no
     steps were found. `window_start_ns` is on the recording's own clock, so that the numbers can be recomputed from it.
+    `compute_by_phase_ns`: on a run without a GPU compute by OP_PHASES; empty else.
     """
 
     rank: int
@@ -32,6 +33,7 @@ class TimeSplit:
     idle_causes_ns: Mapping[str, int]
     compute_by_family_ns: Mapping[str, int]
     matmul_ns_by_math_path: Mapping[str, int]
+    compute_by_phase_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

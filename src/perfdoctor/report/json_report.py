@@ -18,7 +18,7 @@ from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
 from perfdoctor.records.savings import CASES
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.work_done import Efficiency
-from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS
+from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 FORMAT = 1
@@ -71,6 +71,7 @@ def _time(split: TimeSplit) -> dict[str, Any]:
         "idle_causes_ns": complete(IDLE_CAUSES, split.idle_causes_ns),
         "compute_by_family_ns": complete(KERNEL_FAMILIES, split.compute_by_family_ns),
         "matmul_ns_by_math_path": complete(MATH_PATHS, split.matmul_ns_by_math_path),
+        "compute_by_phase_ns": complete(OP_PHASES, split.compute_by_phase_ns),
     }
 
 

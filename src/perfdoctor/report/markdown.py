@@ -10,7 +10,7 @@ from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
 from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
-from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts
+from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +55,8 @@ def _step(diagnosis: Diagnosis) -> Iterator[str]:
     if shown:
         rows = ((part.label, wording.duration(part.shown_ns), wording.share(part.share)) for part in shown)
         yield from _table((wording.bar_heading(diagnosis), "time", "share"), (False, True, True), rows)
+    if phases := by_phase(diagnosis):
+        yield f"\n{escaped(phases)}"
     if critical_path := outlook.critical_path(diagnosis):
         yield f"\nCritical path: {escaped(critical_path)}."
     if use := efficiency.line(diagnosis):
@@ -149,6 +151,8 @@ def _memory(diagnosis: Diagnosis) -> Iterator[str]:
 def _not_checked(diagnosis: Diagnosis) -> Iterator[str]:
     for missing, rules, hint in skipped_rules.not_checked(diagnosis):
         yield escaped(skipped_rules.lacking(missing, rules)) + skipped_rules.how_to_check(rules, hint)
+    if of_gpus := skipped_rules.about_gpus_line(diagnosis):
+        yield of_gpus
     for rule, error in skipped_rules.failed(diagnosis):
         yield f"{escaped(rule)} failed (a bug in perfdoctor): {escaped(error)}"
 

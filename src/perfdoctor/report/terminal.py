@@ -17,6 +17,7 @@ from perfdoctor.report.words.foreign_text import clean, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
     all_parts,
+    by_phase,
     parts,
     place_names,
     shown_places,
@@ -104,6 +105,8 @@ class _Page:
         colours = has_colours(self.console)
         yield named_bar(shown, self.width) if colours else bar(shown, self.shades, self.width)
         yield from self.legend()
+        if phases := by_phase(self.diagnosis):
+            yield from self.wrapped(Text(phases, DIM))
         if critical_path := outlook.critical_path(self.diagnosis):
             yield from self.wrapped(Text(f"Critical path: {critical_path}.", DIM))
         if use := efficiency.line(self.diagnosis):
@@ -240,8 +243,11 @@ class _Page:
         failed = [
             f"{rule} failed (a bug in perfdoctor): {error}" for rule, error in skipped_rules.failed(self.diagnosis)
         ]
+        if of_gpus := skipped_rules.about_gpus_line(self.diagnosis):
+            lines.append(of_gpus)
         if is_short:
             yield from self.wrapped(Text.assemble(("Not checked: ", "bold"), (self.lacks(skipped), DIM)))
+            yield from self.wrapped(Text(of_gpus and f"{of_gpus}.", DIM))
             yield from self.listed("Failed", failed)
         else:
             yield from self.listed("Not checked", [*lines, *failed])
@@ -251,7 +257,7 @@ class _Page:
         lacked = skipped_rules.lacked(self.diagnosis)
         shown = [f"{missing} ({number})" for missing, number in lacked[:_SHOWN_LACKS]]
         others = " and others" * (len(lacked) > len(shown))
-        rules = wording.counted(len(self.diagnosis.outcomes), "rule")
+        rules = wording.counted(len(self.diagnosis.outcomes) - len(wording.about_gpus(self.diagnosis)), "rule")
         return f"{skipped} of {rules}, for lack of {', '.join(shown)}{others}. Names, and what to record: --all"
 
     def notes(self) -> Iterator[Text]:

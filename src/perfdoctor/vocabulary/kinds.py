@@ -9,6 +9,10 @@ from typing import NamedTuple
 KERNEL_FAMILIES = (
     "gemm", "attention", "convolution", "elementwise", "reduction", "normalization", "optimizer", "embedding", "other",
 )  # fmt: skip
+#: On a run without a GPU: the phases of a step that the training thread's ops belong to.
+OP_PHASES: Mapping[str, str] = {
+    "other": "forward pass and others", "backward": "backward pass", "optimizer": "optimizer",
+}  # fmt: skip
 #: Families whose work is matrix products: those that tensor cores are for.
 MATMUL_FAMILIES = ("gemm", "convolution", "attention")
 #: On which units such a kernel multiplies.

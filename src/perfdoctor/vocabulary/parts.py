@@ -16,7 +16,8 @@ class Part:
     """`label` in full, and `short` for narrow places. `colour` is for paper and terminals, `dark` for dark pages.
 
     `glyph` and `ascii_glyph` stand for it in a bar without colours. `rules` explain the part: a step that is longer by
-    it is a symptom of their findings. `waits_for`: what the device waits for; "": nothing, or unknown.
+    it is a symptom of their findings. `waits_for`: what the device waits for; "": nothing, or unknown. `on_cpu` and
+    `short_on_cpu`: the labels on a run without a GPU, "" for the same.
     """
 
     label: str
@@ -27,12 +28,20 @@ class Part:
     ascii_glyph: str
     rules: tuple[str, ...] = ()
     waits_for: Literal["", "host", "loader", "rank", "profiler", "queue"] = ""
+    on_cpu: str = ""
+    short_on_cpu: str = ""
+
+    def labels(self, *, without_gpu: bool) -> tuple[str, str]:
+        """In full and short, as such a run is described."""
+        if not without_gpu:
+            return self.label, self.short
+        return self.on_cpu or self.label, self.short_on_cpu or self.short
 
 
 # Okabe and Ito's palette for colour-blind readers; the legend also names each part.
 # Without colours the parts differ by their characters: work is dark, idle is light.
 WORK_PARTS: Mapping[str, Part] = {
-    "compute": Part("compute", "compute", "#0072b2", "#4d9fd6", "█", "#"),
+    "compute": Part("compute", "compute", "#0072b2", "#4d9fd6", "█", "#", on_cpu="ops on the CPU", short_on_cpu="ops"),
     "exposed_communication": Part(
         "exposed communication", "communication", "#e69f00", "#e9ab2b", "▓", "%",
         rules=("rank-skew", "exposed-communication"),
@@ -56,7 +65,7 @@ IDLE_PARTS: Mapping[str, Part] = {
     ),
     "host_work": Part(
         "idle: host code that launches no work", "host code", "#2aa983", "#2aa983", "=", "=",
-        rules=("host-work",), waits_for="host",
+        rules=("host-work",), waits_for="host", on_cpu="Python between ops", short_on_cpu="Python",
     ),
     "allocator": Part(
         "idle: memory allocation and release", "allocation", "#9d86c9", "#9d86c9", "~", "~",

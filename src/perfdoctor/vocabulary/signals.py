@@ -67,12 +67,14 @@ class Signal(Need):
     """One frame of a Timeline: `columns` by name, with `int`, `float`, `bool` or `str`.
 
     `has_time`: do its rows say when in the run they happened? `of_machine`: it describes a machine and belongs to no
-    rank. `track`: its word in the titles of the timeline's tracks, "" where it has none.
+    rank. `of_gpu`: no program has it without a GPU. `track`: its word in the titles of the timeline's tracks, ""
+    where it has none.
     """
 
     columns: Mapping[str, type]
     has_time: bool = True
     of_machine: bool = False
+    of_gpu: bool = False
     track: str = ""
 
 
@@ -84,6 +86,7 @@ SIGNALS: Mapping[str, Signal] = {
         _ON_A_GPU,
         {**_DEVICE_WORK, "blocks": int, "threads_per_block": int, "is_graph": bool},
         track="kernels",
+        of_gpu=True,
     ),
     # memcpy and memset; direction: see `kinds.COPY_DIRECTIONS`, host_memory: see `kinds.HOST_MEMORY`.
     "copies": Signal(
@@ -91,6 +94,7 @@ SIGNALS: Mapping[str, Signal] = {
         _ON_A_GPU,
         {**_DEVICE_WORK, "bytes": int, "direction": str, "host_memory": str},
         track="copies",
+        of_gpu=True,
     ),
     # Collective kernels; kind: see `kinds.COLLECTIVE_KINDS`.
     "collectives": Signal(
@@ -105,6 +109,7 @@ SIGNALS: Mapping[str, Signal] = {
         "record on a GPU with nsys --trace=cuda, or torch.profiler with the CUDA activity",
         {**_HOST_WORK, "correlation": int},
         track="CUDA calls",
+        of_gpu=True,
     ),
     # Framework calls on the host (aten::…, autograd::…); shapes and types as the recording writes them, "" if not, and
     # so the inputs that are no tensors, of convolutions and attention only (stride, padding, causal or not).
@@ -134,6 +139,7 @@ SIGNALS: Mapping[str, Signal] = {
         "waits of streams for events",
         "record with `perfdoctor run`, or torch.profiler and enable_cuda_sync_events=True",
         {**_DEVICE_WORK, "awaited_stream": int},
+        of_gpu=True,
     ),
     # What a process held at the end of a recorded step; both times are that moment. name: cuda (what torch allocated
     # and reserved on its device) or heap (what malloc had handed out, and the resident set; device UNKNOWN).
@@ -153,6 +159,7 @@ SIGNALS: Mapping[str, Signal] = {
             "address": int, "name": str, "stack": str, "category": str,
         },
         has_time=False,
+        of_gpu=True,
     ),
     # What it had reserved from the driver at the moment of the snapshot. name: small or large blocks.
     "memory_segments": Signal(
@@ -163,6 +170,7 @@ SIGNALS: Mapping[str, Signal] = {
             "requested_bytes": int, "is_expandable": bool, "name": str,
         },
         has_time=False,
+        of_gpu=True,
     ),
     # segment_alloc, segment_free, segment_map, segment_unmap: memory from the driver and back to it; oom: it had only
     # device_free_bytes left; mark: a step of the program (line) began. `at` is the place in the row of
@@ -175,6 +183,7 @@ SIGNALS: Mapping[str, Signal] = {
             "name": str, "line": str, "stack": str,
         },
         has_time=False,
+        of_gpu=True,
     ),
     # What torch.profiler counted by purpose (name: parameters, gradients, …), in the order of changes: bytes given to
     # it, or taken if negative. Rows of one moment keep their order.
@@ -194,6 +203,7 @@ SIGNALS: Mapping[str, Signal] = {
         "CUDA memory allocations",
         "record with nsys --cuda-memory-usage=true",
         {**_OF_PROCESS, "bytes": int, "name": str},
+        of_gpu=True,
     ),
     # Kernels that Nsight Compute measured, a row a launch, one behind the other on a clock of their own. Numbers are
     # NaN where they were not measured; shares are of the device's peak, `excess_sector_share` of the sectors asked for,
@@ -207,6 +217,7 @@ SIGNALS: Mapping[str, Signal] = {
             "compute_capability": int, "stall": str, "occupancy_limiter": str,
             **dict.fromkeys(PROFILE_NUMBERS, float),
         },
+        of_gpu=True,
     ),
     # What NVIDIA's rules (name) said of them, by `launch`. speedup_share: of the kernel's time if is_global, else of a
     # part of it; NaN where they estimate nothing.
@@ -217,6 +228,7 @@ SIGNALS: Mapping[str, Signal] = {
             "rank": int, **_WHEN, "name": str, "launch": int, "speedup_share": float, "is_global": bool,
             "message": str,
         },
+        of_gpu=True,
     ),
     # What the driver reported of the GPUs of a machine, a row a GPU and moment; rank UNKNOWN: a driver knows no ranks,
     # and `device` is its own index. Numbers are NaN where they are not known. reasons: why the clocks were held down,
@@ -231,6 +243,7 @@ SIGNALS: Mapping[str, Signal] = {
         },
         has_time=False,
         of_machine=True,
+        of_gpu=True,
     ),
     # What the processor's cores did, a row from each sample to the next; rank UNKNOWN: it is the machine's. Of the
     # cores that the program may use (affinity; allowed_cores also by its control group's quota). waiting_threads: the
@@ -258,6 +271,7 @@ SIGNALS: Mapping[str, Signal] = {
         {"rank": int, **_WHEN, "name": str, "source": str, "target": str, "numa": int},
         has_time=False,
         of_machine=True,
+        of_gpu=True,
     ),
     # Which way NCCL goes between two members of a communicator, a row a pair and way. name: P2P/CUMEM/read,
     # SHM/direct/direct, NET/IB/0/GDRDMA, NET/Socket/1. host: a number for each machine; device: the GPU that wrote it.
@@ -267,6 +281,7 @@ SIGNALS: Mapping[str, Signal] = {
         {**_OF_PROCESS, "name": str, "host": int, "member": int, "peer": int, "channels": int},
         has_time=False,
         of_machine=True,
+        of_gpu=True,
     ),
     # What else NCCL's log says, each value once a process and GPU. name: see `readers/nccl/log.py`; amount: the number
     # in it, NaN if there is none; count: how often it was written.
@@ -276,6 +291,7 @@ SIGNALS: Mapping[str, Signal] = {
         {**_OF_PROCESS, "name": str, "host": int, "value": str, "amount": float, "count": int},
         has_time=False,
         of_machine=True,
+        of_gpu=True,
     ),
     # How fast the links moved one message when nothing else ran (nccl-tests), or at most (flight recorder). name: the
     # kind of collective; algorithm and bus bandwidth as nccl-tests define them.
@@ -288,6 +304,7 @@ SIGNALS: Mapping[str, Signal] = {
         },
         has_time=False,
         of_machine=True,
+        of_gpu=True,
     ),
 }  # fmt: skip
 
@@ -301,7 +318,14 @@ DERIVED_NEEDS: Mapping[str, Need] = {
 }
 
 NEEDS: Mapping[str, Need] = {**SIGNALS, **DERIVED_NEEDS}
+GPU_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.of_gpu)
 MACHINE_SIGNALS = tuple(name for name, signal in SIGNALS.items() if signal.of_machine)
+
+
+def needs_gpu(need: str) -> bool:
+    """Can it only be recorded on a GPU, also where collectives of the host would do as well?"""
+    choices = set(need.split("|"))
+    return bool(choices - {"collectives"}) and choices - {"collectives"} <= GPU_SIGNALS
 
 
 def need_label(need: str) -> str:

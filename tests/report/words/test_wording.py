@@ -123,6 +123,24 @@ def test_healthy_names_the_limit():
     assert wording.verdict(HEALTHY) == "Nothing worth fixing: compute fills 96 % of each 212 ms step."
 
 
+def test_without_a_gpu_rules_about_gpus_are_one_line_and_the_others_count():
+    on_cpu = replace(HEALTHY, time=tuple(replace(split, device=None) for split in HEALTHY.time))
+    outcomes = (
+        Outcome("a", "clear"),
+        Outcome("b", "skipped", ("kernels",)),
+        Outcome("c", "skipped", ("places", "kernels|copies|collectives")),
+        Outcome("d", "skipped", ("calls|ops",)),
+        Outcome("e", "skipped", ("collectives",)),
+    )
+    diagnosis = replace(on_cpu, outcomes=outcomes)
+    assert wording.about_gpus(diagnosis) == ("b", "c")
+    assert skipped_rules.about_gpus_line(diagnosis) == "2 rules are about GPUs"
+    assert [rules for _, rules, _ in skipped_rules.not_checked(diagnosis)] == [("d",), ("e",)]
+    assert wording.verdict(diagnosis).endswith("; 2 of 3 rules could not be checked.")
+    assert wording.about_gpus(replace(diagnosis, gpu_not_recorded=True)) == ()
+    assert wording.about_gpus(replace(HEALTHY, outcomes=outcomes)) == ()
+
+
 def test_a_skipped_rule_never_reads_like_a_clear_one():
     half = replace(HEALTHY, outcomes=(Outcome("a", "clear"), Outcome("b", "skipped", ("ranges",))))
     nothing = replace(HEALTHY, outcomes=(Outcome("a", "failed", (), "KeyError"), Outcome("b", "skipped", ("ranges",))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.metrics.accounting.op_phases import compute_by_phase
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import NO_STEPS
@@ -31,6 +32,7 @@ def split(place: Place) -> TimeSplit:
         idle_causes_ns={cause: pieces.total_ns for cause, pieces in place.idle_causes.items()},
         compute_by_family_ns=_by_family(place),
         matmul_ns_by_math_path=_by_math_path(place),
+        compute_by_phase_ns=compute_by_phase(place),
     )
     _self_check(result)
     return result

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.time_split import TimeSplit
-from perfdoctor.report.words.wording import counted
+from perfdoctor.report.words.wording import counted, share
 from perfdoctor.vocabulary import places as names
+from perfdoctor.vocabulary.kinds import OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, REST, SMALL_SHARE
 
 if TYPE_CHECKING:
@@ -43,11 +44,24 @@ def parts(splits: Sequence[TimeSplit], base_ns: int) -> tuple[Part, ...]:
     }
     whole = sum(split.window_ns for split in splits)
     small = [key for key in IDLE_CAUSES if 0 < sizes[key] < SMALL_SHARE * whole]
-    labels = {name: part.label for name, part in PARTS.items()}
+    on_cpu = all(split.device is None for split in splits)
+    labels = {name: part.labels(without_gpu=on_cpu)[0] for name, part in PARTS.items()}
     if len(small) > 1:
         sizes[REST] = sum(sizes.pop(key) for key in small)
         labels[REST] = f"idle: {counted(len(small), 'smaller cause')}"
     return tuple(Part(key, labels[key], ns, whole, base_ns * ns / whole) for key, ns in sizes.items() if ns > 0)
+
+
+def by_phase(diagnosis: Diagnosis) -> str:
+    """`Ops: backward pass 48 %, optimizer 12 %, forward pass and others 30 % of the step`, without a GPU; else ""."""
+    whole = sum(split.window_ns for split in diagnosis.time)
+    sizes = {name: sum(split.compute_by_phase_ns.get(name, 0) for split in diagnosis.time) for name in OP_PHASES}
+    known = [
+        f"{OP_PHASES[name]} {share(ns / whole)}"
+        for name, ns in sorted(sizes.items(), key=lambda item: -item[1])
+        if whole and ns >= SMALL_SHARE * whole
+    ]
+    return f"Ops: {', '.join(known)} of {diagnosis.basis.whole}." if known else ""
 
 
 def split_base_ns(split: TimeSplit) -> int:

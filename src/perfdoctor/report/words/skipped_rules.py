@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import clean
-from perfdoctor.report.words.wording import counted, describes_machine
+from perfdoctor.report.words.wording import about_gpus, counted, describes_machine
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS, NEEDS, need_label
 
 if TYPE_CHECKING:
@@ -19,10 +19,14 @@ _MOST_NAMED = 30
 
 
 def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
-    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what to record), largest group first."""
+    """The skipped rules by what they lacked: (`calls and ranges`, their ids, what to record), largest group first.
+
+    Without those about GPUs where the program uses none: `about_gpus_line` counts them.
+    """
     groups: dict[tuple[str, ...], list[str]] = {}
+    of_gpus = frozenset(about_gpus(diagnosis))
     for outcome in diagnosis.outcomes:
-        if outcome.status == "skipped":
+        if outcome.status == "skipped" and outcome.rule not in of_gpus:
             # Without a timeline, all rules about time lack the same: the timeline.
             of_machine = describes_machine(diagnosis)
             without_timeline = not diagnosis.time and (diagnosis.memory or of_machine)
@@ -34,6 +38,12 @@ def not_checked(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], str]]:
         (_listed(missing) or "something", tuple(rules), diagnosis.basis.prose(to_record(missing)))
         for missing, rules in ordered
     ]
+
+
+def about_gpus_line(diagnosis: Diagnosis) -> str:
+    """`61 rules are about GPUs`: those that a program without one need not meet; "" without any."""
+    number = len(about_gpus(diagnosis))
+    return f"{counted(number, 'rule')} {'is' if number == 1 else 'are'} about GPUs" if number else ""
 
 
 def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:

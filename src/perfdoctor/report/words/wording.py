@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
+from perfdoctor.vocabulary.signals import needs_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,8 +160,9 @@ def verdict(diagnosis: Diagnosis) -> str:
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
         return _worst(diagnosis, worth_fixing[0])
-    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes)
-    rules = counted(len(diagnosis.outcomes), "rule")
+    of_gpus = len(about_gpus(diagnosis))
+    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
+    rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
     if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
         first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
         return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
@@ -174,7 +176,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return f"{_first_note(diagnosis)}. No problem found; no timeline was recorded."
     if not diagnosis.time:
         return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
-    if unchecked == len(diagnosis.outcomes):
+    if unchecked == len(diagnosis.outcomes) - of_gpus:
         return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
     limitation = f"; {unchecked} of {rules} could not be checked" if unchecked else ""
     largest, limit = _limit(diagnosis)
@@ -210,11 +212,12 @@ def costs_no_time(advice: Advice) -> bool:
 def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
     """The largest part, and the clause that says how much of the step it is."""
     window = sum(split.window_ns for split in diagnosis.time)
+    outside = "time outside of ops" if without_gpu(diagnosis) else "idle time"
     sizes = {
         "compute": sum(split.compute_ns for split in diagnosis.time),
         "exposed communication": sum(split.exposed_communication_ns for split in diagnosis.time),
         "exposed copies": sum(split.exposed_copy_ns for split in diagnosis.time),
-        "idle time": sum(split.idle_ns for split in diagnosis.time),
+        outside: sum(split.idle_ns for split in diagnosis.time),
     }
     largest = max(sizes, key=lambda part: sizes[part])
     verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
@@ -312,6 +315,23 @@ def found_by(steps: StepStats) -> str:
     if steps.marked_by in MARKED_BY:
         return f"perfdoctor run: {MARKED_BY[steps.marked_by]}"
     return FOUND_BY.get(steps.found_by, steps.found_by)
+
+
+def without_gpu(diagnosis: Diagnosis) -> bool:
+    """Did the program use no GPU, so that its training thread was judged?"""
+    none = bool(diagnosis.time) and all(split.device is None for split in diagnosis.time)
+    return none and not diagnosis.gpu_not_recorded
+
+
+def about_gpus(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The rules that were skipped since the program uses no GPU: nothing is to be recorded for them."""
+    if not without_gpu(diagnosis):
+        return ()
+    return tuple(
+        outcome.rule
+        for outcome in diagnosis.outcomes
+        if outcome.status == "skipped" and any(map(needs_gpu, outcome.missing))
+    )
 
 
 def describes_machine(diagnosis: Diagnosis) -> bool:
