@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import findings, only_finding
+from machine_builders import on_cores
 from talking import ASKING_NS, DISPATCH_NS, UNIT_NS, talking
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -69,3 +70,15 @@ def test_without_its_lateness_a_rank_of_two_takes_what_the_other_takes(computing
     assert step - late_by == computing[0] + 3
     assert found.saving_ns_per_step.likely == pytest.approx(late_by * UNIT_NS, rel=0.02)
     assert found.saving_ns_per_step.high <= late_by * UNIT_NS + 2 * ASKING_NS
+
+
+@pytest.mark.parametrize(("busy", "hidden"), [(8.0, 0.0), (7.6, 2.0), (4.0, BACKWARD * 10 / 2)])
+def test_compute_hides_no_more_than_idle_cores_take_over(busy, hidden):
+    """Eight cores; a step of 40 units, of which 10 compute. One message, of which half can be hidden."""
+    drawn, step = talking([10, 10], 30, steps=5)
+    assert step == 40
+    sampled = on_cores(drawn, allowed_cores=8, busy_cores=busy, idle_cores=8 - busy, program_cores=busy)
+    saving = only_finding("exposed-communication", sampled).saving_ns_per_step
+    # low is what compute hides, where sending less wins more; where it hides nothing, half of that
+    expected = hidden * UNIT_NS or saving.likely / 2
+    assert saving.low == pytest.approx(expected, rel=0.01)

@@ -20,6 +20,7 @@ from perfdoctor.metrics.communication.hideable import hideable, sent_ns
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -82,27 +83,38 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
+    share = run.share(_exposed_ns) * transfer_share(run)
+    exposed_ns = round(run.mean(_exposed_ns) * transfer_share(run))
+    waited_ns = _waited_ns(run, exposed_ns)
+    hidden_ns, fewer_bytes_ns = _hidden_ns(run, at), _fewer_bytes_ns(run, waited_ns, at)
+    matched = skew(run) if host_places(run) and can_be_merged(run) else None
+    if matched is None:
+        return _Exposed(share, exposed_ns, exposed_ns, int(min(hidden_ns, waited_ns)), fewer_bytes_ns)
+    # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
+    beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
+    most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
+    merged_ns = messages_ns(run, matched, at["quick_collectives"])
+    hidden_ns = min(min(hidden_ns + merged_ns, waited_ns) + beside_ns, most_ns)
+    return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), fewer_bytes_ns)
+
+
+def _waited_ns(run: Run, exposed_ns: int) -> int:
+    """What compute waited for: where it waits for the host, a collective beside it costs nothing."""
     transfer = transfer_share(run)
-    exposed_ns = round(run.mean(_exposed_ns) * transfer)
-    # Only what compute waited for can be won: where it waits for the host, a collective beside it costs nothing.
     waited_ns = min(round(run.mean(lambda place: waited_for(place).total_ns) * transfer), exposed_ns)
     waited_ns = round(min(waited_ns, won_by_all_ns(run)))
     if ranks_missing(run):  # what waits for a rank that was not recorded is nothing that this rank could win
         waited_ns = round(waited_ns * min(largest_transfer_share(run) / transfer, 1.0))
-    hidden_ns, sent = _hidden_ns(run, at), [(sent_ns(run, place), place.units) for place in run.places]
-    wide_ns, narrow_ns = (float(np.mean([own[n] / units for own, units in sent])) * transfer for n in (0, 1))
-    most_ns = exposed_ns
-    if host_places(run) and can_be_merged(run) and (matched := skew(run)) is not None:
-        # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
-        beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
-        most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
-        merged_ns = messages_ns(run, matched, at["quick_collectives"])
-        hidden_ns = min(hidden_ns + merged_ns, waited_ns) + beside_ns
-    else:
-        hidden_ns = min(hidden_ns, waited_ns)
-    fewer_ns = min(wide_ns, waited_ns) * at["volume_reducible_share"]
-    fewer_ns += min(narrow_ns, waited_ns - min(wide_ns, waited_ns)) * at["narrow_reducible_share"]
-    return _Exposed(run.share(_exposed_ns) * transfer, exposed_ns, most_ns, int(min(hidden_ns, most_ns)), int(fewer_ns))
+    return waited_ns
+
+
+def _fewer_bytes_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
+    """What sending less is likely to save a step: half the bytes, or where they are 16-bit already, less often."""
+    sent = [(sent_ns(run, place), place.units) for place in run.places]
+    wide_ns, narrow_ns = (float(np.mean([own[n] / units for own, units in sent])) * transfer_share(run) for n in (0, 1))
+    wide_ns = min(wide_ns, waited_ns)
+    narrow_ns = min(narrow_ns, waited_ns - wide_ns)
+    return int(wide_ns * at["volume_reducible_share"] + narrow_ns * at["narrow_reducible_share"])
 
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
@@ -111,10 +123,14 @@ def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
     def of_place(place: Place) -> float:
         own = hideable(run, place, at["backward_share"])
         gradients = max(1 - 1 / own.messages, at["hidden_share"]) if own.messages else 0.0
-        hidden_ns = gradients * own.gradients_ns + own.parameters_ns + own.other_ns
-        return hidden_ns * (1.0 if place.device is not None else at["hidden_share_without_gpu"])
+        return (gradients * own.gradients_ns + own.parameters_ns + own.other_ns) / place.units
 
-    return float(np.mean([of_place(place) / place.units for place in run.places]))
+    hidden_ns = float(np.mean([of_place(place) for place in run.places]))
+    if not host_places(run):
+        return hidden_ns
+    # Threads that send need a core. Where cores are idle, all work spread over them takes so much less time.
+    idle = idle_cores(run) / cores_allowed(run)
+    return hidden_ns * at["hidden_share_without_gpu"] if np.isnan(idle) else min(hidden_ns, idle * run.step_ns)
 
 
 def _situation(ranks: int, missing: int) -> str:
