@@ -60,7 +60,13 @@ def links(*pairs: tuple[int, int, str]) -> list[dict[str, object]]:
 
 
 def on_cores(
-    drawn: Timeline, *, waited: float = 0.0, torch_threads: int = 2, processes: int = 1, **cores: float
+    drawn: Timeline,
+    *,
+    waited: float = 0.0,
+    torch_threads: int = 2,
+    processes: int = 1,
+    process_cores: int = 8,
+    **cores: float,
 ) -> Timeline:
     """The timeline with one sample of the processor over all of it, and what each training process counted.
 
@@ -72,7 +78,7 @@ def on_cores(
            "throttled_share": 0, **usual, **cores}  # fmt: skip
     counted = [
         {"rank": 0, "process": 100 + each, "start_ns": begin, "end_ns": end, "torch_threads": torch_threads,
-         "thread_delay_ns": waited * (end - begin), "threads": 4, "allowed_cores": 8}
+         "thread_delay_ns": waited * (end - begin), "threads": 4, "allowed_cores": process_cores}
         for each in range(processes)
     ]  # fmt: skip
     return beside(drawn, cpu_samples=[row], cpu_processes=counted)

@@ -73,6 +73,7 @@ NOT_PLANTED = {
     "one-time-costs": "its time comes once, before the steps: a planted fault makes every step longer",
     "busy-machine": _OF_CORES,
     "cpu-oversubscription": _OF_CORES,
+    "cpu-threads-unused": "planted trainings use a GPU",
 }
 
 #: What speaks to users of torch.compile, DDP and FSDP alone.
