@@ -212,7 +212,9 @@ def test_rows_of_another_training_are_left_out_of_an_export_of_nsys(tmp_path: Pa
     ((pid,),) = sqlite3.connect(NSYS).execute("SELECT DISTINCT (globalTid >> 24) & 0xFFFFFF FROM NVTX_EVENTS")
     folder = two_trainings(tmp_path / "run", "nsys", NSYS, (pid, pid + 1)).path
     assert len(read([folder], process=1).ranges)
-    assert not len(read([folder]).ranges)  # the second one's, which that export does not have
+    assert not len(read([folder], process=2).ranges)
+    # The second one made more steps, but nsys recorded only the first.
+    assert [each.diagnosed for each in read([folder]).processes] == [True, False]
 
 
 @pytest.mark.parametrize(("process", "what"), [(3, "has 2 trainings"), (1, "no folder of perfdoctor run")])

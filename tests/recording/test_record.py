@@ -213,6 +213,40 @@ exit $code
     assert ran.diagnosis["run"]["steps"]["used"] == 10
 
 
+OWN_PROFILER = """
+import sys, torch
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with torch.profiler.profile() as profile:
+    for _ in range(12):
+        model(torch.ones(8, 64)).sum().backward()
+        optimizer.step()
+        profile.step()
+if len(sys.argv) > 1:
+    profile.export_chrome_trace(sys.argv[1])
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["mine.json", "mine.json.gz", ""])
+def test_what_the_programs_own_profiler_wrote_is_diagnosed(tmp_path: Path, name: str) -> None:
+    program = tmp_path / "own.py"
+    program.write_text(OWN_PROFILER, "utf-8")
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), program, *([name] if name else []))
+    assert ran.code == 0
+    if not name:
+        assert "nothing to diagnose: the program uses its own torch.profiler" in ran.errors
+        assert "switch the program's own off" in ran.errors
+        return
+    own = tmp_path / name
+    assert own.is_file()
+    assert f"its own trace ({name}) is diagnosed" in ran.errors
+    own.unlink()  # the folder holds a copy
+    again = CliRunner().invoke(app, ["analyze", str(ran.folder), "--no-html", "--json", "-"])
+    steps = json.loads(again.stdout)["run"]["steps"]
+    assert (steps["count"] >= 11, steps["marked_by"]) == (True, "")
+
+
 @pytest.mark.torch
 def test_trainings_that_one_command_starts_are_runs_of_their_own(tmp_path: Path) -> None:
     words = training(tmp_path)[1:-1]

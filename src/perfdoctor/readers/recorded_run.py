@@ -41,38 +41,48 @@ _FEWEST_SAMPLES = 6
 
 @dataclass(frozen=True)
 class _Part:
-    """One training of a run: its reports, and what is of other trainings. All of the run where it has only one."""
+    """One training of a pass: its reports, and what is of other trainings. All of the pass where it has only one."""
 
     run: RunFolder
-    process: int | None
+    tool: str
+    trainings: Sequence[Training]
+    chosen: Training | None
 
-    def trainings(self, pass_name: str) -> list[Training]:
-        return trainings(self.run.reports(pass_name))
+    @property
+    def reports(self) -> Sequence[ProcessReport]:
+        return self.chosen.reports if self.chosen and len(self.trainings) > 1 else self.run.reports(self.tool)
 
-    def chosen(self, pass_name: str) -> Training | None:
-        """PerfdoctorError where there is none of this number."""
-        found = self.trainings(pass_name)
-        if self.process is None or not found:
-            return longest(found) if found else None
-        if self.process > len(found):
-            raise UsageError(
-                f"--process {self.process}: {self.run.path.name} has {len(found)} training{'s' * (len(found) > 1)}",
-                do=f"Give a number from 1 to {len(found)}." if len(found) > 1 else "Leave out --process.",
-            )
-        return found[self.process - 1]
+    @property
+    def others(self) -> list[ProcessReport]:
+        return [report for each in self.trainings if each != self.chosen for report in each.reports]
 
-    def reports(self, pass_name: str) -> Sequence[ProcessReport]:
-        chosen = self.chosen(pass_name)
-        return chosen.reports if chosen and len(self.trainings(pass_name)) > 1 else self.run.reports(pass_name)
-
-    def others(self, pass_name: str) -> Sequence[ProcessReport]:
-        mine = self.chosen(pass_name)
-        return [report for each in self.trainings(pass_name) if each != mine for report in each.reports]
-
-    def traces(self, pass_name: str) -> list[Path]:
+    @property
+    def traces(self) -> list[Path]:
         """Also of processes that reported nothing more, as after a crash."""
-        of_others = {report.trace.removesuffix(".gz") for report in self.others(pass_name)}
-        return [file for file in self.run.files(pass_name, *_TRACES) if file.name.removesuffix(".gz") not in of_others]
+        of_others = {report.trace.removesuffix(".gz") for report in self.others}
+        files = self.run.files(self.tool, *_TRACES)
+        return [file for file in files if file.name.removesuffix(".gz") not in of_others]
+
+
+def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> _Part:
+    """Of several trainings the one of this number, else the longest. UsageError where there is none of this number."""
+    found = trainings(run.reports(tool))
+    if process is None or not found:
+        among = _in_export(found, run, progress) if tool == "nsys" and len(found) > 1 else found
+        return _Part(run, tool, found, longest(among) if among else None)
+    if process > len(found):
+        raise UsageError(
+            f"--process {process}: {run.path.name} has {len(found)} training{'s' * (len(found) > 1)}",
+            do=f"Give a number from 1 to {len(found)}." if len(found) > 1 else "Leave out --process.",
+        )
+    return _Part(run, tool, found, found[process - 1])
+
+
+def _in_export(found: Sequence[Training], run: RunFolder, progress: Progress) -> Sequence[Training]:
+    """Those that nsys recorded: its collection on a GPU ends with the window of the first one. All if it has none."""
+    export = _export(run, progress)
+    recorded = nsys.processes(export) if export else frozenset()
+    return [each for each in found if each.pids & recorded] or found
 
 
 def read(run: RunFolder, progress: Progress, process: int | None = None) -> Timeline:
@@ -81,11 +91,11 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
     `process`: which of several trainings of one command, by its number; else the longest. PerfdoctorError where nothing
     was recorded at all, UsageError where there is no training of that number.
     """
-    part = _Part(run, process)
-    found: list[tuple[str, Timeline]] = []
+    found: list[tuple[_Part, Timeline]] = []
     notes: list[str] = []
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
         try:
+            part = _part(run, name, process, progress)
             timeline = reader(part, progress)
         except UsageError:
             raise
@@ -93,12 +103,12 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
             notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
             continue
         if timeline is not None:
-            found.append((name, timeline))
+            found.append((part, timeline))
     profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
     rates = list(_measured(run, notes))
     notes = [*_recorder_notes(run), *notes]
     if not found and profiles:
-        found.append(("ncu", Timeline.build({}, ())))
+        found.append((_part(run, "ncu", process, progress), Timeline.build({}, ())))
     if not found:
         raise PerfdoctorError(
             f"the run in {run.path.name} holds no recording" + (f": {notes[0]}" if notes else ""),
@@ -107,23 +117,23 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
                 "Record again; perfdoctor env lists what can be recorded here.",
             ),
         )
-    (_, first), others = found[0], found[1:]
+    (part, first), others = found[0], found[1:]
     if profiles:
         first = ncu.with_profiles(first, profiles)
     if sides:
         first = side_files.joined(first, sides)
     first = measured_rates.joined(first, rates)
-    world_sizes = [report.world_size or 0 for name, _ in found for report in part.reports(name)]
-    training = [report for report in part.reports(found[0][0]) if report.is_training]
+    world_sizes = [report.world_size or 0 for each, _ in found for report in each.reports]
+    training = [report for report in part.reports if report.is_training]
     first = replace(
         first,
         world_size=max(first.world_size, *world_sizes, 0),
         steps_marked_by=next((report.step_found_by for report in training), ""),
         loaders=tuple(loader for report in training for loader in report.loaders),
-        processes=_processes(part, found[0][0]),
+        processes=_processes(part),
     )
     return first.with_notes(
-        *notes, *(note for name, other in others for note in _compared(found[0][0], first, name, other))
+        *notes, *(note for each, other in others for note in _compared(part.tool, first, each.tool, other))
     )
 
 
@@ -131,22 +141,22 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
 
 
 def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:
-    reports = part.reports("torch")
-    timelines = [_trace(reports, trace, progress) for trace in part.traces("torch")]
+    reports = part.reports
+    timelines = [_trace(reports, trace, progress) for trace in part.traces]
     if not timelines:
         return None
     return _with_reported(_whole_steps(reports, merge(timelines)), reports, 0)
 
 
 def _nsys_pass(part: _Part, progress: Progress) -> Timeline | None:
-    reports = part.reports("nsys")
-    ops = [_trace(reports, trace, progress) for trace in part.traces("nsys")]
+    reports = part.reports
+    ops = [_trace(reports, trace, progress) for trace in part.traces]
     export = _export(part.run, progress)
     if export is None:
         return _with_reported(_whole_steps(reports, merge(ops)), reports, 0) if ops else None
     progress(f"Reading {export.name}")
     ranks = {each.pid: each.rank for each in reports if each.is_training and each.rank is not None}
-    system = nsys.read(export, ranks, without=[report.pid for report in part.others("nsys")])
+    system = nsys.read(export, ranks, without=[report.pid for report in part.others])
     system = system.with_notes(*_lost_ranges(reports, system))
     epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
@@ -241,17 +251,16 @@ def _as_rank(timeline: Timeline, rank: int) -> Timeline:
     )
 
 
-def _processes(part: _Part, pass_name: str) -> tuple[RecordedProcess, ...]:
+def _processes(part: _Part) -> tuple[RecordedProcess, ...]:
     """The trainings of this pass; none where it is a single one."""
-    found, chosen = part.trainings(pass_name), part.chosen(pass_name)
-    if len(found) < 2:
+    if len(part.trainings) < 2:
         return ()
     return tuple(
         RecordedProcess(
             each.number, each.reports[0].pid, each.reports[0].process_name, each.reports[0].command, len(each.reports),
-            each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == chosen,
+            each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == part.chosen,
         )
-        for each in found
+        for each in part.trainings
     )  # fmt: skip
 
 

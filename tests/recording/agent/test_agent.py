@@ -150,10 +150,11 @@ def test_a_program_that_dies_in_step_3_is_reported_as_such(run: Runner) -> None:
     assert not list((found.folder / "torch").iterdir())
 
 
-def test_sigterm_in_the_window_writes_the_trace_and_ends_the_program_by_that_signal(run: Runner) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_window_writes_the_trace_and_ends_the_program_by_that_signal(run: Runner, number: int) -> None:
     script = MODEL + "import time\nfor number in range(6): step()\nprint('now', flush=True)\ntime.sleep(60)"
-    found = run(script, window=Window(steps=100, skip=3), send=signal.SIGTERM)
-    assert found.code == -signal.SIGTERM
+    found = run(script, window=Window(steps=100, skip=3), send=number)
+    assert found.code == -number
     assert found.steps() >= 2
 
 

@@ -82,6 +82,18 @@ def read(path: Path, ranks: Mapping[int, int] | None = None, without: Collection
             raise damaged(path, error) from error
 
 
+def processes(path: Path) -> frozenset[int]:
+    """The processes with work on a GPU; where there is no such work at all, those with ranges."""
+    with closing(Database.open(path)) as database:
+        of_device = [
+            row
+            for table in (KERNEL, GRAPH, MEMCPY, MEMSET)
+            for row in database.rows(table, "DISTINCT (globalPid >> 24) & 0xFFFFFF")
+        ]
+        found = of_device or database.rows(_NVTX, "DISTINCT (globalTid >> 24) & 0xFFFFFF")
+    return frozenset(pid for (pid,) in found if isinstance(pid, int))
+
+
 def session_start_unix_ns(path: Path) -> int | None:
     """When the export's time 0 was, in ns since 1970; None where unknown."""
     with closing(Database.open(path)) as database:
