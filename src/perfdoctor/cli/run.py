@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -222,6 +223,7 @@ def _one_pass(
         notify(f"pass {session.plan.passes.index(name) + 1} of {len(session.plan.passes)}: {name}")
     try:
         ended = session.record(name, kernels)
+        _let_go_of_closed_streams()
     except PerfdoctorError as error:  # the training has run: an error of the recording must not change its exit code
         notify(f"the {name} pass: {error.what}. {error.do}")
         session.folder.manifest.notes.append(f"The {name} pass: {error.what}.")
@@ -233,6 +235,17 @@ def _one_pass(
         _export(session, notify, quiet=quiet, verbose=verbose)
     notify(f"the {name} pass took {ended.seconds:.1f} s and {record.bytes / 1e6:.1f} MB")
     return ended
+
+
+def _let_go_of_closed_streams() -> None:
+    """Where nobody reads any more (a terminal that was closed: SIGHUP), print into nothing, and keep the recording."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        poll = select.poll()
+        poll.register(number, 0)  # POLLHUP, POLLERR and POLLNVAL are always reported
+        if any(found & (select.POLLHUP | select.POLLERR) for _, found in poll.poll(0)):
+            os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 def _kernels_to_measure(folder: RunFolder) -> tuple[str, ...]:

@@ -343,6 +343,17 @@ def test_after_ctrl_c_the_whole_program_writes_its_folder_and_keeps_the_programs
     assert run.manifest["passes"][0]["state"] == "done"
 
 
+def test_when_the_terminal_is_closed_the_folder_is_still_written(tmp_path: Path) -> None:
+    run = PerfdoctorRun(tmp_path / "run", [SH, "-c", "trap 'exit 33' HUP; echo ready; while :; do sleep 0.05; done"])
+    with terminal(run) as screen:
+        screen.read_until(b"ready")
+        os.close(screen.master)
+        screen.master = os.open(os.devnull, os.O_RDONLY)
+        assert os.waitstatus_to_exitcode(os.waitpid(screen.process_id, 0)[1]) == 33
+    assert run.manifest["exit_code"] == 33
+    assert run.manifest["passes"][0]["state"] == "done"
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_second_ctrl_c_ends_everything_at_once(tmp_path: Path, way: str) -> None:
     run = Run(tmp_path / "run", counting("SIGINT", 600), way)
