@@ -32,6 +32,7 @@ from perfdoctor.records.findings import Finding
 from perfdoctor.vocabulary.names.nccl import collective_kind
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.sentences import filled
 
 Lanes = str | Sequence[str]
 
@@ -328,4 +329,5 @@ def of_step(part: str, ms: float, step_ms: float) -> dict[str, object]:
 def summary(finding: Finding) -> str:
     """The finding in its rule's words."""
     rule = load_rules()[finding.rule]
-    return rule.summaries.get(finding.situation, rule.summary).format(**GPU, **finding.values)
+    template = rule.summaries.get(finding.situation, rule.summary)
+    return filled(template, {**GPU, **finding.values}, rule.clauses)

@@ -28,6 +28,7 @@ from perfdoctor.vocabulary.names.frameworks import FACTS
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.places import GPU
 from perfdoctor.vocabulary.rulebook import load_rules, rules_folder, shared_thresholds
+from perfdoctor.vocabulary.sentences import CLAUSE
 from perfdoctor.vocabulary.signals import NEEDS
 
 if sys.version_info >= (3, 11):
@@ -48,13 +49,14 @@ PROMISED = {
     "device-throttling", "step-outliers",
 }  # fmt: skip
 KNOWN_FIELDS = {
-    "id", "title", "category", "since", "status", "needs", "summary", "summaries", "why", "not_a_problem_when",
+    "id", "title", "category", "since", "status", "needs", "summary", "summaries", "clauses", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
     "needs_without_gpu", "doubt", "doubts", "verdict", "when", "inference",
     "without_gpu",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
     "summaries",
+    "clauses",
     "symptom_of",
     "hidden_by",
     "action",
@@ -399,7 +401,11 @@ def test_all_planted_numbers_that_reach_a_saving_are_listed(tmp_path):
 def test_every_placeholder_is_delivered_and_every_value_used(rule_id):
     delivered = [keys_of(made["values"], rule_id) for made in findings_made(rule_id)]
     assert delivered, "no Finding"
-    wanted = [placeholders(text) - set(GPU) for text in summaries(rule_id)]
+    clauses = DOCUMENTS[rule_id].get("clauses", {})
+    every = [placeholders(text) for text in (*summaries(rule_id), *clauses.values())]
+    used = {name.removesuffix(CLAUSE) for names in every for name in names if name.endswith(CLAUSE)}
+    assert used == set(clauses), "a clause that no sentence has, or the other way round"
+    wanted = [{name.removesuffix(CLAUSE) for name in names} - set(GPU) for names in every]
     wanted += [set(re.findall(r"\{(\w+)\|", fix["how"])) for fix in DOCUMENTS[rule_id]["fix"]]
     for values in delivered:
         assert set().union(*wanted) - values == set(), "placeholders that nothing delivers"

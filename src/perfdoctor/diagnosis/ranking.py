@@ -17,6 +17,7 @@ from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
 from perfdoctor.vocabulary.basis import STEP, Basis
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
 from perfdoctor.vocabulary.rulebook import Rule, RuleFix
+from perfdoctor.vocabulary.sentences import filled
 
 
 def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
@@ -48,8 +49,10 @@ def summary(rule: Rule, finding: Finding, run: Run) -> str:
     """The rule's sentence for the finding's situation, with its numbers. KeyError where one of them is missing."""
     thread = MAIN_THREAD if "inference" in facts(run) else TRAINING_THREAD
     idle = thread if host_places(run) else GPU
-    template = _basis(rule, run).numbers(rule.summaries.get(finding.situation, rule.summary))
-    return template.format(**idle, **finding.values)
+    basis = _basis(rule, run)
+    template = basis.numbers(rule.summaries.get(finding.situation, rule.summary))
+    clauses = {name: basis.numbers(text) for name, text in rule.clauses.items()}
+    return filled(template, {**idle, **finding.values}, clauses)
 
 
 def _roots(order: Sequence[Found]) -> dict[str, str]:

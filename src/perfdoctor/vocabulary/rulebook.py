@@ -64,10 +64,11 @@ class RuleFix:
 class Rule:
     """One rule's document. `needs` are signals of the Timeline, and "steps", "places", "ranks" (see `diagnose`).
 
-    `summaries` has other words for a situation that the detector names; `summary` is for all others. `symptom_of`
-    names the rules whose fix makes this one vanish. `hidden_by` says what may hide its saving: "loader", since the fix
-    makes work on the device faster, which saves nothing while a loader beside the training is the limit; "host", since
-    it takes next to no work off the host, and saves no more than the host has to spare. `needs_without_gpu` takes the
+    `summaries` has other words for a situation that the detector names; `summary` is for all others. `clauses` are
+    parts of these sentences that stand where a value is known (`vocabulary/sentences.py`). `symptom_of` names the
+    rules whose fix makes this one vanish. `hidden_by` says what may hide its saving: "loader", since the fix makes
+    work on the device faster, which saves nothing while a loader beside the training is the limit; "host", since it
+    takes next to no work off the host, and saves no more than the host has to spare. `needs_without_gpu` takes the
     place of `needs` on a run without a GPU, for a rule that sees the same fault there in other signals. `action` is
     what its fix makes shorter when the step is replayed (see `replay/edits/actions.py`), "" where that cannot be
     replayed. `verdict`: the situations in which its summary is what a report says first, although it saves no time;
@@ -91,6 +92,7 @@ class Rule:
     thresholds: Mapping[str, Threshold]
     fixes: tuple[RuleFix, ...]
     summaries: Mapping[str, str]
+    clauses: Mapping[str, str] = field(default_factory=dict)
     symptom_of: tuple[str, ...] = ()
     hidden_by: tuple[str, ...] = ()
     action: str = ""
@@ -164,6 +166,7 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         thresholds={name: _threshold(entry) for name, entry in document["thresholds"].items()},
         fixes=tuple(_fix(entry) for entry in document["fix"]),
         summaries=dict(document.get("summaries", {})),
+        clauses=dict(document.get("clauses", {})),
         symptom_of=tuple(document.get("symptom_of", ())),
         hidden_by=tuple(document.get("hidden_by", ())),
         action=document.get("action", ""),

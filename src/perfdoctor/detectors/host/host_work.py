@@ -82,15 +82,9 @@ def _named(place: Place, pieces: Intervals) -> list[Culprit]:
     return sorted([*culprits(pieces, ops), *culprits(rest, others)], key=lambda each: -each.idle_ns)
 
 
-def _inside(name: str, name_ms: float) -> str:
-    """` (178.2 ms in `name`)`: the library's function that the user's line is in most of the time, where one is."""
-    return f" ({name_ms:.1f} ms in `{name}`)" if name and not is_user_function(name) else ""
-
-
 def _mostly_before(following: list[Culprit], least_ns: float) -> str:
-    """`; most of it before `name``, where one kernel or op ended that much of the idle time."""
-    most = next((each.name for each in following if each.idle_ns >= least_ns), "")
-    return f"; most of it before `{most}`" if most else ""
+    """The kernel or op that ended that much of the idle time; "" where none did."""
+    return next((each.name for each in following if each.idle_ns >= least_ns), "")
 
 
 def _launches(place: Place, following: list[Culprit]) -> Rows:
@@ -124,7 +118,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             **found.time_values("work"),
             "name": best[0].name if known else "",
             "name_ms": ms(worst.per_step(best[0].idle_ns)) if known else 0.0,
-            "inside": _inside(inside, ms(worst.per_step(inside_ns))) if known and inside != best[0].name else "",
+            # The library's function that the user's line is in most of the time, where one is.
+            "inside": inside if known and inside != best[0].name and not is_user_function(inside) else "",
+            "inside_ms": ms(worst.per_step(inside_ns)),
             "longest_ms": ms(found.longest_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),

@@ -10,7 +10,7 @@ from perfdoctor.detectors.of_idle import Idle, of_cause
 from perfdoctor.detectors.savings import NO_SAVING, Shares
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST
 from perfdoctor.metrics.accounting.longest import longest_idle
-from perfdoctor.metrics.accounting.queue_waits import QueueWaits, Stood, by_stream, queue_waits, stood, unlaunched
+from perfdoctor.metrics.accounting.queue_waits import Stood, by_stream, queue_waits, stood, unlaunched
 from perfdoctor.metrics.accounting.queued import graphs_in_flight
 from perfdoctor.metrics.machine.several_devices import others_busy
 from perfdoctor.metrics.units import ms
@@ -25,6 +25,9 @@ from perfdoctor.vocabulary.signals import SIGNALS
 #: Rules of a process with several devices, which say why one stands still while another works.
 _SEVERAL_DEVICES = ("data-parallel", "uneven-gpus", "peer-copies")
 
+#: Where it is not known what the host does meanwhile.
+_NOWHERE = Stood("", 0, "", "")
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -35,8 +38,10 @@ class _Known:
     recorded: str = ""
     stream: int = 0
     behind: str = ""
+    awaited: str = ""
+    inferred: bool = False
     longest_ms: float = 0.0
-    meanwhile: str = ""
+    host: Stood = _NOWHERE
     name: str = ""
     name_ms: float = 0.0
 
@@ -69,7 +74,12 @@ def _finding(
             "stream": known.stream,
             "behind": known.behind,
             "longest_ms": known.longest_ms,
-            "meanwhile": known.meanwhile,
+            "awaited": known.awaited,
+            "inferred": int(known.inferred),
+            "call": known.host.call,
+            "call_ms": ms(known.host.ns),
+            "source": known.host.op or known.host.line,
+            "line": known.host.line if known.host.op else "",
             "name": known.name,
             "name_ms": known.name_ms,
         },
@@ -112,27 +122,17 @@ def _queued(place: Place) -> _Known:
     waits = queue_waits(place)
     longest = int(waits.pieces.durations_ns.argmax())
     event, call = int(waits.event_wait[longest]), int(waits.meanwhile[longest])
+    awaited = int(waits.awaited_stream[longest])
     return _Known(
         "queued",
         (_queues(place),),
         stream=int(place.work.stream[waits.work[longest]]),
-        behind=_behind(waits, longest, place.timeline.calls.name[event]) if event != UNKNOWN else "",
+        behind=place.timeline.calls.name[event] if event != UNKNOWN else "",
+        awaited=str(awaited) if awaited != UNKNOWN else "",
+        inferred=waits.inferred,
         longest_ms=ms(int(waits.pieces.durations_ns[longest])),
-        meanwhile=_meanwhile(stood(place, call)) if call != UNKNOWN else "",
+        host=stood(place, call) if call != UNKNOWN else _NOWHERE,
     )
-
-
-def _behind(waits: QueueWaits, number: int, call: str) -> str:
-    """` behind `cudaStreamWaitEvent` for an event of stream 20`, as far as it is known."""
-    stream = int(waits.awaited_stream[number])
-    of_stream = f" for an event of stream {stream}" if stream != UNKNOWN else ""
-    return f" behind `{call}`{of_stream}" + (" (by the order of the calls)" if waits.inferred else "")
-
-
-def _meanwhile(host: Stood) -> str:
-    """`, while the host stands in `call` for 463.1 ms (from `op` in `line`)`, as far as it is known."""
-    source = " in ".join(f"`{name}`" for name in (host.op, host.line) if name)
-    return f", while the host is in `{host.call}` for {ms(host.ns):.1f} ms" + (f" (from {source})" if source else "")
 
 
 def _queues(place: Place) -> Rows:

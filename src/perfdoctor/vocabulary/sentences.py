@@ -1,0 +1,34 @@
+"""How does a rule's sentence become one with numbers? Parts of it stand only where what they name is known.
+
+A rule's `[clauses]` has such parts, each under the name of a value. `{line_clause}` in its summary, or in another
+clause, is the part named `line` where the value `line` is known (not empty, not 0), and nothing where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+CLAUSE = "_clause"
+
+
+def filled(template: str, values: Mapping[str, object], clauses: Mapping[str, str]) -> str:
+    """The sentence with its numbers. KeyError where one of them, or a clause, is missing."""
+    return template.format_map(_Words(values, clauses))
+
+
+class _Words(Mapping[str, object]):
+    def __init__(self, values: Mapping[str, object], clauses: Mapping[str, str]) -> None:
+        self._values, self._clauses = values, clauses
+
+    def __getitem__(self, name: str) -> object:
+        if not name.endswith(CLAUSE):
+            return self._values[name]
+        of = name.removesuffix(CLAUSE)
+        text = self._clauses[of]
+        return text.format_map(self) if self._values[of] else ""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
