@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from builders import draw
@@ -59,6 +60,20 @@ def test_a_replay_knows_loader_and_host():
     replayed = Saving(80, 90, 95)
     saving = PredictedSaving(Saving(100, 200, 300), replayed=replayed, unhidden_share=0.25, host_spare_ns=10)
     assert saving.ns == replayed
+
+
+def test_at_most_a_late_rank_is_late_in_no_step(run):
+    """A replay takes out what it has more to do than the others, and its steps still differ from theirs."""
+    rules, replayed = load_rules(), Saving(30_000, 60_000, 60_000)
+    replay = SimpleNamespace(can_replay=lambda *_: True, fix=lambda *_: None, saving=lambda _: replayed)
+
+    def of(rule: str) -> Saving:
+        return predicted_saving(
+            rules[rule], Finding(rule, Saving(50_000, 100_000, 120_000), "high", {}), run, replay
+        ).ns
+
+    assert of("rank-skew") == Saving(30_000, 60_000, 100_000)
+    assert of("small-collectives") == replayed
 
 
 def test_no_fix_saves_more_than_physics_allow():

@@ -11,7 +11,7 @@ always         of the step more than noise remains, and what is less than noise 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -68,13 +68,25 @@ class PredictedSaving:
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
     expected = finding.saving_ns_per_step
-    can_be_replayed = replay is not None and expected.likely and replay.can_replay(rule.action, finding)
     return PredictedSaving(
         expected,
         finding.bound_ns,
-        replay.saving(replay.fix(rule.id, rule.action, finding)) if replay and can_be_replayed else None,
+        _replayed(rule, finding, replay),
         unhidden_share(run) if "loader" in rule.hidden_by else 1.0,
         run_spare_ns(run) if "host" in rule.hidden_by else None,
         NOISE_SHARE * run.step_ns,
         run.step_ns,
     )
+
+
+def _replayed(rule: Rule, finding: Finding, replay: Replay | None) -> Saving | None:
+    """How much shorter the simulated step is; None where that cannot be simulated.
+
+    A late rank that has no more to do than the others is still late in some steps, as each rank's steps differ. At most
+    it is late in none: then the step takes what the others take.
+    """
+    expected = finding.saving_ns_per_step
+    if replay is None or not expected.likely or not replay.can_replay(rule.action, finding):
+        return None
+    found = replay.saving(replay.fix(rule.id, rule.action, finding))
+    return replace(found, high=max(found.high, expected.likely)) if rule.action == "lateness" else found
