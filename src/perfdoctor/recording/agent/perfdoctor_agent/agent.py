@@ -1,6 +1,6 @@
 """When does this process train, when is it recorded, and when is the trace written?
 
-    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written, all hooks removed
+    torch imported ── steps seen ──┬── warm-up ──┬── recorded steps ──┬── trace written ── steps timed ── all hooks gone
                       (skipped)    └ one step    └ ranges on          └ the program goes on, or ends (settings: stop)
 
 Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference,
@@ -28,6 +28,7 @@ from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.pace import STEPS_BEHIND, StepEnds, unrecorded
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
@@ -85,6 +86,8 @@ class Agent:
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
         self.loaders = LoaderWatch(self.torch)  # which feed the recorded steps
+        self.before: dict[Any, StepEnds] = {}  # ends of what may be a step, by its kind, in front of the window
+        self.behind: StepEnds | None = None  # ends of steps behind the window, while they are timed
         self.is_done = False
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
@@ -92,6 +95,7 @@ class Agent:
         self.updates_by_hand = False  # there was a backward pass, and no optimizer
         self._hooks: list[Callable[[], None]] = []
         self._caught: list[int] = []  # signals whose handler is ours
+        self._step_hooks: dict[str, Callable[[], None]] = {}  # what sees the ends of steps
 
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
@@ -108,12 +112,15 @@ class Agent:
             # A fork may be a loader's worker: it reports nothing before it trains.
             self._name_nccl_log()
             self.report.write()
-        self._hooks.append(optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove)
+        self._step_hooks = {
+            "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove,
+            "forward": self.forward.remove,
+            "backward": self.backward.remove,
+        }
         self._hooks.append(self._watch_new_optimizers(optimizer.Optimizer))
         if not self.has_optimizer:
             self.forward.install()
             self.backward.install()
-        self._hooks += [self.forward.remove, self.backward.remove]
         self.foreign.watch()
         self._hooks.append(self.foreign.leave)
         self.at_exit()
@@ -153,6 +160,7 @@ class Agent:
             self._recorded()
             self.recorder, self.ranges, self.window = None, None, -1
         self.step_finder = self._new_step_finder()
+        self.before = {}
 
     def at_exit(self) -> None:
         # Runs at the end of the interpreter, and in children of multiprocessing, which skip atexit.
@@ -177,7 +185,7 @@ class Agent:
         self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.window > 0 and self.ranges is not None:
+        if self.window > 0 and self.ranges is not None and not self.is_done:
             result = self.ranges.around("forward", call, module, *args, **kwargs)
         else:
             result = call(module, *args, **kwargs)
@@ -200,10 +208,15 @@ class Agent:
 
     @_guarded
     def _event(self, kind: Any, found_by: str) -> None:
-        if self.is_done or self._is_loader_worker():
+        if (self.is_done and self.behind is None) or self._is_loader_worker():
             return
         now_ns = time.monotonic_ns()
         with self._lock:
+            if self.is_done:
+                self._passed_behind(kind, now_ns)
+                return
+            if self.step_finder.chosen is None:
+                self.before.setdefault(kind, StepEnds(self.torch)).add(now_ns)
             if self.step_finder.chosen is None and not self.step_finder.count:
                 self._introduce()
                 self.report.write(step_found_by=found_by)
@@ -309,10 +322,30 @@ class Agent:
         if self.recorder is not None:
             self.recorder.step()  # its schedule ends here: it writes the trace
         self._recorded()
-        self._off()
+        self._off(but=self.report.facts["step_found_by"])
         self._write_result()
         if self.settings["stop"]:
             self._end_program()
+        self.behind = StepEnds(self.torch)
+        self.behind.add(time.monotonic_ns())
+
+    # --- behind the window ---
+
+    def _passed_behind(self, kind: Any, now_ns: int) -> None:
+        """A step that is not recorded: what steps take without a profiler."""
+        if self.behind is not None and kind == self.step_finder.chosen:
+            self.behind.add(now_ns)
+            if self.behind.count > STEPS_BEHIND:
+                self._write_unrecorded()
+
+    def _write_unrecorded(self) -> None:
+        """Report the length of unrecorded steps, and leave the program alone."""
+        if self.behind is not None:
+            self.report.write(**unrecorded(self._in_front(), self.behind))
+        self._leave()
+
+    def _in_front(self) -> StepEnds:
+        return self.before.get(self.step_finder.chosen) or StepEnds(self.torch)
 
     def _recorded(self) -> None:
         """End the recorded steps: no tool records what follows."""
@@ -332,10 +365,10 @@ class Agent:
             trace=recorder.trace if recorder is not None else "",
             nvtx_ranges=self._ranges(),
             watched_step_ns=_median_gap(self.ends_ns),
-            unwatched_step_ns=_median_gap(self.step_finder.times_ns.get(self.step_finder.chosen, [])[1:]),
             memory=self.memory.as_json(),
             processor=self.processor.facts,
             loaders=self.loaders.facts,
+            **unrecorded(self._in_front()),
         )
 
     def _ranges(self) -> int:
@@ -381,6 +414,7 @@ class Agent:
         with self._lock:
             if not self.is_done:
                 self._end_window()
+            self._write_unrecorded()
             if self.report.facts["steps_seen"] or not self.is_fork:
                 self.report.write(ended=True)
 
@@ -435,21 +469,29 @@ class Agent:
             self.report.write(state="failed")
             if self.ranges is not None:
                 self.ranges.remove()
-            self._off()
+            self._leave()
         except Exception:
             pass
         self.is_done = True
 
-    def _off(self) -> None:
+    def _off(self, but: str = "") -> None:
+        """Remove all hooks, but the one that sees the ends of steps, if it is named."""
         self.is_done = True
         while self._hooks:
             self._hooks.pop()()
         self.foreign.is_alone = False
+        for name in [each for each in self._step_hooks if each != but]:
+            self._step_hooks.pop(name)()
         self._release_signals()
+
+    def _leave(self) -> None:
+        self.behind = None
+        self._off()
 
     def forked(self) -> None:
         """In a child made by fork: drop the parent's window, and watch for training anew."""
         if self.is_done:
+            self._leave()
             return
         try:
             if self.ranges is not None:

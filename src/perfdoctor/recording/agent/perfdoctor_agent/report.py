@@ -35,6 +35,8 @@ class Report:
             "nvtx_ranges": 0,
             "watched_step_ns": 0,
             "unwatched_step_ns": 0,
+            "unwatched_steps": 0,
+            "unwatched_clock": "",
             "memory": {"kind": "", "device": -1, "samples": []},
             "processor": {},
             "loaders": [],
