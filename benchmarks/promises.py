@@ -97,14 +97,15 @@ def _step_ns(diagnosis: dict[str, Any]) -> float:
 
 
 def _left(diagnosis: dict[str, Any], rule: str, folder: Path) -> tuple[float, float, float] | None:
-    """What the fix of this rule alone leaves of the recorded step, as `--what-if` answers: at least, likely, at most."""
+    """What the fix of this rule alone leaves of the step, as `--what-if` answers: at least, likely, at most."""
     findings = [each for cause in diagnosis["findings"] for each in (cause, *cause["symptoms"])]
     if not any(each["rule"] == rule and each["saving_ns_per_step"]["likely"] for each in findings):
         return None
     file = folder.with_suffix(".what-if.json")
     _perfdoctor("analyze", str(folder), "--what-if", rule, "--json", str(file))
-    step_ns = _read(file)["prediction"]["step_ns"]
-    least, likely, most = (step_ns[case] / _step_ns(diagnosis) for case in ("low", "likely", "high"))
+    prediction = _read(file)["prediction"]
+    step_ns, now_ns = prediction["step_ns"], prediction["unrecorded_step_ns"] or _step_ns(diagnosis)
+    least, likely, most = (step_ns[case] / now_ns for case in ("low", "likely", "high"))
     return least, likely, most
 
 

@@ -47,6 +47,9 @@ def test_the_document_has_the_documented_fields():
             "found_by": "profiler-step",
             "confidence": "high",
             "marked_by": "",
+            "unrecorded_ns": None,
+            "stretch": None,
+            "stretch_by_part": None,
         },
         "work": {"kind": "unknown", "server": ""},
     }
@@ -117,6 +120,7 @@ def test_a_prediction_has_its_ranges_and_steps():
         "step_ns": {"low": 240_000_000, "likely": 252_000_000, "high": 351_000_000},
         "speedup": {"low": 2.0, "likely": 2.8, "high": 2.9},
         "recorded_step_ns": 701_000_000,
+        "unrecorded_step_ns": None,
         "steps": [
             {"rule": "input-wait", "step_ns": 270_000_000, "choice": "", "samples": 1.0},
             {"rule": "host-syncs", "step_ns": 252_000_000, "choice": "", "samples": 1.0},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.communication.missing_ranks import ranks_missing
 from perfdoctor.metrics.host.cpu_use import crowding
 from perfdoctor.metrics.host.stack_cost import MOST_SHARE, stack_cost
@@ -43,8 +44,8 @@ def judged(rule: Rule, finding: Finding, run: Run) -> Certainty:
     against = [] if set(rule.needs) <= _STEPLESS else [*_against(run), *_of_missing_ranks(rule, run)]
     if "cpu_samples" not in rule.needs:  # those that say it are not in doubt by it
         against += _of_busy_cores(run)
-    if rule.category == "host" and stack_cost(run)[1] >= MOST_SHARE:
-        against.append("the profiler recorded Python stacks, which slows the host")
+    if rule.category == "host":
+        against += _of_recording(run)
     level = min(finding.confidence, "medium", key=_LEVELS.index) if against else finding.confidence
     doubt = rule.doubts.get(finding.situation, rule.doubt)
     if finding.confidence != "high" and doubt:
@@ -69,6 +70,16 @@ def _of_busy_cores(run: Run) -> Iterator[str]:
     crowded = crowding(run) if host_places(run) else None
     if crowded is not None and crowded.waiting_share >= MOST_WAITING and crowded.by_others >= MOST_OF_IT:
         yield "other programs took the processor's cores meanwhile"
+
+
+def _of_recording(run: Run) -> Iterator[str]:
+    """The host was slower than without a recorder: by how much is known, or only that stacks cost time."""
+    real = real_time(run)
+    if real is not None:
+        if real.is_notable:
+            yield f"recording made the step {real.stretch:.1f} times as long"
+    elif stack_cost(run)[1] >= MOST_SHARE:
+        yield "the profiler recorded Python stacks, which slows the host"
 
 
 def _of_missing_ranks(rule: Rule, run: Run) -> Iterator[str]:

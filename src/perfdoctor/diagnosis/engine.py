@@ -15,6 +15,7 @@ from perfdoctor.diagnosis.savings import predicted_saving
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
+from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import split, whole_recording
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
@@ -74,7 +75,8 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         findings=advice,
         prediction=predicted,
         notes=(*notes(run, found), *prediction.notes(predicted, run, replay)),
-        base_ns=run.step_ns,
+        base_ns=real_step_ns(run),
+        real_time=real_time(run),
         basis=basis,
         kind_of_work=work.kind,
         server=work.server,

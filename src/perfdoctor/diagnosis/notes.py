@@ -10,6 +10,7 @@ from perfdoctor.hardware.measured import Compared, compared
 from perfdoctor.metrics.accounting.basis import basis_of, noun_of
 from perfdoctor.metrics.accounting.host_place import launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import selection_notes
+from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.metrics.host.stack_cost import FRAME_NS, MOST_SHARE, stack_cost
@@ -17,6 +18,7 @@ from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.phases import phases
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import RecordedProcess
+from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, prefill beside decoding"}
@@ -24,6 +26,8 @@ _PHASES = {"prefill": "is prefill", "decode": "is decoding", "mixed": "is both, 
 _MOST_PROCESSES = 8
 _LONGEST_COMMAND = 60
 _MAIN = "MainProcess"  # as multiprocessing calls the first process of a Python
+#: A part this many times as long as without a recorder is nothing but recording.
+_HARDLY_LEFT = 10.0
 _NAMES = {"host_link": "pinned copies"}
 
 
@@ -96,6 +100,7 @@ def _of_the_recording(run: Run) -> Iterator[str]:
             "torch.profiler's step() or an NVTX range per iteration."
         )
     yield from _of_phases(run)
+    yield from _of_stretch(run)
     yield from _of_stacks(run)
     yield from _left_out(run)
     if len(timeline.kernels) and timeline.kernels["is_graph"].any():
@@ -113,9 +118,35 @@ def _of_phases(run: Run) -> Iterator[str]:
         yield f"Of the GPU's busy time in the server's iterations {' and '.join(said)}."
 
 
+def _of_stretch(run: Run) -> Iterator[str]:
+    """By how much recording made the step longer, which parts of it, and which numbers are without that."""
+    real = real_time(run)
+    if real is None or not real.is_notable:
+        return
+    cost = (
+        f" Each of {real.events_per_step:,.0f} recorded ops, calls and ranges a step cost the host about "
+        f"{real.event_ns / 1e3:.1f} µs."
+        if real.event_ns
+        else ""
+    )
+    yield (
+        f"Recording made the step {real.stretch:.1f} times as long: {real.recorded_ns / 1e6:.3g} ms instead of "
+        f"{real.unrecorded_ns / 1e6:.3g} ms. Unrecorded steps of the same run were timed, "
+        f"{real.measured_ns / 1e6:.3g} ms in the middle.{cost} Savings and predicted steps are for the "
+        "unrecorded step; everything else is as recorded."
+    )
+    if parts := [f"{PARTS[part].label} {_times(by)}" for part, by in real.notable_parts]:
+        yield f"Stretched by the recording: {', '.join(parts)}."
+
+
+def _times(stretch: float) -> str:
+    return f"{stretch:.1f} times" if stretch < _HARDLY_LEFT else "almost all of it"
+
+
 def _of_stacks(run: Run) -> Iterator[str]:
     frames, share = stack_cost(run)
-    if share >= MOST_SHARE:
+    real = real_time(run)
+    if share >= MOST_SHARE and not (real and real.is_notable):
         yield (
             f"{frames:,} Python frames were recorded: at about {FRAME_NS} ns each, that took {100 * share:.0f} % of "
             "the time analysed. The host is faster without it: compare with a recording without stacks."

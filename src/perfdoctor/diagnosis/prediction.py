@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.real_prediction import in_real_time
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import SIZES, Advice, Outcome
 from perfdoctor.records.predictions import PredictedStep, Prediction
@@ -73,7 +75,9 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
         ],
         replay,
     )
-    return _simulated(replay, fixes) if len(fixes) > 1 else _subtracted(ranked[0], run, replay.error)
+    if len(fixes) <= 1:
+        return _subtracted(ranked[0], run, replay.error)
+    return in_real_time(_simulated(replay, fixes), _real_shares(found), run)
 
 
 def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedFix]:
@@ -89,9 +93,10 @@ def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedF
 
 def _subtracted(first: Advice, run: Run, error: float | None) -> Prediction:
     """The step less the saving of one finding, which was simulated before if there is an `error`."""
-    saving, recorded_ns = first.saving_ns_per_step, run.step_ns
-    step_ns = (recorded_ns - saving.high, recorded_ns - saving.likely, recorded_ns - saving.low)
-    return _prediction(recorded_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
+    saving, now_ns = first.saving_ns_per_step, real_step_ns(run)
+    step_ns = (now_ns - saving.high, now_ns - saving.likely, now_ns - saving.low)
+    subtracted = _prediction(now_ns, step_ns, [PredictedStep(first.rule, step_ns[1])], error)
+    return subtracted if now_ns == run.step_ns else replace(subtracted, recorded_ns=run.step_ns, unrecorded_ns=now_ns)
 
 
 def _simulated(replay: Replay, fixes: Sequence[SimulatedFix], choices: Mapping[str, str] | None = None) -> Prediction:
@@ -121,6 +126,10 @@ def _prediction(
     low, likely, high = (speedup(recorded_ns, recorded_ns - ns) for ns in reversed(step_ns))
     fixed = tuple(step.rule for step in way)
     return Prediction(fixed, step_ns, (low, likely, high), recorded_ns, tuple(way), error, asked)
+
+
+def _real_shares(found: Sequence[Found]) -> dict[str, float]:
+    return {name: each.saving.real_share for name, each in _by_rule(found).items()}
 
 
 def _by_rule(found: Sequence[Found]) -> dict[str, Found]:
@@ -168,15 +177,17 @@ def answered(
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
             raise UsageError(f"--what-if {asked}: {why}", do=_can_be_asked(sorted(can), run))
+    shares = _real_shares(found)
     if len(fixes) == len(questions):
-        return _simulated(replay, list(fixes.values()), {question.rule: question.choice for question in questions})
+        choices = {question.rule: question.choice for question in questions}
+        return in_real_time(_simulated(replay, list(fixes.values()), choices), shares, run)
     changes = [
         fix_change(fixes[each.rule], each.choice)
         if each.rule in fixes
         else size_change(each.rule, each.choice, each.amount, run, each.network_bytes_per_second)
         for each in questions
     ]
-    return simulated_sizes(changes, run)
+    return in_real_time(simulated_sizes(changes, run), shares, run)
 
 
 def _of_range(

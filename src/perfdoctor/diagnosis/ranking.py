@@ -11,6 +11,7 @@ from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
@@ -80,7 +81,7 @@ def _root(rule: str, causes: Mapping[str, Sequence[str]], present: Sequence[str]
 
 
 def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> Advice:
-    rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, run.step_ns
+    rule, finding, saving, step_ns = found.rule, found.finding, found.saving.ns, real_step_ns(run)
     certainty, basis = judged(rule, finding, run), _basis(rule, run)
     fitting = [fix for fix in rule.fixes if fix.fits(finding.situation, facts(run))]
     return Advice(

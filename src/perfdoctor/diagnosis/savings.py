@@ -5,7 +5,8 @@ A detector expects that a fix takes some time away from the work that it is abou
 ```
 replayed       the recorded step, simulated with the fix, shows what it waits for instead
 else           a loader beside the training hides faster work on the device, and so does a host that is nearly the limit
-always         of the step more than noise remains, and what is less than noise is no saving
+always         only what is there without a recorder is saved, of the step more than noise remains, and what is less
+               than noise is no saving
 ```
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from perfdoctor.metrics.accounting.real_time import real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.run import Run
@@ -33,7 +35,8 @@ class PredictedSaving:
     `replayed`: how much shorter the simulated step is, which knows loader and host; None where it cannot be simulated.
     Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
     the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
-    the mean of the ranks; a finding on one rank with a longer window may expect more.
+    the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
+    `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one.
     """
 
     expected: Saving
@@ -43,12 +46,14 @@ class PredictedSaving:
     host_spare_ns: int | None = None
     noise_ns: float = 0.0
     step_ns: int | None = None
+    real_share: float = 1.0
 
     @property
     def ns(self) -> Saving:
         """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
         left = self._left_by_loader_and_host() if self.replayed is None else self.replayed
         left = left if self.bound_ns is None else left.within(self.bound_ns)
+        left = left.scaled(self.real_share)
         left = left if self.step_ns is None else left.within(max(int(self.step_ns - self.noise_ns), 0))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         return Saving(low, likely, high)
@@ -74,8 +79,9 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         _replayed(rule, finding, replay),
         unhidden_share(run) if "loader" in rule.hidden_by else 1.0,
         run_spare_ns(run) if "host" in rule.hidden_by else None,
-        NOISE_SHARE * run.step_ns,
-        run.step_ns,
+        NOISE_SHARE * real_step_ns(run),
+        real_step_ns(run),
+        real_share(rule, finding, run),
     )
 
 

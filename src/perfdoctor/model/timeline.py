@@ -199,7 +199,8 @@ class Timeline:
     `processes`: the trainings of a command that `perfdoctor run` recorded; only one of them is in the frames.
     `steps_marked_by`: what perfdoctor's own recorder took for the end of a step: an `optimizer`'s update, a `backward`
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
-    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown.
+    DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
+    how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
     """
 
     frames: Mapping[str, Frame]
@@ -215,6 +216,7 @@ class Timeline:
     steps_marked_by: str = ""
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
+    unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -341,4 +343,5 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         steps_marked_by=next((each.steps_marked_by for each in timelines if each.steps_marked_by), ""),
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
+        unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
     )

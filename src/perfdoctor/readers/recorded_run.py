@@ -131,6 +131,7 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
         steps_marked_by=next((report.step_found_by for report in training), ""),
         loaders=tuple(loader for report in training for loader in report.loaders),
         processes=_processes(part),
+        unrecorded_step_ns=_unrecorded(training, first),
     )
     return first.with_notes(
         *notes, *(note for each, other in others for note in _compared(part.tool, first, each.tool, other))
@@ -381,6 +382,21 @@ def _memory(report: ProcessReport, rank: int, epoch_ns: int) -> Frame:
         "start_ns": at - epoch_ns, "end_ns": at - epoch_ns,
         "allocated_bytes": allocated, "reserved_bytes": reserved, "name": Text.constant(reported.kind, count),
     })  # fmt: skip
+
+
+def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[int, int]:
+    """By rank, the step in ns that its process timed without a recorder: on a GPU, by the GPU's clock alone.
+
+    A host that runs ahead of its GPU ends its steps sooner.
+    """
+    on_gpu = {rank for rank, _ in timeline.places}
+    return {
+        report.rank: report.unwatched_step_ns
+        for report in reports
+        if report.rank is not None
+        and report.unwatched_step_ns > 0
+        and (report.rank not in on_gpu or report.unwatched_clock == "device")
+    }
 
 
 # --- notes ---

@@ -12,8 +12,6 @@ from perfdoctor.recording.tools.torch_profiler import Window
 from perfdoctor.system.run_folder import ProcessReport
 from perfdoctor.system.trainings import trainings
 
-#: A ratio that recording explains: the first steps of a training differ by some per cent anyway.
-_NOTABLE_SLOWDOWN = 1.15
 #: With fewer steps nothing can be said about how they differ.
 _FEWEST_STEPS = 3
 _OWN_ERROR = "The program's own last lines say why it ended."
@@ -43,7 +41,7 @@ def outcome(reports: Sequence[ProcessReport], window: Window, tool: str, ended: 
     notes = [
         f"{who}{note}"
         for report, who in zip(training, _names(training), strict=True)
-        for note in (*_of_profilers(report), *_of_end(report, window, tool, ended), *_slowed(report))
+        for note in (*_of_profilers(report), *_of_end(report, window, tool, ended))
     ]
     has_some = any(report.steps_recorded or report.trace for report in training)
     do = "" if has_some else _do(max(training, key=lambda report: report.steps_seen), ended)
@@ -131,16 +129,6 @@ def _do(report: ProcessReport, ended: Ended) -> str:
     if report.steps_seen < 2:
         return "Let it make more steps: the first one is never recorded."
     return f"Record the few that it makes: perfdoctor run --skip-steps 1 --steps {report.steps_seen - 1} -- …"
-
-
-def _slowed(report: ProcessReport) -> Iterator[str]:
-    """A note where recorded steps took longer than those before them."""
-    before, within = report.unwatched_step_ns, report.watched_step_ns
-    if before and within > _NOTABLE_SLOWDOWN * before:
-        yield (
-            f"recording slowed its steps from {before / 1e6:.3g} to {within / 1e6:.3g} ms: without it the host's share "
-            "of a step is smaller"
-        )
 
 
 def _names(reports: Sequence[ProcessReport]) -> list[str]:

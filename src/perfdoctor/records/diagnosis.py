@@ -13,6 +13,7 @@ from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
+from perfdoctor.records.real_time import RealTime
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.vocabulary.basis import STEP, Basis
@@ -41,7 +42,8 @@ class Diagnosis:
     `server`: whose it is, where the work is inference ("" if not known).
 
     `findings` are the ranked causes, with their symptoms inside. `time` covers the analysed window, `recording` the
-    time from the first to the last device event, in the same shape. Savings are a share of `base_ns`. `critical_path`
+    time from the first to the last device event, in the same shape. Savings are a share of `base_ns`, the step without
+    a recorder where `real_time` has another one; all other numbers are as recorded. `critical_path`
     is None if the run was not replayed, `efficiency` if nothing is known of it.
     `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
     `processes`: the trainings of a recorded command, of which one is diagnosed.
@@ -68,6 +70,17 @@ class Diagnosis:
     gpu_not_recorded: bool = False
     memory: tuple[MemoryUse, ...] = ()
     processes: tuple[RecordedProcess, ...] = ()
+    real_time: RealTime | None = None
+
+    @property
+    def stretched(self) -> RealTime | None:
+        """Without a recorder, where the step is notably shorter then; else None."""
+        return self.real_time if self.real_time is not None and self.real_time.is_notable else None
+
+    @property
+    def recorded_ns(self) -> int:
+        """The step as it was recorded, whose parts `time` has."""
+        return self.stretched.recorded_ns if self.stretched else self.base_ns
 
     @property
     def per_step(self) -> bool:

@@ -35,11 +35,12 @@ class Scaling:
 class Prediction:
     """The step with the named findings fixed together: ns (low ≤ likely ≤ high) and speedup (low ≤ likely ≤ high).
 
-    `steps` lead there from `recorded_ns`, one fix after the other: none is longer than the one before, the last is the
+    `steps` lead there from `now_ns`, one fix after the other: none is longer than the one before, the last is the
     likely `step_ns`. `replay_error`: by how much the replay misses the unchanged step, as a share of it; None where
     nothing was replayed and savings were subtracted. `asked`: the user asked for it; otherwise all worthwhile fixes.
     If another size was asked for, a step has `samples` times the recorded samples and may be longer; `speedup` is then
-    that of samples per second over all ranks, and `scaling` the effect of another number of ranks.
+    that of samples per second over all ranks, and `scaling` the effect of another number of ranks. `unrecorded_ns`: the
+    step without a recorder, of which all other numbers are then; None where it is not known, or as long.
     """
 
     fixed: tuple[str, ...]
@@ -51,6 +52,12 @@ class Prediction:
     asked: bool = False
     samples: float = 1.0
     scaling: Scaling | None = None
+    unrecorded_ns: int | None = None
+
+    @property
+    def now_ns(self) -> int:
+        """The step that the fixes shorten, in ns."""
+        return self.recorded_ns if self.unrecorded_ns is None else self.unrecorded_ns
 
 
 @dataclass(frozen=True)

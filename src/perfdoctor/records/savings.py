@@ -22,3 +22,6 @@ class Saving:
     def within(self, most_ns: int) -> Saving:
         """The same, where nothing can save more than `most_ns`."""
         return Saving(min(self.low, most_ns), min(self.likely, most_ns), min(self.high, most_ns))
+
+    def scaled(self, share: float) -> Saving:
+        return self if share == 1 else Saving(*(round(share * ns) for ns in (self.low, self.likely, self.high)))

@@ -50,6 +50,7 @@ def check(diagnosis: Diagnosis, advice: Advice) -> str:
         low, likely, high = (wording.duration(max(base - ns, 0)) for ns in (saving.high, saving.likely, saving.low))
         about = likely if low == high else f"{likely} ({low} to {high})"
         it = diagnosis.basis.each.strip() or "the same recording"
+        it = f"without a recorder, {it}" if diagnosis.stretched else it
         said.append(f"{it[0].upper()}{it[1:]} should take about {about} instead of {wording.duration(base)}.")
     return " ".join(said)
 
@@ -61,6 +62,8 @@ def _now(diagnosis: Diagnosis) -> Fact | None:
     low, high = wording.duration(steps.p10_ns), wording.duration(steps.p90_ns)
     remark = f"8 of 10 take {low} to {high}" if steps.used > 1 and low != high else ""
     noun = diagnosis.basis.noun.capitalize()
+    if diagnosis.stretched:
+        remark = f"unrecorded; {wording.duration(diagnosis.recorded_ns)} as recorded"
     return Fact(f"{noun} now" if noun else "Recorded", wording.duration(diagnosis.base_ns), remark)
 
 

@@ -15,6 +15,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
+from perfdoctor.records.real_time import RealTime
 from perfdoctor.records.savings import CASES
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.work_done import Efficiency
@@ -38,7 +39,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             "sources": [_fields(source) for source in diagnosis.sources],
             "gpus": [_fields(gpu) for gpu in diagnosis.gpus],
             "world_size": diagnosis.world_size,
-            "steps": _fields(diagnosis.steps),
+            "steps": {**_fields(diagnosis.steps), **_real_time(diagnosis.real_time)},
             "processes": [_fields(process) for process in diagnosis.processes],
             "work": {"kind": diagnosis.kind_of_work, "server": diagnosis.server},
         },
@@ -55,6 +56,17 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
         "notes": list(diagnosis.notes),
+    }
+
+
+def _real_time(real_time: RealTime | None) -> dict[str, Any]:
+    """What is known of steps that nobody recorded; null where nothing is."""
+    if real_time is None:
+        return {"unrecorded_ns": None, "stretch": None, "stretch_by_part": None}
+    return {
+        "unrecorded_ns": real_time.measured_ns,
+        "stretch": real_time.stretch,
+        "stretch_by_part": dict(real_time.stretch_by_part),
     }
 
 
@@ -123,6 +135,7 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
         "step_ns": _range(prediction.step_ns),
         "speedup": _range(prediction.speedup),
         "recorded_step_ns": prediction.recorded_ns,
+        "unrecorded_step_ns": prediction.unrecorded_ns,
         "steps": [_fields(step) for step in prediction.steps],
         "replay_error": prediction.replay_error,
         "asked": prediction.asked,

@@ -10,7 +10,7 @@ from perfdoctor.report.words.wording import share
 from perfdoctor.selftest.checks import Check, Verdict
 from perfdoctor.selftest.trials import Plain, Recorded
 
-#: The range is for the step as recorded; what it takes unrecorded, and one run of a few steps, differ by this.
+#: The range is for the step as recorded, or without a recorder if that differs much; one run of a few steps by this.
 TOLERANCE_SHARE = 0.10
 
 
@@ -18,7 +18,7 @@ def kept(
     name: str, prediction: Mapping[str, Any], slow: Recorded, plain: Sequence[Plain], fixed: Sequence[Plain]
 ) -> Check:
     """`prediction`: of the fix alone. `plain` and `fixed`: unrecorded runs of the slow program and of its twin."""
-    step_ns, predicted = slow.step_ns(), prediction.get("step_ns")
+    step_ns, predicted = prediction.get("unrecorded_step_ns") or slow.step_ns(), prediction.get("step_ns")
     before, after = _step_ms(plain), _step_ms(fixed)
     if not before or not after:
         failed = next((each for each in (*plain, *fixed) if not each.step_ms), None)

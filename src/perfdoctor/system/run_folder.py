@@ -113,6 +113,7 @@ class ProcessReport:
     nvtx_ranges: int
     watched_step_ns: int
     unwatched_step_ns: int
+    unwatched_clock: str
     stopped: bool
     ended: bool
     torch: str
@@ -238,6 +239,7 @@ def _process_report(document: Mapping[str, Any]) -> ProcessReport:
         nvtx_ranges=number("nvtx_ranges"),
         watched_step_ns=number("watched_step_ns"),
         unwatched_step_ns=number("unwatched_step_ns"),
+        unwatched_clock=str(document.get("unwatched_clock", "")),
         stopped=document.get("stopped") is True,
         ended=document.get("ended") is True,
         torch=str(document.get("torch", "")),

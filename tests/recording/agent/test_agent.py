@@ -184,6 +184,44 @@ def test_it_ends_the_program_after_the_window_if_requested_and_finally_blocks_ru
     assert found.steps() == 4
 
 
+# --- steps that are not recorded ---
+
+TIMED = """
+import time
+ends = []
+def timed(n):
+    for number in range(n):
+        step()
+        time.sleep(0.004 if number > 2 else 0.05)
+        ends.append(time.monotonic_ns())
+"""
+
+
+def test_unrecorded_steps_are_timed_before_and_behind_the_window(run: Runner) -> None:
+    found = run(MODEL + TIMED + "timed(30)\nprint(*[b - a for a, b in zip(ends, ends[1:])])")
+    steps_ns = [int(word) for word in found.output.split()]
+    assert found.report["unwatched_steps"] >= 9
+    assert found.report["unwatched_clock"] == "host"
+    # Steps are cut at the update, and here at the end of the sleep behind it: the same length.
+    assert min(steps_ns[8:]) <= found.report["unwatched_step_ns"] <= max(steps_ns[8:])
+
+
+@pytest.mark.parametrize(
+    ("loop", "least"),
+    [("for number in range(9): step()", 2), ("for number in range(10): step()", 2)],
+    ids=["ends-in-the-window", "ends-soon-behind-it"],
+)
+def test_few_steps_are_enough_to_time_one(run: Runner, loop: str, least: int) -> None:
+    report = run(MODEL + loop, window=Window(steps=4, skip=5)).report
+    assert report["unwatched_steps"] >= least
+    assert report["unwatched_step_ns"] > 0
+
+
+def test_one_step_alone_proves_no_length(run: Runner) -> None:
+    report = run(MODEL + "for number in range(5): step()", window=Window(steps=4, skip=1)).report
+    assert (report["unwatched_steps"], report["unwatched_step_ns"]) == (0, 0)
+
+
 # --- which event is the step ---
 
 

@@ -39,7 +39,7 @@ def together(diagnosis: Diagnosis) -> str:
         return ""
     low, likely, high = (wording.duration(ns) for ns in prediction.step_ns)
     about = likely if low == high else f"{likely} ({low} to {high})"
-    took, times = wording.duration(prediction.recorded_ns), wording.speedup(prediction.speedup)
+    took, times = wording.duration(prediction.now_ns), wording.speedup(prediction.speedup)
     if any(step.rule in SIZES for step in prediction.steps):
         of_each = " of each rank" if prediction.scaling is not None else ""
         takes = f"{diagnosis.basis.whole}{of_each} takes about {about} instead of {took}"
@@ -51,14 +51,15 @@ def together(diagnosis: Diagnosis) -> str:
 
 
 def stages(diagnosis: Diagnosis, *, also_one: bool = False) -> tuple[Stage, ...]:
-    """From the recorded step to the predicted one, fix by fix; () where `together` is empty.
+    """From the step as it is to the predicted one, fix by fix; () where `together` is empty.
 
     `also_one`: also for a single fix, for which the verdict says the same.
     """
     prediction = diagnosis.prediction if also_one else _worth_showing(diagnosis)
     if prediction is None:
         return ()
-    found, samples = [Stage("as recorded", prediction.recorded_ns, prediction.recorded_ns)], 1.0
+    name = "as recorded" if prediction.unrecorded_ns is None else "unrecorded"
+    found, samples = [Stage(name, prediction.now_ns, prediction.now_ns)], 1.0
     for step in prediction.steps:
         found.append(Stage(_name(step), step.step_ns, found[-1].step_ns, step.samples / samples, step.rule))
         samples = step.samples

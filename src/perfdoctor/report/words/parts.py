@@ -73,7 +73,7 @@ def all_parts(diagnosis: Diagnosis) -> tuple[Part, ...]:
     if not diagnosis.time:
         return ()
     whole = sum(split_base_ns(split) for split in diagnosis.time)
-    return parts(diagnosis.time, diagnosis.base_ns or whole // len(diagnosis.time))
+    return parts(diagnosis.time, diagnosis.recorded_ns or whole // len(diagnosis.time))
 
 
 def shown_places(splits: Sequence[TimeSplit], at_most: int) -> list[tuple[TimeSplit, str]]:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from perfdoctor.records.real_time import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
 from perfdoctor.vocabulary.signals import needs_gpu
@@ -148,6 +149,13 @@ def the_base(diagnosis: Diagnosis) -> str:
     return f"each {length} {basis.noun}{basis.of}" if basis.noun else f"the {length} recorded"
 
 
+def _as_recorded(diagnosis: Diagnosis) -> str:
+    """The same of the recorded step, which is longer where recording was felt."""
+    if not diagnosis.stretched:
+        return the_base(diagnosis)
+    return f"each {duration(diagnosis.recorded_ns)} {diagnosis.basis.noun} as recorded"
+
+
 _SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
 
 
@@ -159,7 +167,7 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
-        return _worst(diagnosis, worth_fixing[0])
+        return _mostly_recording(diagnosis) + _worst(diagnosis, worth_fixing[0])
     of_gpus = len(about_gpus(diagnosis))
     unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
     rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
@@ -182,7 +190,23 @@ def verdict(diagnosis: Diagnosis) -> str:
     largest, limit = _limit(diagnosis)
     # A step that is mostly idle or communication has a problem, even if no rule can prove its cause.
     said = "Nothing worth fixing" if largest == "compute" else "No cause was proven"
-    return f"{said}: {limit}{limitation}."
+    return f"{_mostly_recording(diagnosis)}{said}: {limit}{limitation}."
+
+
+def _mostly_recording(diagnosis: Diagnosis) -> str:
+    """What comes first where more of the recorded step is recording than training, and what to do then; else ""."""
+    real = diagnosis.stretched
+    if real is None or real.stretch <= MOSTLY_RECORDING:
+        return ""
+    do = (
+        "Record without --stacks"
+        if real.has_stacks
+        else "Give a step more work, a larger batch, or record fewer signals"
+    )
+    return (
+        f"Recording made this step {factor(real.stretch)} times as long, {duration(real.recorded_ns)} instead of "
+        f"{duration(real.unrecorded_ns)}: how it is divided says little of the training. {do}. "
+    )
 
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
@@ -221,7 +245,7 @@ def _limit(diagnosis: Diagnosis) -> tuple[str, str]:
     }
     largest = max(sizes, key=lambda part: sizes[part])
     verb = {"compute": "fills", "exposed copies": "take"}.get(largest, "takes")
-    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {the_base(diagnosis)}"
+    return largest, f"{largest} {verb} {share_of(sizes[largest], window)} of {_as_recorded(diagnosis)}"
 
 
 def bar_heading(diagnosis: Diagnosis) -> str:
@@ -229,7 +253,11 @@ def bar_heading(diagnosis: Diagnosis) -> str:
     what = f"{one[0].upper()}{one[1:]}" if diagnosis.per_step else "What was recorded"
     number, ranks = len(diagnosis.time), len({split.rank for split in diagnosis.time})
     mean = f", mean of {counted(number, 'rank' if number == ranks else 'device')}" if number > 1 else ""
-    return f"{what}, {duration(diagnosis.base_ns)}{mean}"
+    real = diagnosis.stretched
+    length = duration(diagnosis.recorded_ns) + (
+        f" as recorded ({duration(real.unrecorded_ns)} without)" if real else ""
+    )
+    return f"{what}, {length}{mean}"
 
 
 def saving(diagnosis: Diagnosis, advice: Advice) -> str:

@@ -1,0 +1,220 @@
+"""How long is what was recorded when nobody records?
+
+Recording costs the host a little time for each op, range, call and Python function, and nothing else: kernels, sleeps,
+and waiting for data or for other ranks take as long as ever. How long a step takes without a recorder was timed beside
+the recording (`Timeline.unrecorded_step_ns`). What is longer, those rows cost, each the same:
+
+```
+recorded step − profiler's flushes − unrecorded step = rows × cost of one
+unrecorded part = recorded part − its share of that, by its rows      of a device: of idle time; kernels have none
+```
+
+A row costs half of its time at its start and half at its end, inside and outside of it alike. What rows cannot explain,
+as one would cost more than `MOST_EVENT_NS`, was a slower machine: then every part is shorter by the same factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.host.stack_cost import FRAME_NS
+from perfdoctor.model.cache import once_per_place, once_per_run
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import Ints
+from perfdoctor.records.findings import Finding
+from perfdoctor.records.real_time import RealTime
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
+from perfdoctor.vocabulary.rulebook import Rule
+
+#: What torch.profiler takes for an op with its shapes: 430 to 1,190 ns (PyTorch 2.13, 16 turns of a small training
+#: and of 2,000 additions, each against the same without it).
+OP_NS = 700
+#: A row that would cost more than three times as much did not make the step longer by itself.
+MOST_EVENT_NS = 3 * OP_NS
+#: Rows of the host, and what one costs compared with an op.
+_WEIGHTS = {"ops": 1.0, "ranges": 1.0, "calls": 1.0, "functions": FRAME_NS / OP_NS}
+
+Floats = npt.NDArray[np.float64]
+Part = Callable[[Place], Intervals]
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What recording cost: `event_ns` a row, and without it the rest of the time is `pace` times as long.
+
+    `cost_ns`: the same shared out among those rows alone that lie in time which gets longer.
+    """
+
+    measured_ns: int
+    unrecorded_ns: int
+    event_ns: float
+    events_per_step: float
+    cost_ns: float
+    pace: float
+
+
+@once_per_run
+def real_time(run: Run) -> RealTime | None:
+    """The step with and without a recorder; None where steps were not timed without one, or a range is analysed."""
+    model = _model(run)
+    if model is None:
+        return None
+    parts = {part: (_recorded_ns(run, _part(part)), _unrecorded_ns(run, part)) for part in PARTS}
+    return RealTime(
+        run.step_ns, model.unrecorded_ns, model.measured_ns, model.event_ns, model.events_per_step,
+        {part: ns / real if real else np.inf for part, (ns, real) in parts.items() if ns},
+        bool(len(run.timeline["functions"])),
+    )  # fmt: skip
+
+
+def real_step_ns(run: Run) -> int:
+    """The mean step without a recorder, as far as that is known and another one; else the recorded one. In ns."""
+    known = real_time(run)
+    return known.unrecorded_ns if known is not None and known.is_notable else run.step_ns
+
+
+def real_share(rule: Rule, finding: Finding, run: Run) -> float:
+    """The share of what this finding is about that is also there without a recorder."""
+    known, model = real_time(run), _model(run)
+    if model is None or known is None or not known.is_notable:
+        return 1.0
+    part = _part_of(rule)
+    if finding.thread_time and run.places[0].device is None:
+        return _share(run, _time_of(finding))
+    if part is None:
+        return model.pace
+    if rule.action == "fused":  # fewer kernels: their launches go with them
+        return _share_of_parts(run, (part, "launch_bound"))
+    return _share_of_parts(run, (part,))
+
+
+# --- what recording cost ---------------------------------------------------------------------------------------------
+
+
+@once_per_run
+def _model(run: Run) -> _Model | None:
+    timed = run.timeline.unrecorded_step_ns
+    if not run.whole_steps or any(place.rank not in timed for place in run.places):
+        return None
+    measured_ns = float(np.mean([timed[place.rank] for place in run.places]))
+    without_flushes_ns = run.step_ns - run.mean(lambda place: place.idle_causes["profiler"].total_ns)
+    longer_ns = float(np.mean([max(_typical_ns(place) - timed[place.rank], 0) for place in run.places]))
+    unrecorded_ns = max(without_flushes_ns - longer_ns, min(measured_ns, without_flushes_ns))
+    # A host that is slower while its device computes leaves it idle later: all of its rows are the cause of idle time.
+    rows = float(np.mean([_events(place, place.window) / place.units for place in run.places]))
+    on_the_way = float(np.mean([_events(place, _stretchable(place)) / place.units for place in run.places]))
+    explained_ns = min(longer_ns, rows * MOST_EVENT_NS) if on_the_way else 0.0
+    rest_ns = without_flushes_ns - explained_ns
+    return _Model(
+        measured_ns=round(measured_ns),
+        unrecorded_ns=round(unrecorded_ns),
+        events_per_step=rows,
+        event_ns=explained_ns / rows if rows else 0.0,
+        cost_ns=explained_ns / on_the_way if on_the_way else 0.0,
+        pace=min(unrecorded_ns / rest_ns, 1.0) if rest_ns > 0 else 1.0,
+    )
+
+
+def _typical_ns(place: Place) -> float:
+    """The median steady step without the profiler's flushes, in ns; also where only some steps are analysed."""
+    steps = place.steps
+    first, last = steps.steady or (steps.first, steps.last)
+    starts, ends = steps.bounds[first:last], steps.bounds[first + 1 : last + 1]
+    return float(np.median(ends - starts - place.idle_causes["profiler"].overlap_ns(starts, ends)))
+
+
+def _stretchable(place: Place) -> Intervals:
+    """What gets longer where the host does: the training thread's whole time, or the time when a device is idle."""
+    return place.window if place.device is None else place.idle - place.idle_causes["profiler"]
+
+
+def _events(place: Place, when: Intervals) -> float:
+    """How many rows of the driving threads cost time in there; each counts half at its start, and half at its end."""
+    points, before = _edges(place)
+    return float((before[np.searchsorted(points, when.ends)] - before[np.searchsorted(points, when.starts)]).sum())
+
+
+@once_per_place
+def _edges(place: Place) -> tuple[Ints, Floats]:
+    """When rows cost time, ascending, and what those before cost, in rows; one number more than there are moments.
+
+    Half of an edge lies inside of the row, and half outside.
+    """
+    threads = driving_threads(place.timeline, place.rank)
+    moments, weights = [], []
+    for signal, weight in _WEIGHTS.items():
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(np.isin(rows["thread"], threads))
+        for edge in (rows.start_ns - 1, rows.start_ns, rows.end_ns - 1, rows.end_ns):
+            moments.append(edge)
+            weights.append(np.full(edge.size, weight / 4))
+    at, each = np.concatenate(moments), np.concatenate(weights)
+    order = np.argsort(at, kind="stable")
+    return at[order], np.concatenate([[0.0], np.cumsum(each[order])])
+
+
+# --- parts of the step -----------------------------------------------------------------------------------------------
+
+
+def _part_of(rule: Rule) -> str | None:
+    """What gets shorter with its fix; None where no part is its own."""
+    if rule.action:
+        return SHRINKS[rule.action]
+    return next((name for name, part in PARTS.items() if rule.id in part.rules), None)
+
+
+def _part(name: str) -> Part:
+    if name in IDLE_CAUSES:
+        return lambda place: place.idle_causes[name]
+    return {
+        "compute": lambda place: place.compute,
+        "exposed_communication": lambda place: place.exposed_communication,
+        "exposed_copy": lambda place: place.exposed_copies,
+    }[name]
+
+
+def _time_of(finding: Finding) -> Part:
+    """The training thread's time that the finding is about."""
+
+    def part(place: Place) -> Intervals:
+        starts, ends = finding.thread_time.get(place.rank, ((), ()))
+        return Intervals.of(starts, ends) & place.window
+
+    return part
+
+
+def _share_of_parts(run: Run, parts: tuple[str, ...]) -> float:
+    recorded_ns = sum(_recorded_ns(run, _part(part)) for part in parts)
+    return sum(_unrecorded_ns(run, part) for part in parts) / recorded_ns if recorded_ns else 1.0
+
+
+def _share(run: Run, part: Part) -> float:
+    recorded_ns = _recorded_ns(run, part)
+    return _without_rows_ns(run, part) / recorded_ns if recorded_ns else 1.0
+
+
+def _recorded_ns(run: Run, part: Part) -> float:
+    return float(np.mean([part(place).total_ns / place.units for place in run.places]))
+
+
+def _unrecorded_ns(run: Run, name: str) -> float:
+    """A part of the step without a recorder; there the profiler has nothing to flush."""
+    return 0.0 if PARTS[name].waits_for == "profiler" else _without_rows_ns(run, _part(name))
+
+
+def _without_rows_ns(run: Run, part: Part) -> float:
+    model = _model(run)
+    assert model is not None
+    left = []
+    for place in run.places:
+        when = part(place)
+        cost_ns = model.cost_ns * _events(place, when & _stretchable(place))
+        left.append(max(when.total_ns - cost_ns, 0.0) / place.units)
+    return float(np.mean(left)) * model.pace

@@ -1,0 +1,105 @@
+"""The step without a recorder: what recording cost is taken from where its rows are, and from nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import draw, timeline
+
+from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.accounting.real_time import MOST_EVENT_NS, real_step_ns, real_time
+from perfdoctor.model.timeline import Timeline
+from perfdoctor.vocabulary.rulebook import load_rules
+
+STEP_NS, OPS, OP_NS, PAUSE_NS = 10_000_000, 1_000, 4_000, 1_000
+
+
+def of_the_host(steps: int = 6) -> Timeline:
+    """Steps of 10 ms: 1,000 ops of 4 µs with 1 µs of Python behind each, then 5 ms of Python without ops."""
+    one = {"rank": 0, "process": 1, "thread": 1}
+    ops, ranges = [], []
+    for step in range(steps):
+        begin = step * STEP_NS
+        ranges.append({**one, "name": f"ProfilerStep#{step}", "start_ns": begin, "end_ns": begin + STEP_NS})
+        starts = range(begin + PAUSE_NS, begin + OPS * (OP_NS + PAUSE_NS), OP_NS + PAUSE_NS)
+        ops += [{**one, "name": "aten::add", "start_ns": start, "end_ns": start + OP_NS} for start in starts]
+    return timeline(ops=ops, ranges=ranges)
+
+
+def timed(drawn: Timeline, unrecorded_ns: int) -> Timeline:
+    return replace(drawn, unrecorded_step_ns=dict.fromkeys(drawn.ranks, unrecorded_ns))
+
+
+def test_what_ops_cost_is_taken_from_ops_and_the_code_between_them() -> None:
+    found = real_time(prepare(timed(of_the_host(), STEP_NS - OPS * 1_000)))
+    assert found is not None
+    assert found.unrecorded_ns == STEP_NS - OPS * 1_000
+    assert found.event_ns == pytest.approx(1_000, rel=0.01)
+    # Half a microsecond inside of each op of four; as much in the 6 ms beside them.
+    assert found.stretch_by_part["compute"] == pytest.approx(4.0 / 3.5, rel=0.01)
+    assert found.stretch_by_part["host_work"] == pytest.approx(6.0 / 5.5, rel=0.01)
+
+
+def test_what_rows_cannot_have_cost_shortens_all_parts_alike() -> None:
+    found = real_time(prepare(timed(of_the_host(), 4_000_000)))
+    assert found is not None
+    assert (found.unrecorded_ns, found.event_ns) == (4_000_000, MOST_EVENT_NS)
+    left_ns = [found.recorded_ns * share / found.stretch_by_part[part] for part, share in PARTS.items()]
+    assert sum(left_ns) == pytest.approx(4_000_000, rel=0.01)
+
+
+PARTS = {"compute": 0.4, "host_work": 0.6}
+
+
+@pytest.mark.parametrize("unrecorded_ns", [STEP_NS, int(STEP_NS / 1.09), STEP_NS * 2])
+def test_a_step_that_is_hardly_longer_or_shorter_stays_as_recorded(unrecorded_ns: int) -> None:
+    run = prepare(timed(of_the_host(), unrecorded_ns))
+    assert real_step_ns(run) == run.step_ns == STEP_NS
+
+
+def test_without_timed_steps_on_each_rank_nothing_is_known() -> None:
+    assert real_time(prepare(of_the_host())) is None
+
+
+LAUNCH_BOUND = {"kernels": "## " * 10, "host": "l  " * 10, "repeat": 6, "unit_us": 10}
+
+
+def with_an_op_a_launch() -> Timeline:
+    """Kernels of 20 µs, one every 30 µs, as the host takes so long to launch the next one."""
+    drawn = draw(**LAUNCH_BOUND)
+    ops = drawn.calls.with_columns()
+    rows = [
+        {"rank": 0, "process": process, "thread": thread, "name": "aten::add", "start_ns": start - 5_000, "end_ns": end}
+        for start, end, process, thread in zip(
+            ops.start_ns.tolist(), ops.end_ns.tolist(), ops["process"].tolist(), ops["thread"].tolist(), strict=True
+        )
+    ]
+    beside = timeline(ops=rows)
+    return replace(drawn, frames={**drawn.frames, "ops": beside.ops}, recorded=drawn.recorded | {"ops"})
+
+
+def test_on_a_gpu_kernels_take_as_long_as_ever_and_idle_time_is_what_shrinks() -> None:
+    run = prepare(timed(with_an_op_a_launch(), 280_000))
+    found = real_time(run)
+    assert found is not None
+    assert (found.recorded_ns, found.unrecorded_ns) == (300_000, 280_000)
+    assert found.stretch_by_part["compute"] == 1.0
+
+
+def test_savings_the_prediction_and_their_base_are_without_the_recorder() -> None:
+    drawn, rules = (
+        draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000),
+        tuple(load_rules().values()),
+    )
+    recorded, real = (diagnose(each, rules) for each in (drawn, timed(drawn, 20_000_000)))
+    assert (recorded.base_ns, real.base_ns, real.recorded_ns) == (40_000_000, 20_000_000, 40_000_000)
+    (before,), (after,) = ([a for a in each.findings if a.rule == "host-work"] for each in (recorded, real))
+    assert 0 < after.saving_ns_per_step.likely <= 0.55 * before.saving_ns_per_step.likely
+    assert after.speedup[1] == pytest.approx(20e6 / (20e6 - after.saving_ns_per_step.likely))
+    assert real.prediction is not None
+    assert (real.prediction.recorded_ns, real.prediction.unrecorded_ns) == (40_000_000, 20_000_000)
+    assert real.prediction.step_ns[1] == 20_000_000 - after.saving_ns_per_step.likely
+    assert any("2.0 times as long" in note for note in real.notes)
+    assert not any("times as long" in note for note in recorded.notes)
