@@ -16,6 +16,10 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats
 from perfdoctor.system.run_folder import ReportedLoader
 
+#: Where the training thread had to wait for a core for longer than noise, torch's other threads had to as well, and it
+#: slept until they were done: then not all of its sleep was for files and networks.
+_CORES_WERE_SHORT = 0.05
+
 
 def prospect(run: Run, wait_ns: float, workers: int) -> Prospect:
     """The step with (more) workers. `wait_ns`: of a step; `workers`: that there are, 0 where the training has none."""
@@ -70,6 +74,8 @@ def _ranks_of_a_machine(run: Run) -> int:
 def _io_share(run: Run, wait_ns: float) -> float:
     """In which share of its waits did the training thread use no core: it neither ran, nor waited for a core to run?"""
     used = run.timeline["cpu_processes"]
+    if cpu_use.waiting_share(run) > _CORES_WERE_SHORT:
+        return 0.0
     known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
     shares = 1 - known / np.maximum(used.duration_ns, 1)
     if not len(used) or np.isnan(shares).all() or not host_places(run):
