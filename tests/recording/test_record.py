@@ -241,6 +241,8 @@ def test_what_the_programs_own_profiler_wrote_is_diagnosed(tmp_path: Path, name:
     own = tmp_path / name
     assert own.is_file()
     assert f"its own trace ({name}) is diagnosed" in ran.errors
+    (report,) = (json.loads(file.read_text()) for file in (ran.folder / "agents").iterdir())
+    assert report["own_traces"] == [name]
     own.unlink()  # the folder holds a copy
     again = CliRunner().invoke(app, ["analyze", str(ran.folder), "--no-html", "--json", "-"])
     steps = json.loads(again.stdout)["run"]["steps"]

@@ -80,8 +80,11 @@ def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) ->
 
 def _in_export(found: Sequence[Training], run: RunFolder, progress: Progress) -> Sequence[Training]:
     """Those that nsys recorded: its collection on a GPU ends with the window of the first one. All if it has none."""
-    export = _export(run, progress)
-    recorded = nsys.processes(export) if export else frozenset()
+    try:
+        export = _export(run, progress)
+        recorded = nsys.processes(export) if export else frozenset()
+    except PerfdoctorError:  # whoever reads the pass says so
+        return found
     return [each for each in found if each.pids & recorded] or found
 
 
@@ -91,19 +94,8 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
     `process`: which of several trainings of one command, by its number; else the longest. PerfdoctorError where nothing
     was recorded at all, UsageError where there is no training of that number.
     """
-    found: list[tuple[_Part, Timeline]] = []
     notes: list[str] = []
-    for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
-        try:
-            part = _part(run, name, process, progress)
-            timeline = reader(part, progress)
-        except UsageError:
-            raise
-        except PerfdoctorError as error:
-            notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
-            continue
-        if timeline is not None:
-            found.append((part, timeline))
+    found = list(_passes(run, process, progress, notes))
     profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
     rates = list(_measured(run, notes))
     notes = [*_recorder_notes(run), *notes]
@@ -139,6 +131,21 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
 
 
 # --- one pass ---
+
+
+def _passes(
+    run: RunFolder, process: int | None, progress: Progress, notes: list[str]
+) -> Iterator[tuple[_Part, Timeline]]:
+    """The passes that can be read; a note for each of the others."""
+    for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
+        part = _part(run, name, process, progress)
+        try:
+            timeline = reader(part, progress)
+        except PerfdoctorError as error:
+            notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
+            continue
+        if timeline is not None:
+            yield part, timeline
 
 
 def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:

@@ -52,6 +52,7 @@ class Session:
             self._store()
             raise
         record.seconds, record.exit_code, record.state = round(ended.seconds, 3), ended.code, "done"
+        self._hide_folders(name)
         happened = outcome(self.folder.reports(name), self.window, name, ended)
         record.notes += [*ended.notes, *happened.notes]
         record.do = happened.do
@@ -171,11 +172,24 @@ class Session:
             written = [file for file in map(Path, report.own_traces) if file.is_file()]
             if report.trace or not written:
                 continue
-            target = self.folder.path / "torch" / f"own-{report.pid}.pt.trace.json{'.gz' * _is_gzip(written[-1])}"
-            with contextlib.suppress(OSError):  # no space, or not ours to read
-                shutil.copyfile(written[-1], target)
+            draft = self.folder.path / "torch" / f".own-{report.pid}.tmp"
+            try:
+                shutil.copyfile(written[-1], draft)
+                target = draft.with_name(f"own-{report.pid}.pt.trace.json{'.gz' * _is_gzip(draft)}")
+                draft.replace(target)
                 self.folder.amend(report, trace=target.name.removesuffix(".gz"), step_found_by="")
-                record.files += [f"torch/{target.name}"] if target.suffix == ".gz" else []
+            except OSError as error:  # no space, or not ours to read: it is still where the program wrote it
+                draft.unlink(missing_ok=True)
+                record.notes.append(f"the program's own trace {written[-1].name} was not copied: {error.strerror}")
+                continue
+            record.files += [f"torch/{target.name}"] if target.suffix == ".gz" else []
+
+    def _hide_folders(self, tool: str) -> None:
+        """Of traces that the program wrote only the names stay in the reports: their folders may name users."""
+        for report in self.folder.reports(tool):
+            if report.own_traces:
+                with contextlib.suppress(OSError):
+                    self.folder.amend(report, own_traces=[Path(file).name for file in report.own_traces])
 
     def _keep_traces(self, record: PassRecord, folder: Path) -> None:
         """Compress the traces. Agents write them uncompressed, so as not to delay the training."""

@@ -200,7 +200,7 @@ class RunFolder:
                 found.append(_process_report(document))
         return sorted(found, key=lambda report: (report.rank is None, report.rank or 0, report.pid))
 
-    def amend(self, report: ProcessReport, **facts: str) -> None:
+    def amend(self, report: ProcessReport, **facts: object) -> None:
         """Correct what a process reported, once it has ended."""
         file = self.path / "agents" / f"{report.pass_name}-{report.pid}.json"
         file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **facts}), "utf-8")
