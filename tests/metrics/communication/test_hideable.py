@@ -46,6 +46,7 @@ def test_sums_inside_layers_hide_behind_nothing():
     run, place, found = of_step(named="RedistributeBackward", **picture)
     assert purposes(run, place).in_layers.all()
     assert (found.gradients_ns, found.parameters_ns, found.other_ns) == (0, 0, 0)
+    assert in_units(place, found.in_layers_ns) == pytest.approx(8, rel=0.05)  # if they were split
     assert sent_ns(run, place) == (0, 0)
     _, place, found = of_step(named="aten::add", **picture)
     assert in_units(place, found.gradients_ns) == pytest.approx(8 * TWO_THIRDS, rel=0.05)

@@ -20,6 +20,7 @@ from perfdoctor.metrics.communication.hideable import hideable, sent_ns
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
@@ -119,11 +120,14 @@ def _fewer_bytes_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
     """What compute is likely to hide, a step. Of gradients all messages but the last: then no backward pass is left."""
+    known = facts(run)
 
     def of_place(place: Place) -> float:
         own = hideable(run, place, at["backward_share"])
         gradients = max(1 - 1 / own.messages, at["hidden_share"]) if own.messages else 0.0
-        return (gradients * own.gradients_ns + own.parameters_ns + own.other_ns) / place.units
+        split = at["split_share"] if place.device is not None and "tensor-parallel" in known else 0.0
+        hidden_ns = gradients * own.gradients_ns + own.parameters_ns + split * own.in_layers_ns + own.other_ns
+        return hidden_ns / place.units
 
     hidden_ns = float(np.mean([of_place(place) for place in run.places]))
     if not host_places(run):

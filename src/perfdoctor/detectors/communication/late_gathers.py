@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import transfer_share
+from perfdoctor.metrics.communication.hideable import hideable
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -66,7 +67,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     # The compute that could hide them: what no collective runs beside. The first gather of a step has none before it.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
-    prefetched_ns = min(int(found.ns * (1 - worst.units / late)), free_ns)
+    hidden_ns = run.mean(lambda place: hideable(run, place, 0.0).parameters_ns)
+    prefetched_ns = min(int(found.ns * (1 - worst.units / late)), hidden_ns, free_ns)
     yield found.finding(
         rule="late-gathers",
         saving=half_certain(prefetched_ns, min(found.ns, free_ns)),

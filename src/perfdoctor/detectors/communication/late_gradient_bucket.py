@@ -14,6 +14,7 @@ from perfdoctor.metrics.communication.collectives import (
     sizes_can_be_judged,
     transfer_share,
 )
+from perfdoctor.metrics.communication.hideable import backward_ns
 from perfdoctor.metrics.units import percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
@@ -58,14 +59,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     buckets = len(frame) / worst.units
     # In pieces, all but the last could travel beside compute, as far as there is compute that nothing travels beside.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
-    backward_ns = int(free_ns * at["backward_share"])
-    likely = min(int(found.ns * at["won_share_likely"]), backward_ns)
-    saving = half_certain(likely, min(found.ns, backward_ns))
+    most_ns = run.mean(lambda place: backward_ns(place, at["backward_share"]))
+    likely = min(int(found.ns * at["won_share_likely"]), most_ns)
+    saving = half_certain(likely, min(found.ns, most_ns))
     yield found.finding(
         rule="late-gradient-bucket",
         # Of one rank alone it may be waiting for a late one, which no bucket fixes.
         saving=saving if len(run.places) > 1 else replace(saving, low=0),
-        bound_ns=backward_ns,
+        bound_ns=most_ns,
         confidence="high" if len(run.places) > 1 else "medium",
         values={
             "buckets_per_step": buckets,

@@ -3,7 +3,7 @@
 ```
 gradients             beside the backward pass: each is ready when its layer's backward pass is over
 sharded parameters    beside the layer before, from the all-gather before on; the first of a step needs the update
-sums inside layers    beside nothing: the next kernel needs them (tensor parallelism)
+sums inside layers    beside nothing: the next kernel needs them (tensor parallelism), unless both are split
 others                beside compute that no collective runs beside
 ```
 """
@@ -44,11 +44,12 @@ class Hideable:
     """Exposed transfer of a window that compute could hide, in ns, by what it carries.
 
     Gradients and parameters are limited by compute that is independent of them, the rest by compute that no collective
-    runs beside. Sums inside layers are no part. `messages`: in how many the gradients are sent, a step.
+    runs beside; so are sums inside layers, if they were split. `messages`: in how many gradients are sent, a step.
     """
 
     gradients_ns: float
     parameters_ns: float
+    in_layers_ns: float
     other_ns: float
     messages: float
 
@@ -72,11 +73,13 @@ def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
     free = place.compute - place.communication
     gradients = _running(place, rows.gradients) & waited
     parameters = (_running(place, rows.parameters) & waited) - gradients
+    in_layers = (_running(place, rows.in_layers) & waited) - gradients - parameters
     others = _running(place, ~(rows.gradients | rows.parameters | rows.in_layers)) & waited
     return Hideable(
-        min(gradients.total_ns * transfer, free.total_ns * _backward_share(place, free, backward_share)),
+        min(gradients.total_ns * transfer, backward_ns(place, backward_share)),
         # Without a GPU torch waits for each all-gather before it goes on.
         0.0 if place.device is None else transfer * _behind_layer_before(place, rows.parameters, parameters, free),
+        min(in_layers.total_ns * transfer, free.total_ns),
         min((others - gradients - parameters).total_ns * transfer, free.total_ns),
         np.count_nonzero(rows.gradients) / place.units,
     )
@@ -105,15 +108,19 @@ def _behind_layer_before(place: Place, rows: Mask, exposed: Intervals, free: Int
         return 0.0
     before = free.overlap_ns(start[:-1], start[1:])
     hidden = np.minimum(exposed.overlap_ns(start[1:], end[1:]), before)
-    return float(min(hidden.sum(), exposed.total_ns)) * (1 - place.units / start.size)
+    return min(float(hidden.mean()) * (start.size - place.units), float(exposed.total_ns))
 
 
-def _backward_share(place: Place, free: Intervals, unknown: float) -> float:
-    """How much of `free` is the backward pass; `unknown` where that was not recorded."""
+def backward_ns(place: Place, unknown_share: float) -> float:
+    """Compute of the window's backward passes that no collective runs beside, in ns.
+
+    `unknown_share` of all such compute, where it was not recorded what belongs to them.
+    """
+    free = place.compute - place.communication
     passes = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
     if place.device is None:
         backward = free & passes
     else:
         inside = launches_of(place, "kernels").within(passes)
         backward = free & Intervals.of(place.kernels.start_ns[inside], place.kernels.end_ns[inside])
-    return backward.total_ns / free.total_ns if backward and free else unknown
+    return backward.total_ns if backward else free.total_ns * unknown_share
