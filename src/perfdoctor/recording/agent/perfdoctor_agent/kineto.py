@@ -7,6 +7,7 @@ environment would do for the whole process, and for its children: for the progra
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +19,8 @@ _IF_LOADED = 4  # RTLD_NOLOAD
 
 def silence(torch: Any) -> Callable[[], None]:
     """Switch its lines off; returns what switches them on again."""
-    try:
-        library = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
-        level = ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), _LEVEL)
-    except (OSError, ValueError, TypeError):  # built without Kineto, or into another library
+    level = _level(os.path.dirname(torch.__file__))
+    if level is None:
         return lambda: None
     before, level.value = level.value, _NOTHING
 
@@ -30,3 +29,12 @@ def silence(torch: Any) -> Callable[[], None]:
             level.value = before
 
     return restore
+
+
+@functools.lru_cache(maxsize=1)  # it is asked for in each recorded step
+def _level(torch_folder: str) -> Any | None:
+    try:
+        library = os.path.join(torch_folder, "lib", "libtorch_cpu.so")
+        return ctypes.c_int.in_dll(ctypes.CDLL(library, mode=_IF_LOADED), _LEVEL)
+    except (OSError, ValueError, TypeError):  # built without Kineto, or into another library
+        return None
