@@ -130,6 +130,14 @@ def test_of_two_equally_regular_optimizers_the_more_frequent_one_marks_the_steps
     assert host_marks(ranges(*seldom, *often), 0).starts.size == 10
 
 
+def test_a_step_that_the_program_marks_by_our_name_has_precedence():
+    own = [{"start_ns": at * 100, "end_ns": at * 100 + 90, "name": "perfdoctor.step"} for at in range(2)]
+    theirs = [{"start_ns": at * 10, "end_ns": at * 10 + 10, "name": f"ProfilerStep#{at}"} for at in range(20)]
+    marks = host_marks(timeline(ranges=[*own, *theirs]), 0)
+    assert marks is not None
+    assert (marks.found_by, marks.confidence, marks.starts.tolist()) == ("user-range", "high", [0, 100])
+
+
 def test_marks_of_another_rank_are_not_used():
     assert host_marks(ranges(*numbered("step {}", range(5))), 1) is None
 

@@ -51,6 +51,7 @@ def test_the_document_has_the_documented_fields():
             "stretch": None,
             "stretch_by_part": None,
         },
+        "processes": [],
         "work": {"kind": "unknown", "server": ""},
     }
     assert document["outcomes"][0] == {"rule": "input-wait", "status": "found", "missing": [], "error": None}

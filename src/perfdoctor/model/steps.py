@@ -130,6 +130,9 @@ NO_STEPS = Steps("none", "low", np.empty(0, np.int64), 0, 0, 0)
 def host_marks(timeline: Timeline, rank: int) -> Marks | None:
     """The best step marks that one rank's host recorded, or None."""
     ranges, ops = timeline.ranges.of(rank=rank), timeline.ops.of(rank=rank)
+    own = ranges.take(ranges.name.equals(torch_names.OWN_STEP))
+    if len(own) and timeline.steps_marked_by != "range":  # else the recorder's marks were made by these ranges
+        return _marks(own, "user-range", "high")
     named = ranges.take(ranges.name.matches(torch_names.PROFILER_STEP))
     if len(named):
         return _marks(named, "profiler-step", "high")

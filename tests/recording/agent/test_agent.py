@@ -302,6 +302,27 @@ def test_validation_before_a_training_by_hand_is_no_step(run: Runner) -> None:
     assert found.trace().ranges.name.equals("backward").sum() == pytest.approx(4, abs=1)
 
 
+def test_steps_that_the_program_marks_are_the_steps(run: Runner) -> None:
+    script = """
+critic = torch.optim.Adam(model.parameters())
+for number in range(14):
+    with torch.profiler.record_function("perfdoctor.step"):
+        for _ in range(5): step(critic)
+        if number % 2: step()
+"""
+    found = run(MODEL + script, window=Window(steps=3, skip=3))
+    assert (found.report["step_found_by"], found.steps(), found.report["notes"]) == ("range", 3, [])
+    ranges = found.trace().ranges
+    assert ranges.name.equals("perfdoctor.step").sum() == 3
+    assert ranges.name.equals("Optimizer.step#Adam.step").sum() == 15
+
+
+def test_where_two_rhythms_disagree_it_says_what_settles_it(run: Runner) -> None:
+    script = "critic = torch.optim.Adam(model.parameters())\nfor number in range(14):\n"
+    found = run(MODEL + script + "    for _ in range(5): step(critic)\n    step()\n", window=Window(steps=3, skip=3))
+    assert any("perfdoctor.step" in note for note in found.report["notes"])
+
+
 # --- nothing changes for the program ---
 
 

@@ -33,6 +33,20 @@ def test_a_single_skipped_step_is_enough_for_one_kind() -> None:
     assert step_ends(StepFinder(1), even("adam", 3)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("gaps", "is_doubtful"),
+    [([100] * 12, False), ([100] * 11 + [5_000], False), ([100, 150, 210, 90] * 3, False), ([10, 10, 900] * 4, True)],
+    ids=["even", "one-pause", "noise", "bursts"],
+)
+def test_a_kind_that_comes_in_bursts_is_a_doubtful_step(gaps: list[int], is_doubtful: bool) -> None:
+    finder, at = StepFinder(len(gaps) + 1), 0
+    finder.add("adam", at)
+    for gap in gaps:
+        at += gap
+        finder.add("adam", at)
+    assert (finder.chosen, finder.is_doubtful) == ("adam", is_doubtful)
+
+
 def gan(rounds: int, critic_steps: int = 5) -> Iterator[tuple[str, int]]:
     for number in range(rounds):
         for step in range(critic_steps):

@@ -29,7 +29,12 @@ FOUND_BY = {
     "periodicity": "repetition",
 }
 #: What `perfdoctor run` took for the end of a step, by the name that its agent reports.
-MARKED_BY = {"optimizer": "optimizer updates", "backward": "backward passes", "forward": "forward passes"}
+MARKED_BY = {
+    "optimizer": "optimizer updates",
+    "backward": "backward passes",
+    "forward": "forward passes",
+    "range": "your perfdoctor.step ranges",
+}
 #: Sources that describe a machine and hold no timeline.
 _OF_THE_MACHINE = frozenset(("cpu", "nvml", "topology", "nccl", "nccl-tests", "flight-recorder"))
 #: Sources of single kernels, without a timeline.

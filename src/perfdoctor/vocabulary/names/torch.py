@@ -12,6 +12,8 @@ import re
 
 #: torch.profiler's own mark, written by its `step()`.
 PROFILER_STEP = re.compile(r"^ProfilerStep#\d+$")
+#: A range of this name is a step, whatever else marks one.
+OWN_STEP = "perfdoctor.step"
 #: How people name the ranges that they open around a step.
 STEP_WORD = re.compile(r"(?<![a-z])(train(ing)?[ _]?)?(step|iteration|iter|batch)(?![a-z])", re.IGNORECASE)
 #: Ranges with such a word, or a running number, that are no steps.

@@ -6,6 +6,7 @@
 Steps are counted by torch's global hook after every optimizer's update. A program without an optimizer does inference,
 or updates its parameters by hand if it runs backward passes. There the outermost modules' forwards and the backward
 passes are counted each for itself, as a model and a loss are both modules: the rhythm decides which is the step.
+A program that marks its steps itself is believed, whatever else comes.
 
 The module is long because it is one state machine, with all ways in which a program may end.
 """
@@ -34,8 +35,14 @@ from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
 from perfdoctor_agent.report import Report
 from perfdoctor_agent.step_finder import StepFinder
+from perfdoctor_agent.step_range import NAME as STEP_RANGE
+from perfdoctor_agent.step_range import StepRangeWatch
 
 _BACKWARD = "backward"
+_DOUBT = (
+    "what ends a step is not certain, as several kinds of events come, each in a rhythm of its own, or none evenly: "
+    f'mark your steps with `with torch.profiler.record_function("{STEP_RANGE}"):`, and they are taken for the steps'
+)
 _NOT_STARTED = "the program uses its own torch.profiler: perfdoctor's was not started"
 #: Signals that end a program by default, and after which it may still write: a job's end, a terminal that was closed.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -72,6 +79,7 @@ class Agent:
         self.is_fork = False
         self.has_optimizer = False
         self.optimizers = 0
+        self.marks_steps = False  # the program itself says where they end
         self._renew()
 
     def _renew(self) -> None:
@@ -92,6 +100,7 @@ class Agent:
         self._lock = threading.RLock()
         self.forward = ForwardWatch(self.torch, self._forward)
         self.backward = BackwardWatch(self.torch, self._backward_ended)
+        self.step_range = StepRangeWatch(self.torch, self._range_ended)
         self.updates_by_hand = False  # there was a backward pass, and no optimizer
         self._hooks: list[Callable[[], None]] = []
         self._caught: list[int] = []  # signals whose handler is ours
@@ -100,7 +109,7 @@ class Agent:
     def _new_step_finder(self) -> StepFinder:
         # torch.profiler warms up during one step, the last skipped one.
         finder = StepFinder(self.settings["skip"] - bool(self.settings["activities"]), rounds=not self.has_optimizer)
-        finder.expected = max(self.optimizers, 1)
+        finder.expected = 1 if self.marks_steps else max(self.optimizers, 1)
         return finder
 
     # --- before the window ---
@@ -116,7 +125,9 @@ class Agent:
             "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove,
             "forward": self.forward.remove,
             "backward": self.backward.remove,
+            "range": self.step_range.remove,
         }
+        self.step_range.install()
         self._hooks.append(self._watch_new_optimizers(optimizer.Optimizer))
         if not self.has_optimizer:
             self.forward.install()
@@ -145,6 +156,8 @@ class Agent:
     @_guarded
     def _trains(self) -> None:
         self.optimizers += 1
+        if self.marks_steps:
+            return
         if self.has_optimizer:
             self.step_finder.expected = self.optimizers
             return
@@ -201,6 +214,16 @@ class Agent:
         else:
             self._event(_BACKWARD, "backward")
 
+    def _range_ended(self) -> None:
+        if not self.marks_steps and not self.is_done:
+            self._steps_are_marked()
+        self._event(STEP_RANGE, "range")
+
+    @_guarded
+    def _steps_are_marked(self) -> None:
+        self.marks_steps = True
+        self._begin_anew()
+
     @_guarded
     def _training_begins(self) -> None:
         """The first backward pass: what came before it, more than once, was a validation."""
@@ -209,6 +232,8 @@ class Agent:
     @_guarded
     def _event(self, kind: Any, found_by: str) -> None:
         if (self.is_done and self.behind is None) or self._is_loader_worker():
+            return
+        if self.marks_steps and found_by != "range":
             return
         now_ns = time.monotonic_ns()
         with self._lock:
@@ -222,6 +247,8 @@ class Agent:
                 self.report.write(step_found_by=found_by)
             if self.step_finder.add(kind, now_ns):
                 self.report.facts["step_found_by"] = found_by
+                if self.window < 0 and self.step_finder.is_doubtful:
+                    self.report.note(_DOUBT)
                 self._step_ended(now_ns)
             else:
                 self.report.facts["steps_seen"] = self.step_finder.count

@@ -16,6 +16,9 @@ from collections.abc import Hashable
 FEWEST = 3
 #: Rarer kinds of events are waited for until the first kind came this many times.
 PATIENCE = 20
+#: Several updates behind each other and then a pause (of several episodes, of one batch) differ more than a step from
+#: the next one does on a busy machine.
+BURST = 5
 
 
 class StepFinder:
@@ -40,6 +43,21 @@ class StepFinder:
             self.chosen = (self._once_a_round() if self.rounds else None) or self._most_even()
             return kind == self.chosen
         return False
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Does another kind come at another rate than the chosen one, or the chosen one itself unevenly?"""
+        if self.chosen is None:
+            return False
+        often = len(self.times_ns[self.chosen])
+        others = (len(times) for times in self.times_ns.values() if len(times) >= FEWEST)
+        return any(abs(each - often) > 1 for each in others) or self._comes_in_bursts(self.chosen)
+
+    def _comes_in_bursts(self, kind: Hashable) -> bool:
+        """Do intervals differ by more than single disturbances do: a quarter of them much shorter than another one?"""
+        times = self.times_ns[kind]
+        gaps = sorted(b - a for a, b in zip(times, times[1:]))
+        return len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[(3 * len(gaps)) // 4]
 
     @property
     def count(self) -> int:

@@ -1,0 +1,33 @@
+"""Where does the program itself say that a step ends? In `with torch.profiler.record_function("perfdoctor.step"):`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+NAME = "perfdoctor.step"
+
+
+class StepRangeWatch:
+    """Calls `ended()` after each range of this name, between `install` and `remove`."""
+
+    def __init__(self, torch: Any, ended: Callable[[], None]) -> None:
+        self.record = torch.autograd.profiler.record_function
+        self.original = original = self.record.__exit__
+
+        @functools.wraps(original)
+        def leave(range_self: Any, *args: Any) -> Any:
+            result = original(range_self, *args)
+            if range_self.name == NAME and (not args or args[0] is None):
+                ended()
+            return result
+
+        self.wrapper = leave
+
+    def install(self) -> None:
+        self.record.__exit__ = self.wrapper
+
+    def remove(self) -> None:
+        if self.record.__dict__.get("__exit__") is self.wrapper:
+            self.record.__exit__ = self.original
