@@ -71,7 +71,7 @@ class DrawnRunner:
                   "watched_step_ns": 12 * MS, "unwatched_step_ns": 10 * MS}  # fmt: skip
         (target / "agents" / f"{passes}-1.json").write_text(json.dumps(report), "utf-8")
         (target / "run.json").write_text(json.dumps({"perfdoctor": "0", "passes": []}), "utf-8")
-        codes = {"exit": 7, "signal": 143}
+        codes = {"exit": 7, "signal": -15}
         kind = name.partition("-")[0]
         rules = {"slow_input": "input-wait", "exposed_communication": "exposed-communication"}
         found = diagnosis(rules.get(kind, kind.replace("_", "-")), 10, ranks=1 + (kind == "exposed_communication"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -123,13 +124,16 @@ def same_step(first: Recorded, second: Recorded, names: Sequence[str]) -> Check:
 def untouched(plain: Sequence[Plain], recorded: Sequence[Recorded], exits: Sequence[tuple[str, int, int]]) -> Check:
     """Are output and exit code of the training its own? `exits`: (pass, code without, code under perfdoctor)."""
     wrong = [f"{each.folder.name}: another output" for each in recorded if _differs(each, plain)]
-    wrong += [f"{name}: exit code {code} instead of {wanted}" for name, wanted, code in exits if code != wanted]
+    wrong += [f"{name}: {ending(code)} instead of {ending(wanted)}" for name, wanted, code in exits if code != wanted]
     if wrong:
         return Check("program untouched", Verdict.FAILED, "; ".join(wrong), _DEFECT)
-    codes = ", ".join(str(wanted) for _, wanted, _ in exits)
-    return Check(
-        "program untouched", Verdict.WORKS, f"output the same in {len(recorded)} runs; exit codes {codes} kept"
-    )
+    endings = ", ".join(dict.fromkeys(ending(wanted) for _, wanted, _ in exits))
+    return Check("program untouched", Verdict.WORKS, f"output the same in {len(recorded)} runs; {endings} kept")
+
+
+def ending(code: int) -> str:
+    """How a process ended, by its exit status as `subprocess` gives it: negative for a signal."""
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 def _differs(recorded: Recorded, plain: Sequence[Plain]) -> bool:

@@ -144,7 +144,7 @@ class SelfTest:
         """Exit codes of programs that end in other ways than well, with and without perfdoctor."""
         for number, (kind, code, script) in enumerate(_ENDINGS):
             for name in passes if self.full else passes[number % len(passes) :][:1]:
-                self.announce(f"exit code {code} under {name}")
+                self.announce(f"{chain.ending(code)} under {name}")
                 yield name, code, self.runner.recorded(f"{kind}-{name}", name, [self.python, "-c", script]).code
 
     def _overhead(self, training: Example, plain: list[Plain], recorded: Recorded) -> Check:
@@ -265,10 +265,10 @@ class SelfTest:
 
 
 _ROUNDS = 3
-#: (name, exit code, program): an error, and an end by a signal as a shell reports it.
+#: (name, exit code, program): an error, and an end by a signal, which a parent sees as a negative number.
 _ENDINGS = (
     ("exit", _EXIT_CODE, f"raise SystemExit({_EXIT_CODE})"),
-    ("signal", 128 + signal.SIGTERM, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
+    ("signal", -signal.SIGTERM, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
 )
 _USE_GPU = "import torch; print(torch.ones(2, device='cuda').sum().item(), torch.cuda.get_device_name())"
 
