@@ -81,8 +81,13 @@ class Recorded(Plain):
         return next((each for each in every if each.get("rule") == rule), None)
 
     def first_rule(self) -> str:
-        findings = self.diagnosis.get("findings", ())
-        return str(findings[0]["rule"]) if findings else ""
+        """Of what was found in the training: that the machine is busy is said first, and is no fault of it."""
+        rules = (str(each["rule"]) for each in self.diagnosis.get("findings", ()))
+        return next((rule for rule in rules if rule != _BUSY), "")
+
+
+#: What says that other programs took the cores meanwhile.
+_BUSY = "busy-machine"
 
 
 def _symptoms(cause: Mapping[str, Any]) -> list[Mapping[str, Any]]:
