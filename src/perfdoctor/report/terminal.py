@@ -292,7 +292,7 @@ def _rank_row(split: TimeSplit) -> list[Text]:
 
 def _doubt(advice: Advice) -> str:
     """What lowers the confidence: all after the first semicolon (see `diagnosis/certainty.py`)."""
-    against = clean(advice.confidence_because, 240).partition("; ")[2]
+    against = clean(advice.confidence_because).partition("; ")[2]
     return f"Uncertain: {against}" if against and advice.confidence != "high" else ""
 
 

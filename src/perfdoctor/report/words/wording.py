@@ -283,7 +283,7 @@ def confidence(word: str) -> str:
 
 def certainty(advice: Advice) -> str:
     """The reasons for the confidence in one sentence; "" where none is given."""
-    because = clean(advice.confidence_because, 240)
+    because = clean(advice.confidence_because)
     return f"{confidence(advice.confidence).capitalize()}: {because[0].lower()}{because[1:]}" if because else ""
 
 
