@@ -174,7 +174,7 @@ class RecordedProcess:
     """One training of a command that ran several, each for itself: a process, or a job of several `ranks`.
 
     `number` is what `--process` takes, `pid` of its first rank, `command` with secrets masked. `steps_seen` counts
-    until its recording ended. `length_ns` is from its begin to its end, 0 if unknown.
+    until its recording ended. `length_ns` is from its begin at `start_unix_ns` to its end; both 0 if unknown.
     """
 
     number: int
@@ -186,6 +186,14 @@ class RecordedProcess:
     steps_recorded: int
     length_ns: int
     diagnosed: bool
+    start_unix_ns: int = 0
+
+    def ran_beside(self, other: RecordedProcess) -> bool:
+        """Did both run at one time? False where that is unknown."""
+        return (
+            self.start_unix_ns < other.start_unix_ns + other.length_ns
+            and other.start_unix_ns < self.start_unix_ns + self.length_ns
+        )
 
 
 @dataclass(frozen=True)

@@ -267,6 +267,7 @@ def _processes(part: _Part) -> tuple[RecordedProcess, ...]:
         RecordedProcess(
             each.number, each.reports[0].pid, each.reports[0].process_name, each.reports[0].command, len(each.reports),
             each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == part.chosen,
+            start_unix_ns=each.start_unix_ns,
         )
         for each in part.trainings
     )  # fmt: skip

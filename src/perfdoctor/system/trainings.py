@@ -38,8 +38,12 @@ class Training:
     @property
     def length_ns(self) -> int:
         """From the begin of its first process to its last report; 0 where an older agent reported no begin."""
-        begins = [report.started_unix_ns for report in self.reports if report.started_unix_ns]
-        return max(report.reported_unix_ns for report in self.reports) - min(begins) if begins else 0
+        begin = self.start_unix_ns
+        return max(report.reported_unix_ns for report in self.reports) - begin if begin else 0
+
+    @property
+    def start_unix_ns(self) -> int:
+        return min((report.started_unix_ns for report in self.reports if report.started_unix_ns), default=0)
 
     @property
     def has_updates(self) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import draw, findings, only_finding, summary
 from machine_builders import on_cores
+
+from perfdoctor.model.timeline import RecordedProcess
 
 TRAINING = draw(host=["o" * 39 + " "], repeat=6, unit_us=1000)
 #: Sixteen threads on two cores.
@@ -24,6 +28,16 @@ def test_threads_of_its_own_that_wait_for_a_core_are_found_and_save_no_more_than
 def test_several_ranks_on_the_same_cores_are_found():
     drawn = on_cores(TRAINING, waited=0.5, program_cores=2.0, waiting_threads=6, processes=4)
     assert only_finding("cpu-oversubscription", drawn).values["processes"] == 4
+
+
+def test_trainings_of_one_command_that_run_at_the_same_time_count_together():
+    begins = {1: 1_000, 2: 50_000, 3: 200_000}  # the third begins when the others have ended
+    trainings = tuple(
+        RecordedProcess(number, number, "", (), 1, 10, 10, 100_000, diagnosed=number == 1, start_unix_ns=begin)
+        for number, begin in begins.items()
+    )
+    drawn = on_cores(TRAINING, waited=0.5, program_cores=2.0, waiting_threads=2, torch_threads=2)
+    assert only_finding("cpu-oversubscription", replace(drawn, processes=trainings)).values["processes"] == 2
 
 
 def test_a_quota_below_the_threads_holds_the_program_back():

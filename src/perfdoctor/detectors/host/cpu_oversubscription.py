@@ -17,7 +17,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = cpu_use.crowding(run)
     if found is None or found.waiting_share < at["min_waiting_share"]:
         return
-    processes, threads = len(run.timeline["cpu_processes"]), cpu_use.torch_threads(run)
+    processes, threads = cpu_use.training_processes(run), cpu_use.torch_threads(run)
     is_held_back = cpu_use.throttled_share(run) >= at["min_throttled_share"] and threads * processes > found.cores
     is_own = found.own_demand > found.cores and found.by_others < at["most_share_of_others"]
     if not is_own and not is_held_back:

@@ -27,7 +27,7 @@ def _long_ops_ns(place: Place, long_ns: float) -> int:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Fewer threads than half of the cores, and what they leave was idle. Nobody knows how well ops share: a doubt."""
     cores, idle = cpu_use.cores_allowed(run), cpu_use.idle_cores(run)
-    used = cpu_use.torch_threads(run) * max(len(run.timeline["cpu_processes"]), 1)
+    used = cpu_use.torch_threads(run) * max(cpu_use.training_processes(run), 1)
     if not host_places(run) or np.isnan([cores, idle, used]).any() or used >= at["most_used_share"] * cores:
         return
     if idle < at["min_idle_share"] * (cores - used):

@@ -93,6 +93,15 @@ def torch_threads(run: Run) -> float:
     return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
 
 
+def training_processes(run: Run) -> int:
+    """How many processes trained at the same time: the ranks that counted themselves, and the command's other trainings
+    that ran beside them.
+    """
+    processes = run.timeline.processes
+    beside = (each for one in processes if one.diagnosed for each in processes if each != one and each.ran_beside(one))
+    return len(run.timeline["cpu_processes"]) + sum(each.ranks for each in beside)
+
+
 def involuntary_switches_per_second(run: Run) -> float:
     """How often the threads of a training process were taken off a core although they had work; mean of all ranks."""
     return _rate(run, "involuntary_switches")
