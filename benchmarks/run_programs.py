@@ -37,7 +37,7 @@ else:
 
 _ROOT = Path(__file__).parents[1]
 _FOLDER = _ROOT / "benchmarks" / "programs"
-_MEDIAN = re.compile(r"^median step ([\d.]+) ms$", re.MULTILINE)
+_LENGTH = re.compile(r"^a step takes ([\d.]+) ms$", re.MULTILINE)
 _STEP = re.compile(r"ProfilerStep#\d+")
 #: A length that differs by more from the program's own is wrong, unless the program differs as much from itself.
 _CLOSE = 0.05
@@ -84,8 +84,8 @@ def _run(command: Sequence[str], **environment: str) -> str:
 
 
 def _alone_ms(command: Sequence[str]) -> float:
-    """The median step as the program prints it; of several processes that train, the mean."""
-    found = [float(each) for each in _MEDIAN.findall(_run(command))]
+    """The step as the program prints it; of several processes that train, the mean."""
+    found = [float(each) for each in _LENGTH.findall(_run(command))]
     return statistics.mean(found)
 
 
@@ -120,7 +120,9 @@ def _round(python: str, name: str, known: Mapping[str, Any], scratch: Path) -> R
 
 
 def _first(diagnosis: Mapping[str, Any]) -> str:
-    worth = [each["rule"] for each in diagnosis["findings"] if each["saving_ns_per_step"]["likely"]]
+    if diagnosis["contenders"]:
+        return "none"
+    worth = [each["rule"] for each in diagnosis["findings"] if each["saving_ns_per_step"]["high"]]
     return worth[0] if worth else "none"
 
 
@@ -217,7 +219,7 @@ def _state_fix(name: str, fix: Mapping[str, str], rounds: Sequence[Round], score
         return
     least, likely, most = (statistics.median(each.left[case] for each in advised) for case in range(3))
     sure = any(each.confidence != "low" for each in advised)
-    inside = least - noise <= measured <= most + noise
+    inside = least - max(noise, _CLOSE) <= measured <= most + max(noise, _CLOSE)
     print(
         f"{said}; promised in {len(advised)} of {len(rounds)}: {likely:.3f} ({least:.3f} to {most:.3f}), "
         f"{advised[0].confidence}: {score.hold(what, inside)}"

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from beats import Beats, arguments
 from torch.distributed.fsdp import fully_shard
 
-GIVEN = arguments(100, "keep-gathered")
+GIVEN = arguments(100, "keep-gathered", "fused-optimizer")
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     for layer in model:
         fully_shard(layer, reshard_after_forward=GIVEN.fix != "keep-gathered")
     fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=GIVEN.fix == "fused-optimizer")
     tokens = torch.randn(8, 64, 128)
     for _ in range(GIVEN.steps):
         optimizer.zero_grad()

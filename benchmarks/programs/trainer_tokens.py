@@ -9,7 +9,7 @@ from beats import Beats, arguments
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 GIVEN = arguments(150, "tokens-once", "workers")
-TEXT = "the quick brown fox jumps over the lazy dog and runs away from the slow red cat " * 12
+TEXT = "the quick brown fox jumps over the lazy dog and runs away from the slow red cat " * 60
 LENGTH, VOCABULARY = 64, 512
 
 

@@ -30,7 +30,7 @@ class Residual(torch.nn.Module):
 
 class Pictures(Dataset):
     def __init__(self) -> None:
-        pixels = np.random.default_rng(0).integers(0, 255, (256, 256, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(0).integers(0, 255, (512, 512, 3), dtype=np.uint8)
         self.picture = Image.fromarray(pixels)
         self.ready = self.changed() if GIVEN.fix == "ready-images" else None
 
@@ -42,7 +42,7 @@ class Pictures(Dataset):
 
     def changed(self) -> torch.Tensor:
         corner = random.randrange(64), random.randrange(64)
-        cut = self.picture.crop((*corner, corner[0] + 192, corner[1] + 192)).rotate(random.uniform(-20, 20))
+        cut = self.picture.crop((*corner, corner[0] + 384, corner[1] + 384)).rotate(random.uniform(-20, 20))
         cut = ImageEnhance.Color(cut.resize((64, 64), Image.Resampling.BICUBIC)).enhance(random.uniform(0.6, 1.4))
         return torch.from_numpy(np.asarray(cut)).permute(2, 0, 1).float() / 255
 
@@ -55,7 +55,7 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters())
     workers = {"num_workers": 1, "persistent_workers": True} if GIVEN.fix == "workers" else {}
-    for number, (images, labels) in enumerate(DataLoader(Pictures(), batch_size=16, **workers)):
+    for number, (images, labels) in enumerate(DataLoader(Pictures(), batch_size=32, **workers)):
         if number == GIVEN.steps:
             break
         optimizer.zero_grad()

@@ -94,7 +94,7 @@ def test_a_label_stays_true_where_the_diagnosis_says_otherwise(tmp_path: Path) -
 
 
 def test_what_is_left_of_a_fixed_fault_is_shown_and_not_labelled(tmp_path: Path) -> None:
-    results = results_folder(tmp_path / "results", slow_input_fixed__torch="cpu-slow-input-fixed")
+    results = results_folder(tmp_path / "results", slow_input_fixed__torch="cpu-slow-input")
     done = added(results, tmp_path)
     assert done.returncode == 1
     assert "it is fixed, but input-wait predicts to save" in done.stdout

@@ -123,18 +123,17 @@ def _of_stretch(run: Run) -> Iterator[str]:
     real = real_time(run)
     if real is None or not real.is_notable:
         return
-    cost = (
-        f" Each of {real.events_per_step:,.0f} recorded ops, calls and ranges a step cost the host about "
-        f"{real.event_ns / 1e3:.1f} µs."
-        if real.event_ns
-        else ""
-    )
     yield (
         f"Recording made the step {real.stretch:.1f} times as long: {real.recorded_ns / 1e6:.3g} ms instead of "
         f"{real.unrecorded_ns / 1e6:.3g} ms. Unrecorded steps of the same run were timed, "
-        f"{real.measured_ns / 1e6:.3g} ms in the middle.{cost} Savings and predicted steps are for the "
-        "unrecorded step; everything else is as recorded."
+        f"{real.measured_ns / 1e6:.3g} ms in the middle. Savings and predicted steps are for the unrecorded step; "
+        "everything else is as recorded."
     )
+    if real.event_ns:
+        yield (
+            f"Each of {real.events_per_step:,.0f} recorded ops, calls and ranges a step cost the host about "
+            f"{real.event_ns / 1e3:.1f} µs."
+        )
     if parts := [f"{PARTS[part].label} {_times(by)}" for part, by in real.notable_parts]:
         yield f"Stretched by the recording: {', '.join(parts)}."
 

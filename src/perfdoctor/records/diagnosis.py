@@ -18,6 +18,10 @@ from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.vocabulary.basis import STEP, Basis
 
+#: Three steps have no typical one among them if they differ by a quarter: what was slow in one may be chance.
+FEW_STEPS = 3
+MOST_SPREAD = 0.25
+
 
 @dataclass(frozen=True)
 class SourceInfo:
@@ -71,6 +75,25 @@ class Diagnosis:
     memory: tuple[MemoryUse, ...] = ()
     processes: tuple[RecordedProcess, ...] = ()
     real_time: RealTime | None = None
+
+    @property
+    def contenders(self) -> tuple[Advice, ...]:
+        """The first finding and the next, where each one's likely saving lies in the range of the other: which of them
+        is first may differ between two recordings of one program. Empty where the first is clear, or none saves time.
+        """
+        if len(self.findings) < 2:
+            return ()
+        first, second = self.findings[:2]
+        ours, theirs = first.saving_ns_per_step, second.saving_ns_per_step
+        meet = theirs.likely > 0 and ours.low < theirs.likely and ours.likely < theirs.high
+        return (first, second) if meet and not first.is_verdict else ()
+
+    @property
+    def is_too_little(self) -> bool:
+        """Are the steps so few and so different that nothing follows where no finding is worth fixing?"""
+        steps = self.steps
+        spread = steps.p90_ns - steps.p10_ns
+        return 0 < steps.used <= FEW_STEPS and spread > MOST_SPREAD * steps.median_ns
 
     @property
     def stretched(self) -> RealTime | None:

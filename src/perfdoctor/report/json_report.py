@@ -55,6 +55,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "roofline": _roofline(diagnosis.efficiency),
         "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
+        "contenders": [advice.rule for advice in diagnosis.contenders],
         "notes": list(diagnosis.notes),
     }
 

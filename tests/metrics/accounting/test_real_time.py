@@ -9,14 +9,15 @@ from builders import draw, timeline
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.accounting.real_time import MOST_EVENT_NS, real_step_ns, real_time
+from perfdoctor.metrics.accounting.real_time import MOST_EVENT_NS, SHORTEST_OP_NS, real_step_ns, real_time
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.rulebook import load_rules
+from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
 STEP_NS, OPS, OP_NS, PAUSE_NS = 10_000_000, 1_000, 4_000, 1_000
 
 
-def of_the_host(steps: int = 6) -> Timeline:
+def of_the_host(steps: int = 6, op_ns: int = OP_NS) -> Timeline:
     """Steps of 10 ms: 1,000 ops of 4 µs with 1 µs of Python behind each, then 5 ms of Python without ops."""
     one = {"rank": 0, "process": 1, "thread": 1}
     ops, ranges = [], []
@@ -24,7 +25,7 @@ def of_the_host(steps: int = 6) -> Timeline:
         begin = step * STEP_NS
         ranges.append({**one, "name": f"ProfilerStep#{step}", "start_ns": begin, "end_ns": begin + STEP_NS})
         starts = range(begin + PAUSE_NS, begin + OPS * (OP_NS + PAUSE_NS), OP_NS + PAUSE_NS)
-        ops += [{**one, "name": "aten::add", "start_ns": start, "end_ns": start + OP_NS} for start in starts]
+        ops += [{**one, "name": "aten::add", "start_ns": start, "end_ns": start + op_ns} for start in starts]
     return timeline(ops=ops, ranges=ranges)
 
 
@@ -48,6 +49,35 @@ def test_what_rows_cannot_have_cost_shortens_all_parts_alike() -> None:
     assert (found.unrecorded_ns, found.event_ns) == (4_000_000, MOST_EVENT_NS)
     left_ns = [found.recorded_ns * share / found.stretch_by_part[part] for part, share in PARTS.items()]
     assert sum(left_ns) == pytest.approx(4_000_000, rel=0.01)
+
+
+def test_an_op_keeps_the_time_of_the_shortest_there_is() -> None:
+    """All 2 ms beyond the recorded ops are theirs at most: 1,000 of 1 µs cannot have cost 1 µs each inside."""
+    short = of_the_host(op_ns=1_000)
+    found = real_time(prepare(timed(short, 8_000_000)))
+    assert found is not None
+    cost_inside_ns = 1_000_000 - OPS * SHORTEST_OP_NS
+    assert found.event_ns == pytest.approx(2 * cost_inside_ns / OPS, rel=0.02)
+    assert found.unrecorded_ns == 8_000_000
+
+
+def test_what_the_training_thread_slept_is_as_long_without_a_recorder() -> None:
+    """Of 6 ms beside the ops it slept 5; what rows cannot have cost shortens the other 5 ms alone."""
+    drawn = timed(of_the_host(), 6_000_000)
+    used = {"rank": 0, "process": 1, "name": "recorded steps", "start_ns": 0, "end_ns": 6 * STEP_NS}
+    slept = timeline(cpu_processes=[{**used, **dict.fromkeys(CPU_USE_NUMBERS, 0.0), "thread_cpu_ns": 6 * 5_000_000.0}])
+    slept = replace(
+        drawn,
+        frames={**drawn.frames, "cpu_processes": slept["cpu_processes"]},
+        recorded=drawn.recorded | {"cpu_processes"},
+    )
+    found = real_time(prepare(slept))
+    assert found is not None
+    assert found.recorded_ns * PARTS["host_work"] / found.stretch_by_part["host_work"] == pytest.approx(
+        5_000_000, rel=0.01
+    )
+    left_ns = [found.recorded_ns * share / found.stretch_by_part[part] for part, share in PARTS.items()]
+    assert sum(left_ns) == pytest.approx(6_000_000, rel=0.01)
 
 
 PARTS = {"compute": 0.4, "host_work": 0.6}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,12 @@ def test_all_counters_only_rise(sampled: list[dict[str, str]]) -> None:
 def test_what_it_writes_is_read(sampled: list[dict[str, str]], tmp_path: Path) -> None:
     frame = cpu_samples.read(tmp_path / "cpu.csv")["cpu_samples"]
     assert len(frame) == len(sampled) - 1
-    known = frame.floats("program_cores")
-    assert np.nanmax(known) > 0.2
+    cores = frame.floats("program_cores")
+    known = [(row["program_cpu_ns"], int(row["unix_ns"])) for row in sampled]
+    for index, ((used, begun), (later, ended)) in enumerate(pairwise(known)):
+        assert bool(np.isnan(cores[index])) == (not used or not later)
+        if used and later:
+            assert cores[index] == pytest.approx((int(later) - int(used)) / (ended - begun))
 
 
 def test_it_waits_longer_where_a_sample_is_expensive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

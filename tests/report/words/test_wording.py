@@ -76,6 +76,38 @@ def test_the_verdict_names_the_finding_and_the_step_after_the_fix():
     )
 
 
+def between(low: float, likely: float, high: float, of: int = 0):
+    """The first finding of INPUT_BOUND with another saving, as shares of the step."""
+    step_ns = INPUT_BOUND.base_ns
+    saving = Saving(round(low * step_ns), round(likely * step_ns), round(high * step_ns))
+    return replace(INPUT_BOUND.findings[of], saving_ns_per_step=saving)
+
+
+@of_each(
+    ("first", "second", "is_clear"),
+    [
+        ((0.1, 0.3, 0.4), (0.15, 0.25, 0.35), False),  # each one's likely saving lies in the other's range
+        ((0.26, 0.3, 0.4), (0.15, 0.25, 0.35), True),  # the first brings more than the second likely does
+        ((0.1, 0.4, 0.5), (0.15, 0.25, 0.35), True),  # the second never brings what the first likely does
+        ((0.0, 0.3, 0.4), (0.0, 0.0, 0.4), True),  # what the second brings is not known
+    ],
+)
+def test_two_findings_that_cannot_be_ranked_are_both_named(first, second, is_clear):
+    both = replace(INPUT_BOUND, findings=(between(*first), between(*second)))
+    said = wording.verdict(both)
+    assert said.startswith("No clear limit: ") == (not is_clear)
+    if not is_clear:
+        assert "(30 %) or " in said
+        assert "(25 %) of each" in said
+
+
+def test_few_steps_of_different_length_are_too_little_to_say():
+    few = replace(HEALTHY, steps=replace(HEALTHY.steps, used=3, p10_ns=150_000_000, p90_ns=260_000_000))
+    assert wording.verdict(few).startswith("Too little to say: 3 steps between 150 ms and 260 ms")
+    alike = replace(HEALTHY, steps=replace(HEALTHY.steps, used=3))
+    assert wording.verdict(alike).startswith("Nothing worth fixing")
+
+
 def test_the_verdict_of_a_finding_with_low_confidence_is_an_upper_limit():
     assert wording.verdict(NO_STEPS) == (
         "Training blocked by file I/O (checkpoint saving or file reads). "

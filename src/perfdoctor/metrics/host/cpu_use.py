@@ -116,6 +116,16 @@ def waiting_share(run: Run) -> float:
     return float(np.nanmax(shares)) if not np.isnan(shares).all() else _UNKNOWN
 
 
+def sleeping_share(run: Run) -> float:
+    """The share of the recorded steps in which the thread that trains neither ran nor waited for a core: it slept, or
+    waited for a file, a lock, another process or a device; mean of all ranks (0-1), NaN if unknown.
+    """
+    used = run.timeline["cpu_processes"]
+    known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
+    shares = np.clip(1 - known / np.maximum(used.duration_ns, 1), 0, 1)
+    return float(np.nanmean(shares)) if not np.isnan(shares).all() else _UNKNOWN
+
+
 def cores_used(run: Run) -> float:
     """How many cores a training process used by its own count over its recorded steps, the mean of all ranks."""
     return _rate(run, "cpu_ns") / _SECOND_NS

@@ -73,11 +73,9 @@ def _ranks_of_a_machine(run: Run) -> int:
 
 def _io_share(run: Run, wait_ns: float) -> float:
     """In which share of its waits did the training thread use no core: it neither ran, nor waited for a core to run?"""
-    used = run.timeline["cpu_processes"]
     if cpu_use.waiting_share(run) > _CORES_WERE_SHORT:
         return 0.0
-    known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
-    shares = 1 - known / np.maximum(used.duration_ns, 1)
-    if not len(used) or np.isnan(shares).all() or not host_places(run):
+    sleeping = cpu_use.sleeping_share(run)
+    if np.isnan(sleeping) or not host_places(run):
         return 0.0  # on a GPU the thread also waits for the device
-    return float(np.clip(np.nanmean(shares) * run.step_ns / max(wait_ns, 1.0), 0, 1))
+    return float(np.clip(sleeping * run.step_ns / max(wait_ns, 1.0), 0, 1))

@@ -172,7 +172,8 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "No GPU activity was recorded, although the program launched GPU work: only its host can be judged."
     worth_fixing = [advice for advice in diagnosis.findings if advice.saving_ns_per_step.high or says_more(advice)]
     if worth_fixing:
-        return _mostly_recording(diagnosis) + _worst(diagnosis, worth_fixing[0])
+        said = _no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0])
+        return _mostly_recording(diagnosis) + said
     of_gpus = len(about_gpus(diagnosis))
     unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
     rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
@@ -191,6 +192,12 @@ def verdict(diagnosis: Diagnosis) -> str:
         return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
     if unchecked == len(diagnosis.outcomes) - of_gpus:
         return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
+    if diagnosis.is_too_little:
+        steps = diagnosis.steps
+        return (
+            f"Too little to say: {counted(steps.used, 'step')} between {duration(steps.p10_ns)} and "
+            f"{duration(steps.p90_ns)}, and no finding in them. Record more: perfdoctor run --steps 20."
+        )
     limitation = f"; {unchecked} of {rules} could not be checked" if unchecked else ""
     largest, limit = _limit(diagnosis)
     # A step that is mostly idle or communication has a problem, even if no rule can prove its cause.
@@ -212,6 +219,16 @@ def _mostly_recording(diagnosis: Diagnosis) -> str:
         f"Recording made this step {factor(real.stretch)} times as long, {duration(real.recorded_ns)} instead of "
         f"{duration(real.unrecorded_ns)}: how it is divided says little of the training. {do}. "
     )
+
+
+def _no_clear_limit(diagnosis: Diagnosis) -> str:
+    """The two that may be the costliest, where it is not clear which; else ""."""
+    candidates = [
+        f"{clean(each.title).rstrip('.')} ({share(each.saving_ns_per_step.likely / diagnosis.base_ns)})"
+        for each in diagnosis.contenders
+    ]
+    what = f"of {the_base(diagnosis)}, by ranges that overlap"
+    return f"No clear limit: {' or '.join(candidates)} {what}." if candidates else ""
 
 
 def _worst(diagnosis: Diagnosis, advice: Advice) -> str:
