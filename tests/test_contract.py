@@ -76,6 +76,7 @@ NOT_PLANTED = {
     "busy-machine": _OF_CORES,
     "cpu-oversubscription": _OF_CORES,
     "cpu-threads-unused": "planted trainings use a GPU",
+    "small-batch": "planted trainings use a GPU",
 }
 
 #: What speaks to users of torch.compile, DDP and FSDP alone.

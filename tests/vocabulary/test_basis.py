@@ -126,7 +126,14 @@ def test_a_program_that_answers_requests_is_no_training():
 #: Rules that a run without a GPU can have findings of are about the host, or about processes of a job.
 OF_A_GPU = re.compile(r".{0,40}\bGPUs?\b(?! (?:work|activit)).{0,30}")
 WITHOUT_GPU = ("input-wait", "worker-restarts", "host-work", "blocking-checkpoint", "garbage-collection", "peer-waits")
-WITHOUT_GPU += ("profiler-overhead", "allocator-churn", "recompilation", "small-collectives", "exposed-communication")
+WITHOUT_GPU += (
+    "profiler-overhead",
+    "allocator-churn",
+    "recompilation",
+    "small-collectives",
+    "exposed-communication",
+    "small-batch",
+)
 
 
 @pytest.mark.parametrize("name", WITHOUT_GPU)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfdoctor.detectors.affected import Affected, affected
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.host_ops import HostOps
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 
@@ -31,6 +32,10 @@ class TimeOfOps(Affected):
     def mean_ns(self) -> float:
         """How long one of them takes."""
         return self.of_worst.total_ns / self.of_worst.count
+
+    def mean_ns_of(self, time: Mapping[int, Intervals]) -> int:
+        """What these intervals of each rank take a step, on the mean of the ranks."""
+        return self.run.mean(lambda place: time[place.rank].total_ns)
 
     @property
     def thread_time(self) -> Mapping[int, tuple[Ints, Ints]]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from builders import ELEMENTWISE, draw, findings, of_step, only_finding, summary
 
+from perfdoctor.detectors.savings import Shares
+from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.rulebook import load_rules
+
+RULES = tuple(load_rules().values())
 
 CHAIN = {"e": ELEMENTWISE, "f": ELEMENTWISE}
 
@@ -31,7 +37,8 @@ def step(small: int, *, of: int = 100, **more):
 def test_it_fires_where_many_kernels_are_short():
     finding = only_finding("small-kernels", step(40), fusable_share=0.5)
     # 40 kernels of 5 µs in a step of 500 µs
-    assert finding.values == {"small_per_step": 40.0, **of_step("small", 0.2, 0.5), "mean_us": pytest.approx(5.0)}
+    numbers = {"small_per_step": 40.0, **of_step("small", 0.2, 0.5), "mean_us": pytest.approx(5.0)}
+    assert finding.values == {**numbers, "turns": 0, "looped_ms": 0}
     assert finding.saving_ns_per_step == Saving(50_000, 100_000, 180_000)
     assert "40 kernels a step take 5.0 µs each" in summary(finding)
 
@@ -129,10 +136,50 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
         "small_per_step": 3_000.0,
         **of_step("small", 59.99, 70.0),
         "mean_us": pytest.approx(10.0),
+        "turns": 3_001,
+        "looped_ms": pytest.approx(59.99),
     }
-    assert finding.saving_ns_per_step == Saving(23_996_000, 53_991_000, 59_990_000)
+    # one call for all is as long as one of them
+    saving = finding.saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == pytest.approx((29_990_000, 59_980_000, 59_990_000), rel=1e-6)
     assert (finding.confidence, finding.situation) == ("medium", "host")
     assert "runs 3,000 short ops a step, 10 µs each" in summary(finding)
+
+
+def test_what_the_ops_of_a_loop_compute_beyond_their_dispatch_stays():
+    (finding,) = findings("small-kernels", host_step(3_000, unit_us=60))
+    # 3,000 ops of 60 µs and 2,999 pauses, which are too long for the call of an op; 50 µs of each op are computed
+    assert finding.values["small_ms"] == pytest.approx(180)
+    assert finding.saving_ns_per_step.likely == pytest.approx(3_000 * 10_000, rel=0.01)
+
+
+CUT = {"x": ("ops", "aten::unbind"), "e": ("ops", "aten::eq"), "n": ("ops", "aten::is_nonzero")}
+
+
+def test_a_loop_begins_where_its_rows_are_cut_out_of_a_tensor():
+    """`for a, b in zip(guesses, labels)`: two long ops of many short ones, and Python that hands the rows over."""
+    loop = "x" * 300 + " " * 20 + "x" * 300 + " " * 30 + "e n " * 1_100
+    (finding,) = findings("small-kernels", draw(host=loop + "o" * 500, legend=CUT, repeat=4, unit_us=10))
+    assert finding.values["looped_ms"] == pytest.approx((650 + 4_399) * 0.01)
+    assert finding.values["turns"] == 1_100
+    assert finding.saving_ns_per_step.likely == pytest.approx((650 + 4_399 - 2) * 10_000, rel=1e-6)
+    between = "x" * 300 + " " * 20 + "o" + "x" * 300 + " " * 30 + "e n " * 1_100
+    (finding,) = findings("small-kernels", draw(host=between + "o" * 500, legend=CUT, repeat=4, unit_us=10))
+    assert finding.values["looped_ms"] == pytest.approx((330 + 4_399) * 0.01)
+
+
+def test_of_short_ops_in_no_loop_a_compiler_fuses_some():
+    order = "".join(random.Random(1).choices("xen", k=3_000))
+    (finding,) = findings("small-kernels", draw(host=" ".join(order) + "o" * 1_000, legend=CUT, repeat=4, unit_us=10))
+    assert finding.values["turns"] == 0
+    assert finding.saving_ns_per_step == Shares(0.0, 0.4).of(finding.affected_ns)
+
+
+def test_on_a_cpu_nothing_of_it_speaks_of_a_gpu():
+    (advice,) = (each for each in diagnose(host_step(3_000), RULES).findings if each.rule == "small-kernels")
+    assert advice.title == "Many tiny ops (vectorise or batch them)"
+    assert "GPU" not in f"{advice.why} {advice.summary} {advice.confidence_because} {advice.not_a_problem_when}"
+    assert advice.fixes[0].title == "Replace the whole loop with one call on the tensor"
 
 
 def test_on_the_host_it_stays_silent_just_below_either_threshold():

@@ -28,6 +28,7 @@ from perfdoctor.vocabulary.names import torch
         (torch.NOT_PER_TENSOR, ["aten::_foreach_add_", "aten::linalg_qr"], ["aten::add_"]),
         (torch.UPDATE, ["aten::lerp_"], ["aten::lerp", "aten::copy_"]),
         (torch.PLAIN_ARITHMETIC, ["aten::sqrt", "aten::zero_"], ["aten::mm"]),
+        (torch.CUTS_TENSOR, ["aten::unbind", "aten::split_with_sizes"], ["aten::unbind_copy", "aten::select"]),
         (torch.READS_VALUE, ["aten::item", "aten::_unique2"], ["aten::to"]),
         (torch.MATMUL, ["aten::addmm", "aten::cudnn_convolution_backward_input"], ["aten::matmul"]),
         (torch.DATA_PARALLEL, ["DataParallel.forward", "nn.Module: DataParallel_0"], ["DistributedDataParallel.forward"]),

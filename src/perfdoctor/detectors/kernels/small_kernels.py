@@ -6,17 +6,21 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.of_host_ops import of_host_ops
+from perfdoctor.detectors.affected import MOST_OF_IT
+from perfdoctor.detectors.of_host_ops import TimeOfOps, of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares, shares
-from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.detectors.savings import CERTAIN_SHARE, Shares
+from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
+from perfdoctor.metrics.host.op_loops import beyond_dispatch_ns, op_loops
 from perfdoctor.metrics.host.short_ops import short_ops
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
-from perfdoctor.metrics.units import us
+from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.columns import Mask
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: Families that a compiler fuses with their neighbours; a matmul is not fused away.
@@ -58,6 +62,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "small_per_step": found.per_step,
             **found.time_values("small"),
             "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
+            "turns": 0,  # of loops, which show in ops alone
+            "looped_ms": 0.0,
         },
         evidence=(
             Measure("small kernels a step", found.per_step, "count"),
@@ -76,17 +82,55 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
     if found is None:
         return
+    looped = _looped(found)
+    looped_ns = found.mean_ns_of(looped)
+    turns = _most_turns(found.worst, looped) if looped_ns > MOST_OF_IT * found.ns else 0
     yield Finding(
         rule="small-kernels",
-        saving_ns_per_step=shares(at, "batchable_share").of(found.ns),
+        saving_ns_per_step=_saving_on_host(found, looped, at),
         confidence="medium",
-        values={"small_per_step": found.per_step, **found.time_values("small"), "mean_us": us(found.mean_ns)},
+        values={
+            "small_per_step": found.per_step,
+            **found.time_values("small"),
+            "mean_us": us(found.mean_ns),
+            "turns": turns,
+            "looped_ms": ms(looped_ns),
+        },
         evidence=(
             Measure("short ops a step", found.per_step, "count"),
             Measure("their time, with the Python between them", found.ns, "ns"),
             Measure("their own time", found.of_worst.total_ns / found.worst.units, "ns"),
+            *((Measure("of their time in loops of the same ops", looped_ns, "ns"),) if turns else ()),
         ),
         situation="host",
         affected_ns=found.ns,
         thread_time=found.thread_time,
     )
+
+
+def _looped(found: TimeOfOps) -> Mapping[int, Intervals]:
+    """By rank: what of the ops and of the Python between them are turns of loops."""
+    return {place.rank: found.of_rank[place.rank].time & op_loops(place).time for place in host_places(found.run)}
+
+
+def _most_turns(place: Place, looped: Mapping[int, Intervals]) -> int:
+    """Of the loop that has most of them on this place; 0 without loops."""
+    return op_loops(place).most_turns(looped[place.rank]) if isinstance(place, HostPlace) else 0
+
+
+def _saving_on_host(found: TimeOfOps, looped: Mapping[int, Intervals], at: Mapping[str, float]) -> Saving:
+    """A loop that becomes one call goes whole, but for one turn and what its ops compute beyond their dispatch.
+
+    Of other short ops a compiler fuses a share.
+    """
+
+    def left_ns(place: Place) -> float:
+        assert isinstance(place, HostPlace)
+        own = looped[place.rank]
+        one = op_loops(place).last_turn_ns(own)
+        return min(one + beyond_dispatch_ns(place, own, at["op_dispatch_ns"]), own.total_ns)
+
+    in_loops = found.mean_ns_of(looped)
+    gone = in_loops - found.run.mean(left_ns)
+    others = Shares(0.0, at["batchable_share_likely"]).of(found.ns - in_loops)
+    return Saving(int(gone * CERTAIN_SHARE), others.likely + gone, others.high + in_loops)

@@ -12,6 +12,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step, spread
+from perfdoctor.metrics.host.op_loops import op_loops
 from perfdoctor.metrics.kernels.optimizer import host_updates
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints
@@ -47,9 +48,13 @@ class Between:
 
 @once_per_place
 def between_ops(place: HostPlace) -> Between:
-    """All of the window, but not inside the optimizer's updates: what these do between their ops is their own."""
+    """All of the window, but not inside the optimizer's updates, nor while the rows of a loop are handed over.
+
+    What these do between their ops is their own.
+    """
     ops = place.timeline.ops.of(rank=place.rank)
-    pieces = place.idle_causes["host_work"] - Intervals.of(ops.start_ns, ops.end_ns) - host_updates(place).time
+    own = host_updates(place).time | op_loops(place).handover
+    pieces = place.idle_causes["host_work"] - Intervals.of(ops.start_ns, ops.end_ns) - own
     if place.steps.used < _FEWEST_STEPS or not pieces:
         return Between(pieces, np.zeros(len(pieces)))
     before = _before_which_op(place, pieces)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.metrics.host.between_ops import between_ops
 from perfdoctor.metrics.host.host_ops import HostOps
+from perfdoctor.metrics.host.op_loops import op_loops, own_time, usual_ns
 from perfdoctor.metrics.kernels.optimizer import host_updates
-from perfdoctor.model.host_rows import outermost
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import Floats, Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
 
@@ -20,14 +21,14 @@ def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> Hos
 
     The Python between two of them counts as theirs where it usually takes less than `python_ns`. An op is as short as
     it usually is: the machine takes the processor away now and then, for milliseconds, and does so in proportion to the
-    time that ops take. That time is theirs too.
+    time that ops take. That time is theirs too. Cutting a tensor into the rows of a loop is many short ops in one.
     """
-    rows = place.rows("ops")
-    rows = outermost(rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0))
+    loops = op_loops(place)
+    rows = loops.rows
     updates = host_updates(place).time
     start, end = rows.start_ns, rows.end_ns
     works = (place.compute - updates).overlap_ns(start, end) == end - start
-    short = works & (_usual_ns(place, rows) < shorter_than_ns)
+    short = works & (loops.cuts | (usual_ns(place, rows, rows.duration_ns) < shorter_than_ns))
     pair = short[:-1] & short[1:] & (rows["thread"][:-1] == rows["thread"][1:]) & (start[1:] > end[:-1])
     between = Intervals.of(end[:-1][pair], start[1:][pair]) & place.idle_causes["host_work"]
     node = rows.name.matches(torch_names.AUTOGRAD_NODE)
@@ -39,22 +40,35 @@ def short_ops(place: HostPlace, shorter_than_ns: float, python_ns: float) -> Hos
     return HostOps(int(np.count_nonzero(short)), total_ns, time)
 
 
-def _usual_ns(place: HostPlace, rows: Frame) -> Floats:
-    """For each op the median time of its counterparts, the so many-th of its name in each step; else its own."""
-    if not place.steps.used:
-        return rows.duration_ns.astype(np.float64)
-    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
-    name = rows.name.codes.astype(np.int64)
-    number = number_in_step(name, step, rows.start_ns)
-    return _medians(name * (number.max(initial=0) + 1) + number, rows.duration_ns)
+@dataclass(frozen=True)
+class Dispatch:
+    """Of the window, outside of loops: ops that compute next to nothing, also those of the optimizer.
+
+    `count` ops, also those inside others; `own_ns` is their time, `between_ns` the short stretches of Python between
+    ops, and `all_own_ns` the time of all ops, also in loops.
+    """
+
+    count: int
+    own_ns: float
+    between_ns: int
+    all_own_ns: float
+
+    @property
+    def total_ns(self) -> float:
+        return self.own_ns + self.between_ns
+
+    @property
+    def share_of_ops(self) -> float:
+        return self.own_ns / self.all_own_ns if self.all_own_ns else 0.0
 
 
-def _medians(key: Ints, values: Ints) -> Floats:
-    """For each value the median of those with the same key."""
-    order = np.lexsort((values, key))
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    size = np.diff(np.append(first, order.size))
-    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
-    found = np.empty(order.size)
-    found[order] = np.repeat(np.mean((low, high), axis=0), size)
-    return found
+@once_per_place
+def dispatch(place: HostPlace, floor_ns: float, python_ns: float) -> Dispatch:
+    """What a step takes that does not grow with its batch, as far as ops of this program show it."""
+    rows, own = own_time(place)
+    loops = op_loops(place).time
+    free = loops.overlap_ns(rows.start_ns, rows.end_ns) == 0
+    short = free & (own > 0) & (own < floor_ns)
+    long = between_ops(place).usually(python_ns) | between_ops(place).once(python_ns)
+    between = place.idle_causes["host_work"] - loops - long
+    return Dispatch(int(np.count_nonzero(short)), float(own[short].sum()), between.total_ns, float(own.sum()))

@@ -104,6 +104,8 @@ PLAIN_ARITHMETIC = re.compile(
 READS_VALUE = re.compile(
     r"^aten::(_local_scalar_dense|item|is_nonzero|nonzero|nonzero_numpy|equal|masked_select|_?unique\w*|argwhere|allclose)$"
 )
+#: Ops that cut a tensor into the pieces over which a loop in Python goes: `for row in tensor`.
+CUTS_TENSOR = re.compile(r"^aten::(unbind|(unsafe_)?split(_with_sizes)?|(unsafe_)?chunk|tensor_split)$")
 #: Ops whose sizes are those of a matmul or a convolution.
 MATMUL = re.compile(
     r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"

@@ -1,0 +1,137 @@
+"""On a run without a GPU: which ops are turns of a loop in Python, the same ones again and again?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.accounting.host_place import HostPlace
+from perfdoctor.metrics.grouping import number_in_step
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Floats, Ints, Mask
+from perfdoctor.model.host_rows import outermost, own_ns
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.timeline import Frame
+from perfdoctor.vocabulary.names import torch as torch_names
+
+#: Networks whose ops are short have fewer equal layers in a row than a loop over rows, moves or time steps has turns.
+FEWEST_TURNS = 32
+#: Ops in one turn, at most: a policy that samples has 31, the backward pass of a recurrent cell about 40.
+_MOST_OPS = 64
+
+
+@dataclass(frozen=True)
+class OpLoops:
+    """`time`: from the first op of each loop to the end of its last, also the ops that cut its rows out of a tensor.
+
+    `rows`: the outermost ops in the window, by thread and start. `turns`: how many the loop of each has, 0 outside of
+    loops. `handover`: Python between cutting out the rows and the first turn, or the next cut.
+    """
+
+    rows: Frame
+    turns: Ints
+    cuts: Mask
+    time: Intervals
+    handover: Intervals
+
+    def last_turn_ns(self, when: Intervals) -> float:
+        """The ops of one turn of each loop, as far as they run in `when`, in ns: one call for all takes one as well."""
+        inside = self._inside(when)
+        return float((self.rows.duration_ns[inside] / self.turns[inside]).sum())
+
+    def most_turns(self, when: Intervals) -> int:
+        """Of the loop in `when` that has most of them; 0 without any."""
+        return int(self.turns[self._inside(when)].max(initial=0))
+
+    def _inside(self, when: Intervals) -> Mask:
+        found: Mask = (self.turns > 0) & (when.overlap_ns(self.rows.start_ns, self.rows.end_ns) > 0)
+        return found
+
+
+@once_per_place
+def op_loops(place: HostPlace) -> OpLoops:
+    rows = outermost(place.rows("ops"))
+    rows = rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+    rows = rows.take(np.lexsort((rows.start_ns, rows["thread"])))
+    group = _same_thread_and_step(place, rows)
+    turns = turns_of(rows.name.codes.astype(np.int64), group)
+    cuts = _cuts(rows, turns, group)
+    looped = (turns > 0) | cuts
+    joined = looped[:-1] & looped[1:] & (group[:-1] == group[1:])
+    between = Intervals.of(rows.end_ns[:-1][joined], rows.start_ns[1:][joined])
+    behind = joined & cuts[:-1]
+    handover = Intervals.of(rows.end_ns[:-1][behind], rows.start_ns[1:][behind])
+    return OpLoops(rows, turns, cuts, Intervals.of(rows.start_ns[looped], rows.end_ns[looped]) | between, handover)
+
+
+def turns_of(name: Ints, group: Ints) -> Ints:
+    """For each op how often the sequence that it is part of comes in a row, within its group; 0 where not often.
+
+    `name`: numbers of ops, in order. `group`: equal for neighbours whose order means something. Of sequences that
+    contain one another the shortest counts.
+    """
+    turns = np.zeros(name.size, np.int64)
+    for ops in range(1, min(_MOST_OPS, name.size // FEWEST_TURNS) + 1):
+        again = (name[ops:] == name[:-ops]) & (group[ops:] == group[:-ops])
+        edges = np.flatnonzero(np.diff(again, prepend=False, append=False))
+        first, length = edges[::2], edges[1::2] - edges[::2]
+        often = length >= (FEWEST_TURNS - 1) * ops
+        for start, size in zip(first[often].tolist(), (length[often] + ops).tolist(), strict=True):
+            own = turns[start : start + size]
+            own[own == 0] = size // ops
+    return turns
+
+
+def usual_ns(place: HostPlace, rows: Frame, values: Ints) -> Floats:
+    """For each op the median of its counterparts' values, of the so many-th of its name in each step; else its own."""
+    if not place.steps.used:
+        return values.astype(np.float64)
+    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
+    name = rows.name.codes.astype(np.int64)
+    number = number_in_step(name, step, rows.start_ns)
+    return _medians(name * (number.max(initial=0) + 1) + number, values)
+
+
+@once_per_place
+def own_time(place: HostPlace) -> tuple[Frame, Floats]:
+    """All ops of the training thread in the window, and how long each usually takes without those inside it, in ns."""
+    rows = place.rows("ops")
+    rows = rows.take(place.window.overlap_ns(rows.start_ns, rows.end_ns) > 0)
+    return rows, usual_ns(place, rows, own_ns(rows, place.compute))
+
+
+def beyond_dispatch_ns(place: HostPlace, when: Intervals, floor_ns: float) -> float:
+    """What ops in `when` compute by themselves beyond the cost of dispatching one, in ns: one call computes it too."""
+    rows, own = own_time(place)
+    inside = (when.overlap_ns(rows.start_ns, rows.end_ns) > 0) & ~rows.name.matches(torch_names.CUTS_TENSOR)
+    return float(np.maximum(own[inside] - floor_ns, 0).sum())
+
+
+def _same_thread_and_step(place: HostPlace, rows: Frame) -> Ints:
+    """For rows by thread and start a number each, equal for those of one thread in one step."""
+    step = np.searchsorted(place.steps.bounds, rows.start_ns, side="right")
+    changes = (np.diff(rows["thread"], prepend=rows["thread"][:1]) != 0) | (np.diff(step, prepend=step[:1]) != 0)
+    group: Ints = np.cumsum(changes)
+    return group
+
+
+def _cuts(rows: Frame, turns: Ints, group: Ints) -> Mask:
+    """Ops right before a loop that cut tensors into what it goes over: each is a loop over the same rows."""
+    cutting = rows.name.matches(torch_names.CUTS_TENSOR) & (turns == 0)
+    others = np.flatnonzero(~cutting)
+    following = np.append(others, -1)[np.searchsorted(others, np.arange(len(rows)))]
+    loop = (following >= 0) & (turns[following] > 0) & (group[following] == group)
+    found: Mask = cutting & loop
+    return found
+
+
+def _medians(key: Ints, values: Ints) -> Floats:
+    """For each value the median of those with the same key."""
+    order = np.lexsort((values, key))
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    size = np.diff(np.append(first, order.size))
+    low, high = values[order][first + (size - 1) // 2], values[order][first + size // 2]
+    found = np.empty(order.size)
+    found[order] = np.repeat(np.mean((low, high), axis=0), size)
+    return found
