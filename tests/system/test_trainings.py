@@ -33,6 +33,12 @@ def test_processes_without_a_job_of_several_ranks_train_each_for_itself(tmp_path
     assert grouped(tmp_path, {}, {"rank": None, "world_size": None}, {"steps_seen": 0}, {}) == [[1], [2], [4]]
 
 
+def test_processes_that_began_within_a_tick_of_the_clock_are_in_order_of_their_ids(tmp_path: Path) -> None:
+    begins = (1_000_000_000, 990_100_000, 995_000_000)  # read with a jitter, on both sides of a tick's edge
+    together = [{"started_unix_ns": begin} for begin in begins]
+    assert grouped(tmp_path, *together, {"started_unix_ns": 500_000_000}) == [[4], [1], [2], [3]]
+
+
 def test_ranks_that_occur_once_are_one_job_whoever_started_them(tmp_path: Path) -> None:
     assert grouped(tmp_path, rank(1, job="parent 7"), rank(0, job="parent 8"), {}) == [[2, 1], [3]]
 

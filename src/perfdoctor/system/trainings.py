@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from perfdoctor.system.run_folder import ProcessReport
 
@@ -52,12 +53,20 @@ class Training:
 
 def trainings(reports: Iterable[ProcessReport]) -> list[Training]:
     """The trainings of one pass, in the order in which they began."""
-    own = sorted((r for r in reports if r.is_training), key=lambda r: (r.started_unix_ns // _TICK_NS, r.pid))
+    own = _in_order([report for report in reports if report.is_training])
     jobs: dict[Hashable, list[ProcessReport]] = {}
     for job, report in zip(_jobs(own), own, strict=True):
         jobs.setdefault(job, []).append(report)
     ordered = (sorted(each, key=lambda report: report.rank or 0) for each in jobs.values())
     return [Training(number, tuple(each)) for number, each in enumerate(ordered, 1)]
+
+
+def _in_order(reports: Sequence[ProcessReport]) -> list[ProcessReport]:
+    """As they began. What began within two ticks has no order by time, whose reading jitters: there their ids count."""
+    by_time = sorted(reports, key=lambda report: report.started_unix_ns)
+    turns = accumulate(b.started_unix_ns - a.started_unix_ns > 2 * _TICK_NS for a, b in pairwise(by_time))
+    ordered = sorted(zip([0, *turns], by_time, strict=False), key=lambda each: (each[0], each[1].pid))
+    return [report for _, report in ordered]
 
 
 def longest(among: Sequence[Training]) -> Training:
