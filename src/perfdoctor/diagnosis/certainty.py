@@ -10,7 +10,7 @@ from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.communication.missing_ranks import ranks_missing
-from perfdoctor.metrics.host.cpu_use import crowding
+from perfdoctor.metrics.host.cpu_use import others_had_the_cores
 from perfdoctor.metrics.host.stack_cost import MOST_SHARE, stack_cost
 from perfdoctor.model.steps import Confidence
 from perfdoctor.records.findings import Finding
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.vocabulary.rulebook import Rule
 
-#: Of the step. A training thread that waited longer for a core was not measured alone.
-MOST_WAITING = 0.1
-#: Of the cores that were missing.
-MOST_OF_IT = 0.5
 #: A median of fewer steps moves with each of them.
 FEWEST_STEPS = 3
 _LEVELS: tuple[Confidence, ...] = ("low", "medium", "high")
@@ -67,8 +63,7 @@ def _against(run: Run) -> Iterator[str]:
 
 
 def _of_busy_cores(run: Run) -> Iterator[str]:
-    crowded = crowding(run) if host_places(run) else None
-    if crowded is not None and crowded.waiting_share >= MOST_WAITING and crowded.by_others >= MOST_OF_IT:
+    if host_places(run) and others_had_the_cores(run):
         yield "other programs took the processor's cores meanwhile"
 
 

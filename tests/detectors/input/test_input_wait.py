@@ -98,21 +98,30 @@ def test_without_steps_numbers_are_for_the_window():
 # --- workers are promised where they can win
 
 
+FETCH_OPS = {
+    "S": ("ops", "aten::select"), "Z": ("ops", "aten::select"), "m": ("ops", "aten::mul"), "t": ("ops", "aten::stack"),
+    "T": ("ops", "aten::stack"), "n": ("ops", "aten::cat"), "N": ("ops", "aten::cat"),
+}  # fmt: skip
+
+
 def on_a_processor(wait: int, *, char: str = "I", of: int = 100, cores: float = 2, threads: float = 2, busy: float = 1.9,
-                   loader: ReportedLoader | None = None, unit_us: float = 100, **more):  # fmt: skip
+                   loader: ReportedLoader | None = None, unit_us: float = 100, fetch: tuple[str, str] = ("", ""),
+                   others: float = 0, **more):  # fmt: skip
     """Ten steps of the training thread of 10 ms: `wait` tenths of a ms of it in the loader, else ops.
 
-    `cores`: that it may use; `busy`: that it uses, on the mean.
+    `cores`: that it may use; `busy`: that it uses, on the mean; `others`: that other programs use. `fetch`: the ops in the
+    wait, outer and inner ones.
     """
-    drawn = draw(host=["o" * (of - wait) + char * wait], repeat=10, unit_us=unit_us)
+    ops = [" " * (of - wait) + lane.ljust(wait) for lane in fetch]
+    drawn = draw(host=["o" * (of - wait) + char * wait, *ops], repeat=10, unit_us=unit_us, legend=FETCH_OPS)
     whole_ns = round(10 * of * unit_us * 1000)
     when = {"start_ns": BASE_NS, "end_ns": BASE_NS + whole_ns}
     used = {
         "rank": 0, "process": 100, "name": "recorded steps", **when, "allowed_cores": cores, "torch_threads": threads,
         "cpu_ns": busy * whole_ns, "thread_cpu_ns": whole_ns, "thread_delay_ns": 0,
     }  # fmt: skip
-    sampled = {"name": "cpu.csv", "is_on_clock": True, **when, "allowed_cores": cores, "idle_cores": cores - busy,
-               "program_cores": busy}  # fmt: skip
+    sampled = {"name": "cpu.csv", "is_on_clock": True, **when, "allowed_cores": cores, "idle_cores": cores - busy - others,
+               "program_cores": busy, "recorder_cores": 0, "busy_cores": busy + others, "waiting_threads": 0}  # fmt: skip
     beside_it = beside(drawn, cpu_processes=[{**used, **more}], cpu_samples=[sampled])
     return prepare(replace(beside_it, loaders=(loader or ReportedLoader(10, 0, 2, 50_000),)))
 
@@ -184,3 +193,51 @@ def test_an_older_recording_of_a_processor_promises_nothing_for_certain():
     assert (finding.situation, finding.confidence) == ("single-process", "medium")
     assert finding.saving_ns_per_step.low == 0
     assert finding.saving_ns_per_step.likely > 0
+
+
+# --- items of tensors in memory, one by one
+
+#: 100 items of two tensors, each of which is stacked; copying the first takes 20 µs, the second 10.
+ONE_BY_ONE = ("SZ" * 100 + "t" * 40 + "T" * 40, " " * 210 + "n" * 20 + " " * 20 + "N" * 10)
+
+
+def in_memory(fetch: tuple[str, str], **more):
+    """A step of 1 ms, of which the loader takes 400 µs."""
+    return on_a_processor(400, of=1000, unit_us=1, fetch=fetch, threads=1, busy=1, **more)
+
+
+def test_items_that_are_indexed_one_by_one_are_indexed_at_once():
+    finding = only_finding("input-wait", in_memory(ONE_BY_ONE))
+    assert (finding.situation, finding.confidence) == ("items", "medium")
+    assert (finding.values["items"], finding.values["ops_per_item"]) == (100, 2)
+    # both copies, and 100 indices for each of two tensors
+    assert finding.saving_ns_per_step.likely == pytest.approx(400e3 - 30e3 - 200 * 110, abs=1)
+    assert finding.saving_ns_per_step.high == 400e3
+    assert "from 100 items one by one, about 2 ops each (`aten::select`)" in summary(finding)
+
+
+def test_an_op_that_computes_on_each_item_computes_on_the_whole_batch():
+    """One tensor of 100 items, multiplied one by one: its bytes are gone through twice."""
+    finding = only_finding("input-wait", in_memory(("Sm" * 100 + "t" * 40, " " * 210 + "n" * 20)))
+    assert (finding.values["items"], finding.values["ops_per_item"]) == (100, 2)
+    assert finding.values["at_once_us"] == pytest.approx(2 * 20 + 100 * 0.11)
+
+
+def test_python_that_makes_items_is_not_won_by_indexing():
+    """The same ops in a hundred times the time; no view of a tensor; and items that nobody stacks."""
+    slow = on_a_processor(400, of=1000, fetch=ONE_BY_ONE, threads=1, busy=1)
+    made = in_memory(("m " * 100 + "t" * 40, " " * 210 + "n" * 20))
+    listed = in_memory(("SZ" * 100, ""))
+    assert [only_finding("input-wait", run).situation for run in (slow, made, listed)] == [
+        "single-process", "cheap-batches", "cheap-batches",
+    ]  # fmt: skip
+
+
+def test_where_other_programs_had_the_cores_nothing_is_said_about_workers():
+    """The training thread waited for a core in half of the time: on a free machine one may be idle."""
+    waited = {"thread_cpu_ns": 50e6, "thread_delay_ns": 50e6}
+    alone = only_finding("input-wait", on_a_processor(50, busy=1.9, **waited))
+    beside_others = only_finding("input-wait", on_a_processor(50, busy=1, others=1, **waited))
+    assert beside_others.situation == "other-programs"
+    assert "what worker processes bring is not known" in summary(beside_others)
+    assert alone.situation == "busy-cores"

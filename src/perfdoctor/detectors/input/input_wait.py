@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.detectors.of_idle import Idle, of_cause
-from perfdoctor.detectors.savings import at_most, shares
+from perfdoctor.detectors.savings import at_most, half_certain, shares
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.host import feeding
+from perfdoctor.metrics.accounting.real_time import real_time
+from perfdoctor.metrics.host import cpu_use, feeding
+from perfdoctor.metrics.host.item_fetch import ItemFetch, item_fetch
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.metrics.host.loader_workers import Prospect
 from perfdoctor.metrics.units import ms
@@ -21,11 +23,12 @@ from perfdoctor.records.savings import Saving
 
 @dataclass(frozen=True)
 class _Judged:
-    """What workers bring, in ns a step, and which of the rule's situations that is."""
+    """What workers, or batches that are indexed at once, bring, in ns a step, and which of the situations that is."""
 
     situation: str
     saving: Saving
     prospect: Prospect | None = None
+    items: ItemFetch | None = None
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -34,24 +37,32 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     judged = _judged(run, found, at)
-    measured = feeding.cores(run).is_known and feeding.cost(run).is_measured
     yield Finding(
         rule="input-wait",
         saving_ns_per_step=judged.saving,
-        confidence="high" if measured and judged.situation != "unmarked" else "medium",
+        confidence="high" if _is_measured(run, judged) else "medium",
         values={
             **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
             **(judged.prospect.worker_values() if judged.prospect else {}),
+            **(judged.items.item_values() if judged.items else {}),
         },
         evidence=(
             Measure("idle while the next batch was awaited", found.ns, "ns"),
             Measure("as a share of the step", found.share, "share"),
             Measure("longest single wait", found.longest_ns, "ns"),
+            *_of_items(judged.items),
             *_evidence(run, judged.prospect),
         ),
         situation=judged.situation,
     )
+
+
+def _is_measured(run: Run, judged: _Judged) -> bool:
+    """Is all known that the prediction rests on? Of items it is not what the dataset does between its ops."""
+    if judged.situation in ("unmarked", "items"):
+        return False
+    return feeding.cores(run).is_known and feeding.cost(run).is_measured
 
 
 def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
@@ -63,10 +74,29 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     else:
         return _of_unknown_workers(kind, run, found, at)
     won_ns = run.step_ns - prospect.likely_ns
+    items = _one_by_one(found, at)
+    if items and items.won_share * found.ns >= max(won_ns, at["min_share_of_step"] * run.step_ns):
+        return _Judged("items", _saving_at_once(run, found, items), prospect, items)
     if won_ns < at["min_share_of_step"] * run.step_ns:
-        return _Judged(_why_not(kind, found, prospect), at_most(found.ns), prospect)
+        return _Judged(_why_not(run, kind, found, prospect), at_most(found.ns), prospect)
     unsure = prospect.crowded or (bool(host_places(run)) and not feeding.cores(run).is_known)
     return _Judged(kind, _saving(won_ns, found.ns, at, unsure=unsure), prospect)
+
+
+def _one_by_one(found: Idle, at: Mapping[str, float]) -> ItemFetch | None:
+    """The items that a batch is collected from, where ops as short as those of indexing take most of the time."""
+    items = item_fetch(found.worst)
+    return items if items and items.op_ns <= at["longest_op_of_an_item"] else None
+
+
+def _saving_at_once(run: Run, found: Idle, items: ItemFetch) -> Saving:
+    """The wait, less one gather, which has no rows that recording makes longer: it is stretched as the wait will be
+    shortened again (`diagnosis/savings.py`).
+    """
+    real = real_time(run)
+    stretch = real.stretch_by_part.get("input_wait", 1.0) if real and real.is_notable else 1.0
+    won_ns = max(1 - (1 - items.won_share) * stretch, 0.0) * found.ns
+    return half_certain(int(won_ns), found.ns)
 
 
 def _is_pace(found: Idle) -> bool:
@@ -88,11 +118,21 @@ def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: boo
     return Saving(0 if unsure else expected.low, expected.likely, wait_ns)
 
 
-def _why_not(kind: str, found: Idle, prospect: Prospect) -> str:
-    """Why workers bring nothing: a batch from a worker costs as much as the wait, or they have no core."""
+def _why_not(run: Run, kind: str, found: Idle, prospect: Prospect) -> str:
+    """Why workers bring nothing: receiving costs as much as the wait, or no core is idle, or others had it."""
     if prospect.receive_ns >= found.ns or not prospect.crowded:
         return "cheap-batches" if kind == "single-process" else "handed-over"
-    return "busy-cores"
+    return "other-programs" if cpu_use.others_had_the_cores(run) else "busy-cores"
+
+
+def _of_items(items: ItemFetch | None) -> Iterator[Evidence]:
+    """What a prediction for batches that are indexed at once rests on."""
+    if items is None:
+        return
+    yield Measure("items of a batch, collected one by one", items.items, "count")
+    yield Measure("ops of an item", items.ops_per_item, "count")
+    yield Measure("an op of an item, with the Python around it", items.op_ns, "ns")
+    yield Measure("a batch that is indexed at once", items.at_once_ns, "ns")
 
 
 def _evidence(run: Run, prospect: Prospect | None) -> Iterator[Evidence]:

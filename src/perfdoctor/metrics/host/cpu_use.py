@@ -19,6 +19,10 @@ from perfdoctor.model.timeline import Floats, Frame
 _SECOND_NS = 1_000_000_000
 #: A sample stands for a stretch of time if at least half of it lies inside.
 _MOSTLY = 0.5
+#: Of the step. A training thread that waited longer for a core was not measured alone.
+MOST_WAITING = 0.1
+#: Of the cores that were missing.
+MOST_OF_IT = 0.5
 _UNKNOWN = float("nan")
 
 
@@ -164,6 +168,12 @@ def crowding(run: Run) -> Crowding | None:
     )
     known = (found.cores, found.waiting_share, found.own_demand, found.others)
     return None if np.isnan(known).any() else found
+
+
+def others_had_the_cores(run: Run) -> bool:
+    """Did the thread that trains wait notably for cores that mostly other programs used?"""
+    found = crowding(run)
+    return found is not None and found.waiting_share >= MOST_WAITING and found.by_others >= MOST_OF_IT
 
 
 # --- samples ---

@@ -35,6 +35,14 @@ OP = re.compile(
     r"|xformers|flash_attn)::|^\w+Backward\d*$"
 )
 
+# --- batches from tensors in memory (torch/utils/data/_utils/collate.py) ---
+
+#: An item of a tensor, `tensor[i]` or `tensor[i:j]`: no bytes are read.
+VIEWS_ITEM = re.compile(r"^aten::(select|slice|narrow)$")
+#: Items become a batch; inside of it their bytes are copied.
+COLLATES = re.compile(r"^aten::stack$")
+CONCATENATES = re.compile(r"^aten::cat$")
+
 # --- autograd ---
 
 #: A node of the backward pass at work (torch/csrc/autograd/engine.cpp).

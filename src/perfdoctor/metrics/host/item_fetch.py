@@ -1,0 +1,124 @@
+"""Does the training process collect its batches item by item from tensors in memory, and what would one gather cost?
+
+```
+item by item   __next__ │ select select │ select select │ … n times … │ stack (cat) │ stack (cat) │
+at once        __next__ │ index │ index │
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.metrics.host.batch_items import targets_per_step
+from perfdoctor.metrics.units import us
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import outermost, when_open
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Frame
+from perfdoctor.records.findings import Value
+from perfdoctor.vocabulary.names import loaders as loader_names
+from perfdoctor.vocabulary.names import torch as torch_names
+
+#: A tensor is indexed with a list of integers, each of which becomes an element of a tensor of indices: 57 µs for 512
+#: (PyTorch 2.13 with Python 3.11 on an AMD EPYC, median of 300).
+LIST_ELEMENT_NS = 110
+
+
+@dataclass(frozen=True)
+class ItemFetch:
+    """A batch that is collected from `items`, with `ops_per_item` ops each, of which `name` is the most frequent.
+
+    Ns of a batch: `fetch_ns` in all, of which `collate_ns` stacks the items; `at_once_ns`: where it is indexed at once.
+    """
+
+    name: str
+    items: int
+    ops_per_item: float
+    fetch_ns: float
+    collate_ns: float
+    at_once_ns: float
+
+    @property
+    def op_ns(self) -> float:
+        """The time of each op of an item, with the Python around it."""
+        return (self.fetch_ns - self.collate_ns) / (self.items * self.ops_per_item)
+
+    @property
+    def won_share(self) -> float:
+        """The share of the fetch that is won by indexing the batch at once (0-1)."""
+        return max(1 - self.at_once_ns / self.fetch_ns, 0.0)
+
+    def item_values(self) -> dict[str, Value]:
+        """The numbers in sentences about it."""
+        return {
+            "op": self.name,
+            "items": self.items,
+            "ops_per_item": round(self.ops_per_item),
+            "at_once_us": us(self.at_once_ns),
+        }
+
+
+@once_per_place
+def item_fetch(place: Place) -> ItemFetch | None:
+    """None where this process makes no batches, or where no items that are views of tensors were recorded."""
+    fetches = _whole(place, when_open(place.timeline, place.rank, loader_names.SINGLE_PROCESS, "ranges", "ops"))
+    rows = _inside(place, fetches)
+    outer = outermost(rows)
+    collates = outer.name.matches(torch_names.COLLATES)
+    of_items, collating = outer.take(~collates), outer.take(collates)
+    tensors = round(len(collating) / max(len(fetches), 1))
+    name, views = _most_frequent_view(of_items, fetches)
+    items = _items(place, views, tensors)
+    if not items:
+        return None
+    ops_per_item = len(of_items) / (items * len(fetches))
+    computing = ops_per_item * float(np.mean(~of_items.name.matches(torch_names.VIEWS_ITEM)))
+    copies = rows.take(rows.name.matches(torch_names.CONCATENATES))
+    # The rows are read and written once, as stacking them does, and again by each op that computes.
+    copied_ns = copies.duration_ns.sum() / len(fetches) * (1 + computing / tensors)
+    return ItemFetch(
+        name,
+        items,
+        ops_per_item,
+        fetches.total_ns / len(fetches),
+        float(collating.duration_ns.sum()) / len(fetches),
+        float(copied_ns) + tensors * items * LIST_ELEMENT_NS,
+    )
+
+
+def _whole(place: Place, fetches: Intervals) -> Intervals:
+    """Those of which the window has all."""
+    whole = place.window.overlap_ns(fetches.starts, fetches.ends) == fetches.ends - fetches.starts
+    return Intervals.of(fetches.starts[whole], fetches.ends[whole])
+
+
+def _inside(place: Place, fetches: Intervals) -> Frame:
+    """The ops within; some recordings have the fetch itself as an op."""
+    rows = place.timeline.ops.of(rank=place.rank)
+    inside = fetches.overlap_ns(rows.start_ns, rows.end_ns) == rows.duration_ns
+    return rows.take(inside & (rows.duration_ns > 0) & ~rows.name.matches(loader_names.SINGLE_PROCESS))
+
+
+def _most_frequent_view(ops: Frame, fetches: Intervals) -> tuple[str, int]:
+    """Of the views that items are: the name of most, and how many of these the usual fetch has."""
+    views = ops.take(ops.name.matches(torch_names.VIEWS_ITEM))
+    if not len(views):
+        return "", 0
+    most = int(np.bincount(views.name.codes).argmax())
+    found = views.take(views.name.codes == most)
+    of_each = np.bincount(np.searchsorted(fetches.starts, found.start_ns, side="right") - 1, minlength=len(fetches))
+    return str(views.name.values[most]), int(np.median(of_each))
+
+
+def _items(place: Place, views: int, tensors: int) -> int:
+    """The targets of the loss, where every item has equally many views; else one view a tensor. 0: not to be said."""
+    if not tensors or not views:
+        return 0
+    targets = targets_per_step(place)
+    if targets and targets > 1 and views % targets == 0:
+        return round(targets)
+    return views // tensors if views % tensors == 0 and views > tensors else 0
