@@ -44,6 +44,8 @@ MOST_EVENT_NS = 3 * OP_NS
 #: What the shortest of torch's ops take on a CPU, called from Python: 735 ns `select`, 789 `view`, 865 `eq` of two
 #: numbers, 910 `add` of four (PyTorch 2.13, one thread, the least of 5 times 20,000 calls).
 SHORTEST_OP_NS = 700
+#: From the start of an op to that of the next one, where nothing but the two is called: among them rows cost most.
+_CLOSE_NS = 10_000
 #: A part of the step in which a floor is looked for; the rounding of smaller ones would decide for all.
 _NOTABLE_PART = 0.1
 #: Rows of the host, and what one costs compared with an op.
@@ -141,7 +143,7 @@ def _most_by_ops_ns(run: Run) -> float:
     """
     places = [place for place in run.places if place.device is None]
     parts = [_part(name) for name in PARTS if PARTS[name].waits_for != "profiler"]
-    limits = [_most_in_part_ns(place, part(place)) for place in places for part in parts]
+    limits = [_most_in_part_ns(place, part(place)) for place in places for part in (*parts, _one_behind_the_other)]
     return min(limits, default=np.inf)
 
 
@@ -152,6 +154,14 @@ def _most_in_part_ns(place: Place, when: Intervals) -> float:
     starts = _outermost_ops(place)
     inside = int(when.overlap_ns(starts, starts + 1).sum())
     return max(when.total_ns - inside * SHORTEST_OP_NS, 0) / rows
+
+
+@once_per_place
+def _one_behind_the_other(place: Place) -> Intervals:
+    """Ops that begin shortly behind one another, with the Python between them: calling them is all that happens."""
+    starts = _outermost_ops(place)
+    close = np.diff(starts) < _CLOSE_NS
+    return Intervals.of(starts[:-1][close], starts[1:][close]) & place.window
 
 
 @once_per_place
