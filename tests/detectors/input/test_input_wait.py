@@ -99,7 +99,8 @@ def test_without_steps_numbers_are_for_the_window():
 
 
 FETCH_OPS = {
-    "S": ("ops", "aten::select"), "Z": ("ops", "aten::select"), "m": ("ops", "aten::mul"), "t": ("ops", "aten::stack"),
+    "S": ("ops", "aten::select"), "Z": ("ops", "aten::select"),
+    "s": ("ops", "aten::slice"), "m": ("ops", "aten::mul"), "t": ("ops", "aten::stack"),
     "T": ("ops", "aten::stack"), "n": ("ops", "aten::cat"), "N": ("ops", "aten::cat"),
 }  # fmt: skip
 
@@ -221,6 +222,19 @@ def test_an_op_that_computes_on_each_item_computes_on_the_whole_batch():
     finding = only_finding("input-wait", in_memory(("Sm" * 100 + "t" * 40, " " * 210 + "n" * 20)))
     assert (finding.values["items"], finding.values["ops_per_item"]) == (100, 2)
     assert finding.values["at_once_us"] == pytest.approx(2 * 20 + 100 * 0.11)
+
+
+def test_items_of_different_views_are_counted():
+    """A slice and an item of one table: three views for two tensors."""
+    finding = only_finding("input-wait", in_memory(("SsZ" * 50 + "t" * 40 + "T" * 40, " " * 160 + "n" * 20)))
+    assert (finding.values["items"], finding.values["ops_per_item"]) == (50, 3)
+
+
+def test_what_the_dataset_computes_in_python_stays():
+    """A gap of 7 µs behind each item, of which 4 are usual: 40 items, between which lie 39."""
+    fetch = ("S" + " " * 7) * 40
+    finding = only_finding("input-wait", in_memory((fetch + "t" * 40, " " * 330 + "n" * 20)))
+    assert finding.saving_ns_per_step.likely == pytest.approx(400e3 - 20e3 - 40 * 110 - 39 * (7 - 4) * 1e3, abs=1)
 
 
 def test_python_that_makes_items_is_not_won_by_indexing():
