@@ -31,7 +31,7 @@ def main() -> None:
         torch.nn.Linear(32 * 28 * 28, 10),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    workers = {"num_workers": 2, "persistent_workers": True} if GIVEN.fix == "workers" else {}
+    workers = {"num_workers": 4, "persistent_workers": True} if GIVEN.fix == "workers" else {}
     loader = DataLoader(Images(), batch_size=16, **workers)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for number, (images, labels) in enumerate(loader):
