@@ -7,6 +7,7 @@ output, its `sitecustomize`, and a torch that it has yet to import, whatever hoo
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import importlib.abc
 import importlib.machinery
 import json
@@ -84,6 +85,7 @@ def serve(asked: socket.socket) -> dict[str, Any]:
 
 
 given = serve(socket.socket(fileno=int(sys.argv[1])))
+faulthandler.enable()
 os.chdir(given["folder"])
 os.environ.clear()
 os.environ.update(given["environment"])

@@ -52,6 +52,8 @@ class Program:
         deadline = time.monotonic() + timeout_s
         while True:
             if not self._readable(deadline - time.monotonic()):
+                self.send_signal(signal.SIGABRT)  # it says where it was: see warm_python.py
+                time.sleep(1)
                 self.send_signal(signal.SIGKILL)
                 self._errors.seek(0)
                 pytest.fail(

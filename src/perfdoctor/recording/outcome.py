@@ -100,8 +100,10 @@ def _of_profilers(report: ProcessReport) -> Iterator[str]:
             "the program records itself with torch.profiler: its own trace "
             f"({Path(report.own_traces[-1]).name}{several}) is diagnosed"
         )
-    else:
+    elif report.steps_recorded or report.trace:
         yield from report.notes
+    else:  # first why nothing was recorded, then what is not certain about the steps
+        yield from sorted(report.notes, key=lambda note: "torch.profiler" not in note)
 
 
 def _of_end(report: ProcessReport, window: Window, tool: str, ended: Ended) -> Iterator[str]:

@@ -55,9 +55,14 @@ class StepFinder:
 
     def _comes_in_bursts(self, kind: Hashable) -> bool:
         """Do intervals differ by more than single disturbances do: a quarter of them much shorter than another one?"""
+        gaps = sorted(self._gaps(kind))
+        long = max(2, (len(gaps) + 3) // 4)  # one alone may be a checkpoint, or a busy machine
+        return len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[-long]
+
+    def _gaps(self, kind: Hashable) -> list[int]:
+        """The intervals in ns, without the first: it holds the warm-up: allocation, autotuning, compilation."""
         times = self.times_ns[kind]
-        gaps = sorted(b - a for a, b in zip(times, times[1:]))
-        return len(gaps) >= FEWEST and gaps[len(gaps) // 4] * BURST < gaps[(3 * len(gaps)) // 4]
+        return [b - a for a, b in zip(times, times[1:])][1:]
 
     @property
     def count(self) -> int:
@@ -92,9 +97,7 @@ class StepFinder:
 
     def _unevenness(self, kind: Hashable) -> float:
         """Standard deviation of the intervals over their mean, to a tenth: finer differences are noise."""
-        times = self.times_ns[kind]
-        # The first interval contains warm-up: allocation, autotuning, compilation.
-        gaps = [b - a for a, b in zip(times, times[1:])][1:] or [1]
+        gaps = self._gaps(kind) or [1]
         mean = sum(gaps) / len(gaps)
         spread = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
         return round(spread / mean, 1) if mean else 0.0
