@@ -40,6 +40,17 @@ def train(
         wrap, after_backward = as_it_is, nothing_left_to_do
     else:
         torch.distributed.init_process_group("nccl" if run.on_gpu else "gloo")
+    _learn(run, wrap, after_backward)
+    if run.ranks > 1:
+        # The model is gone by now: torch can wait forever for gloo's threads where it frees the last of a group with it.
+        torch.distributed.destroy_process_group()
+
+
+def _learn(
+    run: Training,
+    wrap: Callable[[torch.nn.Module, torch.device], torch.nn.Module],
+    after_backward: Callable[[torch.nn.Module, int], None],
+) -> None:
     width, batch, depth = (4_096, 2_048, 8) if run.on_gpu else (256, 128, 32)
     layers = [layer for _ in range(depth) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
     model = wrap(torch.nn.Sequential(*layers).to(run.device, run.dtype), run.device)
@@ -53,8 +64,6 @@ def train(
         after_backward(model, run.ranks)
         optimizer.step()
         run.show(number, loss)
-    if run.ranks > 1:
-        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
