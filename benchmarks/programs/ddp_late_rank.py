@@ -15,6 +15,11 @@ GIVEN = arguments(100, "no-delay")
 def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
+    train()
+    dist.destroy_process_group()  # when the model is gone: see examples/exposed_communication.py
+
+
+def train() -> None:
     beats = Beats()
     model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)]))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -27,7 +32,6 @@ def main() -> None:
         optimizer.step()
         beats.step()
     beats.finish()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,11 @@ GIVEN = arguments(100, "keep-gathered", "fused-optimizer")
 def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
+    train()
+    dist.destroy_process_group()  # when the model is gone: see examples/exposed_communication.py
+
+
+def train() -> None:
     beats = Beats()
     model = torch.nn.Sequential(
         *[torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True, dropout=0.0) for _ in range(4)]
@@ -28,7 +33,6 @@ def main() -> None:
         optimizer.step()
         beats.step()
     beats.finish()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
