@@ -8,15 +8,9 @@ import torch
 import torch.distributed as dist
 from beats import Beats, arguments
 from torch.nn.parallel import DistributedDataParallel
+from two_ranks import run
 
 GIVEN = arguments(100, "no-delay")
-
-
-def main() -> None:
-    dist.init_process_group("gloo")
-    torch.set_num_threads(1)
-    train()
-    dist.destroy_process_group()  # when the model is gone: see examples/exposed_communication.py
 
 
 def train() -> None:
@@ -35,4 +29,4 @@ def train() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(train)

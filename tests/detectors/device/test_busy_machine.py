@@ -9,6 +9,7 @@ from builders import draw, findings, only_finding, summary
 from machine_builders import on_cores
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.metrics.host import cpu_use
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.report.words import wording
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -72,3 +73,9 @@ def test_what_the_machine_below_took_counts_as_others():
 def test_what_the_recorder_uses_is_no_other_programs():
     drawn = on_cores(training(), waited=0.5, program_cores=1.0, recorder_cores=1.0)
     assert findings("busy-machine", drawn) == []
+
+
+def test_other_findings_are_doubted_by_the_same_limits():
+    at = load_rules()["busy-machine"].thresholds
+    limits = at["min_waiting_share"].value, at["min_share_of_others"].value
+    assert limits == (cpu_use.MOST_WAITING, cpu_use.MOST_OF_IT)

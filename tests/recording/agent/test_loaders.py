@@ -20,7 +20,7 @@ sys.path.remove(str(Path(torch_profiler.AGENT)))
 
 
 class Tensor:
-    """As torch's, in what is looked at."""
+    """As torch's, in what is read of it."""
 
     def __init__(self, count: int, of_bytes: int = 4) -> None:
         self.numel, self.element_size = lambda: count, lambda: of_bytes

@@ -101,6 +101,13 @@ def test_two_findings_that_cannot_be_ranked_are_both_named(first, second, is_cle
         assert "(25 %) of each" in said
 
 
+def test_what_is_left_of_a_file_that_is_cut_off_is_too_little_without_a_whole_step():
+    cut = replace(HEALTHY, sources=tuple(replace(source, cut_off=True) for source in HEALTHY.sources))
+    assert wording.verdict(cut).startswith("Nothing worth fixing")
+    without = replace(cut, steps=replace(HEALTHY.steps, used=0))
+    assert wording.verdict(without).startswith("Too little to say: the file is cut off, and ")
+
+
 def test_few_steps_of_different_length_are_too_little_to_say():
     few = replace(HEALTHY, steps=replace(HEALTHY.steps, used=3, p10_ns=150_000_000, p90_ns=260_000_000))
     assert wording.verdict(few).startswith("Too little to say: 3 steps between 150 ms and 260 ms")

@@ -19,9 +19,10 @@ from perfdoctor.model.timeline import Floats, Frame
 _SECOND_NS = 1_000_000_000
 #: A sample stands for a stretch of time if at least half of it lies inside.
 _MOSTLY = 0.5
-#: Of the step. A training thread that waited longer for a core was not measured alone.
+#: Of the step. A training thread that waited longer for a core was not measured alone: two runs on a free machine
+#: differ by a few per cent, and kernel threads and the recorder keep a core from the training for less than 1 %.
 MOST_WAITING = 0.1
-#: Of the cores that were missing.
+#: Of the cores that were missing. Where others use less, the training itself has more threads than cores.
 MOST_OF_IT = 0.5
 _UNKNOWN = float("nan")
 

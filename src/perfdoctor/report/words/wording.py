@@ -174,26 +174,37 @@ def verdict(diagnosis: Diagnosis) -> str:
     if worth_fixing:
         said = _no_clear_limit(diagnosis) or _worst(diagnosis, worth_fixing[0])
         return _mostly_recording(diagnosis) + said
-    of_gpus = len(about_gpus(diagnosis))
-    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
-    rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
-    if not diagnosis.time and _is_of(diagnosis, _KERNELS_ALONE):
+    return _nothing_found(diagnosis) if diagnosis.time else _without_time(diagnosis)
+
+
+def _without_time(diagnosis: Diagnosis) -> str:
+    """The first line where no timeline was recorded."""
+    if _is_of(diagnosis, _KERNELS_ALONE):
         first = diagnosis.findings[0].title if diagnosis.findings else _first_note(diagnosis)
         return f"{clean(first).rstrip('.')}. Single kernels were measured: their share of the whole is unknown."
-    if not diagnosis.time and diagnosis.memory:
+    if diagnosis.memory:
         fullest = max(diagnosis.memory, key=lambda use: use.peak_bytes)
         reserved = f", {size(fullest.peak_reserved_bytes)} reserved" if fullest.peak_reserved_bytes >= 0 else ""
         return f"Memory peaks at {size(fullest.peak_bytes)} in use{reserved}. No timeline was recorded."
-    if not diagnosis.time and diagnosis.findings:
+    if diagnosis.findings:
         return f"{clean(diagnosis.findings[0].title).rstrip('.')}. No timeline was recorded."
-    if not diagnosis.time and describes_machine(diagnosis):
+    if describes_machine(diagnosis):
         return f"{_first_note(diagnosis)}. No problem found; no timeline was recorded."
-    if not diagnosis.time:
-        return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
+    return "Nothing to diagnose: the recording contains neither GPU work nor a thread that runs ops."
+
+
+def _nothing_found(diagnosis: Diagnosis) -> str:
+    """The first line where nothing is worth fixing: because it is so, or because too little was seen."""
+    of_gpus = len(about_gpus(diagnosis))
+    unchecked = sum(outcome.status in ("skipped", "failed") for outcome in diagnosis.outcomes) - of_gpus
+    rules = counted(len(diagnosis.outcomes) - of_gpus, "rule")
     if unchecked == len(diagnosis.outcomes) - of_gpus:
         return f"Nothing was diagnosed: none of {rules} could be checked on this recording."
+    steps = diagnosis.steps
+    if not steps.used and any(source.cut_off for source in diagnosis.sources):
+        left = duration(diagnosis.time[0].window_ns)
+        return f"Too little to say: the file is cut off, and {left} of it hold no whole step. Copy or record it again."
     if diagnosis.is_too_little:
-        steps = diagnosis.steps
         return (
             f"Too little to say: {counted(steps.used, 'step')} between {duration(steps.p10_ns)} and "
             f"{duration(steps.p90_ns)}, and no finding in them. Record more: perfdoctor run --steps 20."

@@ -1,4 +1,4 @@
-"""Which DataLoaders feed the recorded steps, and what does a batch hold? Looked at once for each iterator.
+"""Which DataLoaders feed the recorded steps, and what does a batch hold? Read once for each iterator.
 
 Only while steps are recorded, the iterators' `__next__` counts their batches; the first of each is looked through for
 its tensors. Only numbers are kept.
