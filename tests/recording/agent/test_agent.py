@@ -343,7 +343,7 @@ def test_everything_is_as_it_was_once_the_window_has_closed(run: Runner) -> None
     """
     clean = "print([getattr(each, '__module__', each) for each in state()], type(sys.meta_path[0]), len(sys.path))"
     body = "model = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-    body += "for number in range(40):\n    model(torch.ones(4)).sum().backward(); optimizer.step()\n"
+    body += "for number in range(120):\n    model(torch.ones(4)).sum().backward(); optimizer.step()\n"
     script = textwrap.dedent(script) + body + clean
     found = run(script, real=True)
     assert found.report["state"] == "written"

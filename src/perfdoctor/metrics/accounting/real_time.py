@@ -51,6 +51,9 @@ _NOTABLE_PART = 0.1
 #: Rows of the host, and what one costs compared with an op.
 _WEIGHTS = {"ops": 1.0, "ranges": 1.0, "calls": 1.0, "functions": FRAME_NS / OP_NS}
 
+#: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
+_FENCE = 3.0
+
 Floats = npt.NDArray[np.float64]
 Part = Callable[[Place], Intervals]
 
@@ -183,11 +186,16 @@ def _idle_ns(run: Run) -> float:
 
 
 def _typical_ns(place: Place) -> float:
-    """The median steady step without the profiler's flushes, in ns; also where only some steps are analysed."""
+    """The mean of the undisturbed steady steps without the profiler's flushes, in ns; also where only some steps are
+    analysed. Counted as the agent counts unrecorded ones (`perfdoctor_agent.pace`): as many of each kind as there are.
+    """
     steps = place.steps
     first, last = steps.steady or (steps.first, steps.last)
     starts, ends = steps.bounds[first:last], steps.bounds[first + 1 : last + 1]
-    return float(np.median(ends - starts - place.idle_causes["profiler"].overlap_ns(starts, ends)))
+    steps_ns = ends - starts - place.idle_causes["profiler"].overlap_ns(starts, ends)
+    first_quartile, third_quartile = np.quantile(steps_ns, (0.25, 0.75))
+    kept = steps_ns <= third_quartile + _FENCE * (third_quartile - first_quartile)
+    return float(steps_ns[kept].mean())
 
 
 def _stretchable(place: Place) -> Intervals:

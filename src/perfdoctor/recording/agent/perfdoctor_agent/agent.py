@@ -29,7 +29,7 @@ from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
-from perfdoctor_agent.pace import STEPS_BEHIND, StepEnds, unrecorded
+from perfdoctor_agent.pace import StepEnds, unrecorded
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
@@ -362,7 +362,7 @@ class Agent:
         """A step that is not recorded: what steps take without a profiler."""
         if self.behind is not None and kind == self.step_finder.chosen:
             self.behind.add(now_ns)
-            if self.behind.count > STEPS_BEHIND:
+            if self.behind.is_enough:
                 self._write_unrecorded()
 
     def _write_unrecorded(self) -> None:
