@@ -84,9 +84,16 @@ def _run(command: Sequence[str], **environment: str) -> str:
 
 
 def _alone_ms(command: Sequence[str]) -> float:
-    """The step as the program prints it; of several processes that train, the mean."""
-    found = [float(each) for each in _LENGTH.findall(_run(command))]
-    return statistics.mean(found)
+    """The step as the program prints it; of several processes that train, the mean.
+
+    torch 2.13 sometimes aborts at the end of a program of several ranks, with gloo: then it is run once more.
+    """
+    try:
+        printed = _run(command)
+    except RuntimeError as error:
+        print(f"  once more: {str(error).splitlines()[0]}")
+        printed = _run(command)
+    return statistics.mean(float(each) for each in _LENGTH.findall(printed))
 
 
 def _perfdoctor(*arguments: str, **environment: str) -> None:

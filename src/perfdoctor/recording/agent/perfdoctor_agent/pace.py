@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-#: At least so many steps behind the window are timed: writing the trace empties the processor's caches, and the first ten
-#: of 0.7 ms were still up to 15 % longer than later ones.
+#: At least so many steps behind the window are timed: writing the trace empties the processor's caches, and the first
+#: ten of 0.7 ms were still up to 15 % longer than later ones.
 STEPS_BEHIND = 20
 #: While they are short, more: a disturbance of a second covers twenty of 40 ms.
 _MOST_BEHIND, _LONG_ENOUGH_NS = 100, 10_000_000_000
