@@ -76,6 +76,11 @@ def test_at_most_a_late_rank_is_late_in_no_step(run):
     assert of("small-collectives") == replayed
 
 
+def test_what_recording_cost_is_inferred_and_at_most_it_was_a_slower_machine():
+    saving = PredictedSaving(Saving(100, 200, 300), real_share=0.4, most_real_share=0.6)
+    assert saving.ns == Saving(40, 80, 180)
+
+
 def test_no_fix_saves_more_than_physics_allow():
     saving = PredictedSaving(Saving(100, 200, 300), bound_ns=150)
     assert saving.ns == replace(saving, replayed=Saving(100, 200, 300)).ns == Saving(100, 150, 150)

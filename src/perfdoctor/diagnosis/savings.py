@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfdoctor.metrics.accounting.real_time import real_share, real_step_ns
+from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.run import Run
@@ -36,7 +36,8 @@ class PredictedSaving:
     Then `unhidden_share`, the share of steps in which no loader hides the saving, and `host_spare_ns`, the most that
     the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
     the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
-    `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one.
+    `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
+    `most_real_share`.
     """
 
     expected: Saving
@@ -47,13 +48,14 @@ class PredictedSaving:
     noise_ns: float = 0.0
     step_ns: int | None = None
     real_share: float = 1.0
+    most_real_share: float = 1.0
 
     @property
     def ns(self) -> Saving:
         """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
         left = self._left_by_loader_and_host() if self.replayed is None else self.replayed
         left = left if self.bound_ns is None else left.within(self.bound_ns)
-        left = left.scaled(self.real_share)
+        left = replace(left.scaled(self.real_share), high=round(left.high * max(self.real_share, self.most_real_share)))
         left = left if self.step_ns is None else left.within(max(int(self.step_ns - self.noise_ns), 0))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         return Saving(low, likely, high)
@@ -82,6 +84,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         NOISE_SHARE * real_step_ns(run),
         real_step_ns(run),
         real_share(rule, finding, run),
+        most_real_share(rule, finding, run),
     )
 
 

@@ -110,6 +110,16 @@ def real_share(rule: Rule, finding: Finding, run: Run) -> float:
     return _share_of_parts(run, (part,))
 
 
+def most_real_share(rule: Rule, finding: Finding, run: Run) -> float:
+    """The same at most. What a row costs is inferred: where rows are close, the machine may have been slower instead,
+    which makes all time of the training thread longer alike.
+    """
+    share, model = real_share(rule, finding, run), _model(run)
+    if model is None or share == 1 or run.places[0].device is not None:
+        return share
+    return max(share, model.unrecorded_ns / run.step_ns)
+
+
 # --- what recording cost ---------------------------------------------------------------------------------------------
 
 
