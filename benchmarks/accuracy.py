@@ -24,6 +24,8 @@ from labels import cases, recordings
 from scene_faults import SCENES, SHARES, Judged
 from truth import _judge as judged
 
+from perfdoctor.vocabulary.rulebook import load_rules
+
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
 BY_HAND = "<!-- by hand -->"
 #: Promised from 5 % of a step upward.
@@ -115,7 +117,8 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
             continue
         found = (_share(score.recall(level)) for level in LEVELS)
         promise = sorted(score.promises)
-        middle = f"{promise[len(promise) // 2]:.2f}" if promise else "–"
+        mark = "\\*" if load_rules()[rule].planted and promise else ""
+        middle = f"{promise[len(promise) // 2]:.2f}{mark}" if promise else "–"
         yield f"| `{rule}` | {' | '.join(found)} | {_share(score.recall_from_5)} | {_share(score.precision)} | {score.false} | {middle} |"
     yield ""
     for form, lacks in _LACKS.items():
@@ -131,6 +134,14 @@ def _by_rule(scores: dict[str, Score]) -> Iterator[str]:
         "is the likely saving divided by what removing the fault really saves, the median of all cases of 5 % and more: "
         "rules predict less than everything if a fix seldom saves everything.\n"
     )
+    yield from _notes(scores)
+
+
+def _notes(scores: dict[str, Score]) -> Iterator[str]:
+    """Why a saving is predicted that is less or more than what the planted fault costs, as the rule's document says."""
+    for rule, score in sorted(scores.items()):
+        if score.promises and load_rules()[rule].planted:
+            yield f"\\* `{rule}`: {load_rules()[rule].planted}\n"
 
 
 def _named(rules: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from labels import all_findings
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.readers.open import read
+from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 
@@ -76,6 +77,8 @@ class Result:
     #: Rules that could not look, or failed.
     unable: Mapping[str, str]
     parts: tuple[float, ...]
+    #: How the savings of these findings were computed.
+    derived: Mapping[str, Derivation] = field(default_factory=dict)
 
     @property
     def expected(self) -> frozenset[str]:
@@ -212,7 +215,8 @@ def _result(case: Case, form: str, faulty: plant.Faulty, diagnosis: Diagnosis) -
     ]
     first = diagnosis.findings[0].rule if diagnosis.findings else ""
     under = {each.rule: cause.rule for cause in diagnosis.findings for each in cause.symptoms}
-    return Result(case, form, faulty.cost, found, first, under, unable, tuple(parts))
+    derived = {each.rule: each.derivation for each in all_findings(diagnosis) if each.derivation is not None}
+    return Result(case, form, faulty.cost, found, first, under, unable, tuple(parts), derived)
 
 
 def judge_all(cases: Sequence[Case]) -> list[Result]:

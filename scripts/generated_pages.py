@@ -13,6 +13,7 @@ import typer
 
 from perfdoctor.cli.main import app
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.derivations import SOURCES, plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.rulebook import Rule, load_rules
 from perfdoctor.vocabulary.signals import NEEDS, need_label
@@ -73,6 +74,7 @@ def _body(rule: Rule) -> Iterator[str]:
         where = f", where there is {' and '.join(map(in_words, fix.when))}" if fix.when else ""
         how = fix.filled({}).strip()
         yield f"### {fix.title}\n\n*{fix.effort} of work, {numerics}{where}*\n\n```python\n{how}\n```\n"
+    yield from _derived(rule)
     yield f"## What it needs\n\n{_needs(rule)}\n"
     if rule.thresholds:
         yield "## Thresholds\n\nSet them in `pyproject.toml`, under "
@@ -82,6 +84,22 @@ def _body(rule: Rule) -> Iterator[str]:
         yield ""
     yield "## More\n"
     yield from (f"* {_link(reference)}" for reference in rule.references)
+
+
+def _derived(rule: Rule) -> Iterator[str]:
+    """How its saving is computed, and why a planted fault costs more or less."""
+    if rule.derivation:
+        yield "## How the saving is computed\n"
+        for situation, how in rule.derivation.by_situation.items():
+            where = f" ({situation.replace('-', ' ')})" if situation else ""
+            cases = {"likely": how.formula, "low": how.low, "high": how.high}
+            yield from (f"* {case}{where} = `{plain(formula)}`" for case, formula in cases.items())
+        yield "\n| name | unit | source | what |\n| --- | --- | --- | --- |"
+        for name, given in rule.derivation.every_input.items():
+            yield f"| `{name}` | {unit_of(name)} | {SOURCES[given.source]} | {_cell(given.what)} |"
+        yield f"\nFormula from: {rule.derivation.source}\n" if rule.derivation.source else ""
+    if rule.planted:
+        yield f"Planted faults: {rule.planted}\n"
 
 
 def _needs(rule: Rule) -> str:

@@ -20,10 +20,12 @@ from textwrap import dedent
 
 import pytest
 from folders import ROOT
+from formulas import is_of_each, names_in
 from saving_literals import name_of, unnamed_numbers
 from tables import of_each
 
 from perfdoctor.vocabulary.categories import CATEGORIES
+from perfdoctor.vocabulary.derivations import plain
 from perfdoctor.vocabulary.names.frameworks import FACTS
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.places import GPU
@@ -51,7 +53,7 @@ PROMISED = {
 KNOWN_FIELDS = {
     "id", "title", "category", "since", "status", "needs", "summary", "summaries", "clauses", "why", "not_a_problem_when",
     "references", "thresholds", "fix", "symptom_of", "hidden_by", "action",
-    "needs_without_gpu", "doubt", "doubts", "verdict", "when", "inference",
+    "needs_without_gpu", "doubt", "doubts", "verdict", "when", "inference", "derivation", "planted",
     "without_gpu",
 }  # fmt: skip
 MAY_BE_LEFT_OUT = {
@@ -67,6 +69,8 @@ MAY_BE_LEFT_OUT = {
     "when",
     "inference",
     "without_gpu",
+    "derivation",
+    "planted",
 }
 
 #: Rules whose fault is not planted, and why it cannot be.
@@ -408,6 +412,7 @@ def test_every_placeholder_is_delivered_and_every_value_used(rule_id):
     assert used == set(clauses), "a clause that no sentence has, or the other way round"
     wanted = [{name.removesuffix(CLAUSE) for name in names} - set(GPU) for names in every]
     wanted += [set(re.findall(r"\{(\w+)\|", fix["how"])) for fix in DOCUMENTS[rule_id]["fix"]]
+    wanted.append(inputs_of(rule_id))
     for values in delivered:
         assert set().union(*wanted) - values == set(), "placeholders that nothing delivers"
         assert values - set().union(*wanted) == set(), "values that no summary uses"
@@ -523,6 +528,76 @@ def test_the_title_of_a_fix_is_an_imperative(document, fix):
 def test_python_in_a_fix_can_be_parsed(document, fix):
     runnable = fix["how"].replace(", ...)", ")")  # "and whatever else you pass": Python allows it in any other place
     compile(runnable, fix["title"], "exec", ast.PyCF_ONLY_AST)
+
+
+# Derivations
+
+#: Rules whose formulas are being rewritten: theirs are still to be stated.
+NOT_YET_DERIVED = {
+    "data-parallel", "elementwise-chains", "exposed-communication", "exposed-copies", "fp32-matmuls",
+    "full-precision-gradients", "host-syncs", "host-work", "item-syncs", "late-gradient-bucket", "low-occupancy-kernels",
+    "managed-memory", "many-small-copies", "memory-headroom", "memset-heavy", "misaligned-matmuls", "narrow-pcie-link",
+    "optimizer-syncs", "pageable-copies", "recomputation", "step-outliers", "unfused-attention", "unfused-optimizer",
+}  # fmt: skip
+
+
+def can_save(rule_id: str) -> bool:
+    """Does any of its findings say that a fix saves time?"""
+    savings = [ast.unparse(made.get("saving", made.get("saving_ns_per_step"))) for made in findings_made(rule_id)]
+    return any(saving != "NO_SAVING" for saving in savings)
+
+
+def formulas(rule_id: str) -> list[str]:
+    """All that its document states, without those of situations that are as usual."""
+    how = DOCUMENTS[rule_id].get("derivation", {})
+    return [
+        table[case]
+        for table in (how, *how.get("situations", {}).values())
+        for case in ("formula", "low", "high")
+        if case in table
+    ]
+
+
+def inputs_of(rule_id: str) -> set[str]:
+    how = DOCUMENTS[rule_id].get("derivation", {})
+    return {name for table in (how, *how.get("situations", {}).values()) for name in table.get("inputs", {})}
+
+
+@every_rule
+def test_a_rule_that_predicts_time_says_how_and_no_other_does(rule_id):
+    if rule_id in NOT_YET_DERIVED:
+        return
+    assert can_save(rule_id) == ("derivation" in DOCUMENTS[rule_id]), "write [derivation] as a neighbour has it"
+
+
+@every_rule
+def test_a_formula_has_inputs_that_the_finding_or_the_rule_has(rule_id):
+    """That the finding has them, `test_every_placeholder_is_delivered_and_every_value_used` says."""
+    thresholds = set(DOCUMENTS[rule_id]["thresholds"])
+    read = {name for formula in formulas(rule_id) for name in placeholders(formula)}
+    assert read - thresholds - inputs_of(rule_id) == set(), "named in a formula, and neither input nor threshold"
+    assert inputs_of(rule_id) - read == set(), "inputs that no formula names"
+    assert inputs_of(rule_id) & thresholds == set(), "a threshold brings its own reason"
+
+
+@every_rule
+def test_a_formula_is_one_line_of_plain_arithmetic(rule_id):
+    for formula in formulas(rule_id):
+        assert "\n" not in formula
+        assert is_of_each(formula) or names_in(plain(formula)) == placeholders(formula), formula
+
+
+@every_rule
+def test_a_formula_of_a_situation_is_of_one_that_the_detector_names(rule_id):
+    assert set(DOCUMENTS[rule_id].get("derivation", {}).get("situations", {})) <= situations_named(rule_id)
+
+
+@every_rule
+def test_why_a_planted_fault_costs_more_or_less_is_one_sentence(rule_id):
+    planted_why = DOCUMENTS[rule_id].get("planted", "As it is.")
+    assert planted_why[0].isupper()
+    assert planted_why.endswith(".")
+    assert ". " not in planted_why
 
 
 # Layers

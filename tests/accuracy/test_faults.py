@@ -10,7 +10,10 @@ import plant
 import pytest
 import scene_faults
 import training
+from formulas import off_by_ns
 from tables import one_of_each
+
+from perfdoctor.vocabulary.rulebook import load_rules
 
 #: Found at 10 % of a step, on so many ranks.
 CERTAIN = {
@@ -83,6 +86,23 @@ def test_a_fault_of_a_tenth_of_the_step_is_found_first_and_nothing_else_is(rule,
         assert not result.false, result.form
         assert not result.wrong_first, result.form
     assert list(faults.differences(results)) == []
+
+
+#: Rules with formulas whose fault can be planted: each in a form that shows it.
+DERIVED = [rule for rule in faults.known() if load_rules()[rule].derivation and not plant.FAULTS[rule].informs]
+
+
+@pytest.mark.parametrize("rule", one_of_each(kind, DERIVED))
+def test_the_formulas_of_a_planted_fault_give_what_its_detector_expects(rule):
+    """From the inputs as they are shown: to a thousandth, and a µs."""
+    fault = plant.FAULTS[rule]
+    case = faults.Case({rule: 0.1}, fault.fewest_ranks, 5, fault.forms[:1])
+    for result in faults.judge(case):
+        how = result.derived[rule]
+        assert [each.name for each in how.inputs if each.value is None] == []
+        assert [each.name for each in how.inputs if each.source == "machine"] == []
+        off = off_by_ns(how)
+        assert {case: ns for case, ns in off.items() if ns > 1_000 + 1e-3 * how.expected.high} == {}, how
 
 
 @pytest.mark.parametrize(("ranks", "seed"), one_of_each(lambda ranks, _: ranks, [(1, 0), (1, 1), (1, 2), (4, 3)]))

@@ -20,7 +20,7 @@ from perfdoctor.cli.main import app
 from perfdoctor.report import rule_page
 from perfdoctor.report.words.code_text import folded
 from perfdoctor.report.words.fix_text import blocks
-from perfdoctor.vocabulary import rulebook
+from perfdoctor.vocabulary import derivations, rulebook
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 
@@ -47,6 +47,17 @@ INPUT_WAIT = rulebook.Rule(
     summaries={"no-workers": "It waits {wait_ms:.1f} ms."},
     action="input_wait",
     doubt="no loader was seen",
+    derivation=derivations.read(
+        {
+            "formula": "{wait_ms} × {min_share}",
+            "low": "0",
+            "high": "{wait_ms}",
+            "source": "A paper",
+            "inputs": {"wait_ms": {"source": "recording", "what": "the wait of a step"}},
+            "situations": {"no-workers": {"formula": "{wait_ms} ÷ 2"}},
+        }
+    ),
+    planted="Some of it stays.",
 )
 OTHER = replace(
     INPUT_WAIT, id="worker-restarts", title="Workers start anew", symptom_of=("input-wait",), status="preview"
@@ -126,6 +137,9 @@ def test_a_rule_s_page_has_everything_in_its_document(command):
         "How it is detected\n  From steps.\n  What may be uncertain: no loader was seen.",
         "  min_share = 0.03 (fraction of step time)\n      Below is noise.",
         "[tool.perfdoctor.thresholds.input-wait]",
+        "How the saving is computed\n  likely = wait_ms × min_share\n  low = 0\n  high = wait_ms\n  no workers:\n  likely = wait_ms ÷ 2\n",
+        "  wait_ms (ms, recording): the wait of a step\n  Formula from: A paper. ",
+        "Planted faults\n  Some of it stays.",
         "Not a problem when\n  It is a test.",
         "Its symptoms, which disappear with it: worker-restarts.",
         "Fix: Load [in] workers (minutes of work, numerics unchanged)\n  For: no workers\n",

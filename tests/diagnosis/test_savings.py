@@ -15,6 +15,7 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.derivations import BOUNDS
 from perfdoctor.vocabulary.rulebook import load_rules
 
 
@@ -109,3 +110,25 @@ def test_what_is_noise_has_no_number(run):
     (advice,) = ranked([found("fp32-matmuls", Saving(1, 2, 3), run)], run)
     assert advice.speedup == (1.0, 1.0, 1.0)
     assert advice.saving_ns_per_step == Saving(0, 0, 0)
+
+
+def test_what_limits_a_saving_is_named_with_what_it_leaves():
+    """In the order in which it is applied; what changes nothing is not named."""
+    saving = PredictedSaving(
+        Saving(100, 200, 300), bound_ns=250, unhidden_share=0.5, host_spare_ns=80, step_ns=10_000, real_share=0.5
+    )
+    assert [(each.by, each.left) for each in saving.bounds] == [
+        ("loader", Saving(50, 100, 300)),
+        ("host", Saving(50, 80, 300)),
+        ("physics", Saving(50, 80, 250)),
+        ("recorder", Saving(25, 40, 125)),
+    ]
+    assert saving.bounds[-1].left == saving.ns
+    assert set(BOUNDS) >= {each.by for each in saving.bounds}
+    assert PredictedSaving(Saving(100, 200, 300)).bounds == ()
+    assert [each.by for each in replace(saving, replayed=Saving(0, 5, 90), noise_ns=6).bounds] == [
+        "replay",
+        "recorder",
+        "noise",
+    ]
+    assert [each.by for each in PredictedSaving(Saving(1, 2, 9), step_ns=5).bounds] == ["step"]

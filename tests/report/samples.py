@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
     Advice,
@@ -95,6 +96,21 @@ DECODE = Fix(
     changes_numerics=True,
 )
 
+DERIVATION = Derivation(
+    formula="exposed_ms × (1 − 1 ÷ pinned_speedup)",
+    low="0.5 × exposed_ms × (1 − 1 ÷ pinned_speedup)",
+    high="exposed_ms",
+    formula_source="",
+    inputs=(
+        DerivedInput("exposed_ms", 9.6, "ms", "recording", "copies with no kernel beside them, a step"),
+        DerivedInput("pinned_speedup", 2.5, "times", "rule", "Pinned memory is copied two to three times as fast."),
+        DerivedInput(
+            "link_gb_per_second", None, "GB/s", "data-sheet", "the link to the host", "NVIDIA H100: data sheet"
+        ),
+    ),
+    expected=Saving(round(2.88 * MS), round(5.76 * MS), round(9.6 * MS)),
+    bounds=(Bound("replay", Saving(round(3 * MS), round(6.1 * MS), round(8 * MS))),),
+)
 INPUT_SYMPTOM = advice(
     2,
     "pageable-copies",
@@ -104,6 +120,7 @@ INPUT_SYMPTOM = advice(
     701,
     category="copies",
     confidence="medium",
+    derivation=DERIVATION,
 )
 INPUT_BOUND = Diagnosis(
     sources=(SourceInfo("kineto", "rank0.pt.trace.json.gz", "2.8.0", (0,)),),
@@ -402,6 +419,7 @@ POISONED = replace(
                 Rows(POISON, (POISON, "n"), ("text", "count"), ((POISON, float("inf")), ("y" * 5_000, 3))),
                 Span(POISON, 0, 0, 1),
             ),
+            derivation=replace(DERIVATION, inputs=(DerivedInput("a", 1.0, "ms", "measured", "what", POISON),)),
         ),
         *(advice(n, f"rule-{n}", f"Finding {n}", "It costs time.", (0, 9 - n, 9), 701) for n in range(3, 9)),
     ),

@@ -20,7 +20,7 @@ from perfdoctor.report import html, json_report
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ALLOWED = {
     "a", "b", "body", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "footer", "h1", "h2", "h3",
-    "h4", "head", "header", "html", "i", "li", "link", "main", "meta", "nav", "noscript", "p", "pre", "script", "section", "span", "style",
+    "h4", "head", "header", "html", "i", "li", "link", "main", "meta", "nav", "noscript", "ol", "p", "pre", "script", "section", "span", "style",
     "circle", "desc", "figcaption", "figure", "g", "line", "path", "rect", "svg", "text",
     "summary", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
 }  # fmt: skip

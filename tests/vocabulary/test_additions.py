@@ -61,6 +61,14 @@ value = 0.03
 unit = "fraction of step time"
 why = "A shorter wait is not seen: {id}."
 
+[derivation]
+formula = "{{lost_ms}}"
+low = "0.5 × {{lost_ms}}"
+high = "{{lost_ms}}"
+
+[derivation.inputs]
+lost_ms = {{ source = "recording", what = "idle while memory is swapped, a step" }}
+
 [[fix]]
 title = "Keep less in memory"
 how = """

@@ -8,6 +8,7 @@ import pytest
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.vocabulary import rulebook
+from perfdoctor.vocabulary.derivations import unit_of
 from perfdoctor.vocabulary.rulebook import known, load_rules, rules_folder, with_overrides
 
 
@@ -127,3 +128,23 @@ def test_a_wrong_document_is_named_with_what_is_valid(tmp_path, monkeypatch, old
     assert raised.value.what.startswith("rules/host/my-rule.toml")
     assert what in raised.value.what
     assert do in raised.value.do
+
+
+@pytest.mark.parametrize(
+    ("new", "what"),
+    [
+        ('formula = "1"\nlow = "0"\n', "no field 'high'"),
+        ('formula = "1"\nlow = "0"\nhigh = "1"\nother = "1"\n', "other"),
+        ('formula = "1"\nlow = "0"\nhigh = "1"\ninputs = { x = { source = "thin air", what = "a" } }\n', "'thin air'"),
+    ],
+)
+def test_a_wrong_derivation_is_named(tmp_path, monkeypatch, new, what):
+    with pytest.raises(PerfdoctorError) as raised:
+        a_rule(tmp_path, monkeypatch, "[[fix]]", f"[derivation]\n{new}\n[[fix]]")
+    assert what in raised.value.what
+
+
+def test_units_follow_from_names():
+    assert [unit_of(name) for name in ("wait_ms", "link_gb_per_second", "lost_percent", "tensors", "late_per_step")] == [
+        "ms", "GB/s", "%", "count", "count",
+    ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.diagnosis.certainty import judged
+from perfdoctor.diagnosis.derivations import derivation
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
@@ -102,6 +103,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         not_a_problem_when=basis.prose(rule.not_a_problem_when),
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,
+        derivation=derivation(found, run),
     )
 
 

@@ -12,12 +12,14 @@ always         only what is there without a recorder is saved, of the step more 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
 from perfdoctor.model.run import Run
+from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.what_if.savings import Replay
@@ -53,23 +55,37 @@ class PredictedSaving:
     @property
     def ns(self) -> Saving:
         """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
-        left = self._left_by_loader_and_host() if self.replayed is None else self.replayed
-        left = left if self.bound_ns is None else left.within(self.bound_ns)
-        left = replace(left.scaled(self.real_share), high=round(left.high * max(self.real_share, self.most_real_share)))
-        left = left if self.step_ns is None else left.within(max(int(self.step_ns - self.noise_ns), 0))
-        low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
-        return Saving(low, likely, high)
+        return list(self._limited())[-1].left
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What limited it, in the order in which it is applied, each with what it left; () where nothing did."""
+        limited = list(self._limited())
+        before = [self.expected, *(each.left for each in limited)]
+        return tuple(each for each, left in zip(limited, before, strict=False) if each.left != left)
 
     @property
     def is_in_vain(self) -> bool:
         """Would the fix take time away, but none off the step?"""
         return bool(self.expected.likely) and not self.ns.high
 
-    def _left_by_loader_and_host(self) -> Saving:
-        full = self.expected
-        most_ns = full.high if self.host_spare_ns is None else self.host_spare_ns
-        low, likely = (min(int(ns * self.unhidden_share), most_ns) for ns in (full.low, full.likely))
-        return Saving(low, likely, full.high)
+    def _limited(self) -> Iterator[Bound]:
+        """Each limit in turn, with what it leaves of the saving."""
+        if self.replayed is not None:
+            yield Bound("replay", left := self.replayed)
+        else:
+            low, likely = (int(ns * self.unhidden_share) for ns in (self.expected.low, self.expected.likely))
+            yield Bound("loader", left := Saving(low, likely, self.expected.high))
+            most_ns = left.high if self.host_spare_ns is None else self.host_spare_ns
+            yield Bound("host", left := Saving(min(left.low, most_ns), min(left.likely, most_ns), left.high))
+        if self.bound_ns is not None:
+            yield Bound("physics", left := left.within(self.bound_ns))
+        high = round(left.high * max(self.real_share, self.most_real_share))
+        yield Bound("recorder", left := replace(left.scaled(self.real_share), high=high))
+        if self.step_ns is not None:
+            yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
+        low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
+        yield Bound("noise", Saving(low, likely, high))
 
 
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:

@@ -21,11 +21,13 @@ class Link:
 
     `peak_bytes_per_second`: all links together; `pair_bytes_per_second`: what the sparsest published board has between
     two GPUs, which a collective of any number of ranks can use.
+    `source`: the vendor's document.
     """
 
     name: str
     peak_bytes_per_second: float
     pair_bytes_per_second: float
+    source: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -42,7 +44,7 @@ def _table() -> list[tuple[re.Pattern[str], Link]]:
 
 
 def _link(entry: dict[str, float | str]) -> Link:
-    return Link(str(entry["name"]), float(entry["peak"]) * 1e9, float(entry["pair"]) * 1e9)
+    return Link(str(entry["name"]), float(entry["peak"]) * 1e9, float(entry["pair"]) * 1e9, str(entry["source"]))
 
 
 @lru_cache(maxsize=256)
@@ -56,3 +58,10 @@ def nvlink_bytes_per_second(gpu_name: str) -> float:
     """One NVLink of this GPU, one way; 0 where unknown. How many links it has is in the machine's topology."""
     entries = _file()["nvlink"]
     return next((each["one"] * 1e9 for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), 0.0)
+
+
+@lru_cache(maxsize=256)
+def nvlink_source(gpu_name: str) -> str:
+    """The vendor's document for `nvlink_bytes_per_second`; "" where unknown."""
+    entries = _file()["nvlink"]
+    return next((str(each["source"]) for each in entries if re.search(each["match"], gpu_name, re.IGNORECASE)), "")

@@ -8,6 +8,7 @@ from typing import Literal
 
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.savings import Saving
 
 Status = Literal["found", "clear", "skipped", "failed"]
@@ -68,7 +69,9 @@ class Finding:
     frame; empty if it is about all of them, or none. `affected_ns`: the time of that work per step of which the saving
     is a share, 0 where all of it counts; `bound_ns`: the most that any change can save of it, as the remaining work
     needs the rest (None: unknown). `thread_time`: on a run without a GPU, by rank, starts and ends of the training
-    thread's time that the finding is about. A finding equals itself alone.
+    thread's time that the finding is about. `sources`: where a value of the formula comes from, one of
+    `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which
+    of the rule's formulas it is, if not that of its situation. A finding equals itself alone.
     """
 
     rule: str
@@ -83,6 +86,8 @@ class Finding:
     affected_ns: int = 0
     bound_ns: int | None = None
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    formula: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Advice:
 
     `is_verdict`: its summary is what a report says first, although it saves no time.
     `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
+    `derivation`: how its saving was computed; None where it saves no time.
     """
 
     rank: int
@@ -110,6 +116,7 @@ class Advice:
     not_a_problem_when: str
     references: tuple[str, ...]
     is_verdict: bool = False
+    derivation: Derivation | None = None
 
 
 @dataclass(frozen=True)

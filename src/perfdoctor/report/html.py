@@ -19,7 +19,7 @@ from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
-from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
@@ -88,6 +88,7 @@ def _environment() -> Environment:
     environment.globals.update(
         w=wording,
         skipped_rules=skipped_rules,
+        derived=derivations,
         outlook=outlook,
         memory=memory,
         chart=charts.chart,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
+from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
 from perfdoctor.records.memory import MemoryUse
@@ -108,12 +109,24 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
         "speedup": _range(advice.speedup),
         "symptoms": [symptom.rule for symptom in advice.symptoms],
         "symptom_of": cause,
+        "derivation": _derivation(advice.derivation),
         "values": dict(advice.values),
         "evidence": [_evidence(evidence) for evidence in advice.evidence],
         "fixes": [_fields(fix) for fix in advice.fixes],
         "why": advice.why,
         "not_a_problem_when": advice.not_a_problem_when,
         "references": list(advice.references),
+    }
+
+
+def _derivation(derivation: Derivation | None) -> dict[str, Any] | None:
+    if derivation is None:
+        return None
+    return {
+        **_fields(derivation),
+        "inputs": [_fields(each) for each in derivation.inputs],
+        "expected": _fields(derivation.expected),
+        "bounds": [{"by": bound.by, "left": _fields(bound.left)} for bound in derivation.bounds],
     }
 
 

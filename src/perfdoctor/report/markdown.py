@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
-from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
@@ -78,6 +79,7 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
         yield from _rows(rows)
     if advice.fixes:
         yield from _fix(advice.fixes[0])
+    yield from _derivation(advice.derivation)
     if advice.symptoms:
         symptoms = (f"{escaped(clean(s.title))} (`{clean(s.rule)}`)" for s in advice.symptoms)
         yield f"\nSymptoms: {'; '.join(symptoms)}."
@@ -116,6 +118,22 @@ def _prose(text: str) -> str:
     """Prose of a rule, in which `code` stays code."""
     pieces = re.split(r"(`[^`\n]+`)", text)
     return "".join(piece if place % 2 else escaped(piece) for place, piece in enumerate(pieces))
+
+
+def _derivation(how: Derivation | None) -> Iterator[str]:
+    """Folded, as it is for those who doubt a number."""
+    if how is None:
+        return
+    yield f"\n<details><summary>{derivations.HEADING}</summary>\n"
+    for case, formula, result in derivations.formulas(how):
+        yield f"- {case}: {escaped(formula)} = **{result}**"
+    if how.formula_source:
+        yield f"- formula from: {escaped(how.formula_source)}"
+    for each in how.inputs:
+        yield f"- {escaped(each.name)} = {escaped(derivations.amount(each))}, {escaped(derivations.origin(each))}"
+    for text in derivations.limits(how):
+        yield f"- {escaped(text)}"
+    yield "\n</details>"
 
 
 def _more(diagnosis: Diagnosis) -> Iterator[str]:

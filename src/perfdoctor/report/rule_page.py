@@ -13,6 +13,7 @@ from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.wording import fix_terms
+from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES, plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 from perfdoctor.vocabulary.signals import need_label
@@ -20,6 +21,7 @@ from perfdoctor.vocabulary.signals import need_label
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from perfdoctor.vocabulary.derivations import RuleDerivation
     from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 
 DIM = "dim"
@@ -54,6 +56,7 @@ class _Page:
         yield from self.sentences()
         yield from self.section("How it is detected", *self.needs(verbose=verbose))
         yield from self.thresholds()
+        yield from self.derivation()
         yield from self.section("Not a problem when", rule.not_a_problem_when)
         yield from self.section("Related rules", *self.relatives())
         yield Text()
@@ -96,6 +99,27 @@ class _Page:
         if self.rule.thresholds:
             table = f"[tool.perfdoctor.thresholds.{self.rule.id}]"
             yield from self.wrapped(Text(f"To change them, set {table} in your pyproject.toml."))
+
+    def derivation(self) -> Iterator[Text]:
+        """How a saving is computed, where its numbers come from, and why a planted fault costs more or less."""
+        how = self.rule.derivation
+        if how is not None:
+            yield from (Text(), Text("How the saving is computed", "bold"))
+            for situation, own in how.by_situation.items():
+                yield from self.formulas(own, situation.replace("-", " "))
+            for name, given in how.every_input.items():
+                words = f" ({unit_of(name)}, {SOURCES[given.source]}): {given.what}"
+                yield from self.wrapped(Text(_INDENT).append(name, "cyan").append(words), "      ", "")
+            source = f"Formula from: {how.source}. " if how.source else ""
+            yield from self.wrapped(Text(f"{source}What else limits it, a finding says: {', '.join(BOUNDS)}."))
+        yield from self.section("Planted faults", self.rule.planted)
+
+    def formulas(self, how: RuleDerivation, situation: str) -> Iterator[Text]:
+        if situation:
+            yield from self.wrapped(Text(f"{situation}:"))
+        for case, formula in (("likely", how.formula), ("low", how.low), ("high", how.high)):
+            line = Text(f"{_INDENT}{case} = ").append(plain(formula), "cyan")
+            yield from self.wrapped(line, "      ", "")
 
     def relatives(self) -> Iterator[str]:
         """Rules of which this one is a symptom, and rules that are its symptoms."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.vocabulary import derivations
+from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
 from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.shipped import shipped_folder
@@ -23,6 +25,8 @@ else:
     import tomli as tomllib
 
 
+#: Why a threshold is what it is, where the user says so.
+SET_BY_USER = "set in pyproject.toml"
 _FILLED = re.compile(r"\{(\w+)\|([^{}|]*)\}")
 
 
@@ -76,7 +80,8 @@ class Rule:
     `doubt` says, as half a sentence, why the detector is not sure where it is not; `doubts` for situations. `when`:
     what must be so in the program for the rule to say anything, as in a fix. `inference`: other words for fields
     (`title`, `why`, …) in a recording of a program that answers requests; `without_gpu`: of a run without a GPU, which
-    speaks of none.
+    speaks of none. `derivation`: how its saving is computed, None where it saves no time; `planted`: why that is less
+    or more than what its planted fault really costs, as one sentence.
     """
 
     id: str
@@ -103,6 +108,8 @@ class Rule:
     when: tuple[str, ...] = ()
     inference: Mapping[str, str] = field(default_factory=dict)
     without_gpu: Mapping[str, str] = field(default_factory=dict)
+    derivation: RuleDerivation | None = None
+    planted: str = ""
 
     def applies(self, facts: frozenset[str]) -> bool:
         """May it find anything in a program of which these facts are known?"""
@@ -177,6 +184,8 @@ def _rule(document: Mapping[str, Any]) -> Rule:
         when=tuple(document.get("when", ())),
         inference={name: text.strip() for name, text in document.get("inference", {}).items()},
         without_gpu={name: text.strip() for name, text in document.get("without_gpu", {}).items()},
+        derivation=derivations.read(document["derivation"]) if "derivation" in document else None,
+        planted=document.get("planted", ""),
     )
 
 
@@ -217,7 +226,7 @@ def with_overrides(rules: Mapping[str, Rule], folder: Path) -> dict[str, Rule]:
                 raise PerfdoctorError(
                     f"the threshold {rule_id}.{name} in pyproject.toml is {value!r}", do="Give it a number."
                 )
-            thresholds[name] = replace(thresholds[name], value=float(value), why="set in pyproject.toml")
+            thresholds[name] = replace(thresholds[name], value=float(value), why=SET_BY_USER)
         changed[rule_id] = replace(rule, thresholds=thresholds)
     return changed
 

@@ -23,6 +23,7 @@ def test_it_fires_where_one_gpu_does_more():
         "mean_ms": pytest.approx(20),
         "devices": 4,
         "extra_percent": pytest.approx(50),
+        "work_ms": pytest.approx(10),
     }
     assert finding.saving_ns_per_step == Saving(0, 5 * MS, 10 * MS)
     assert "GPU 0 computes for 30.0 ms a step, 50 % more than the mean of 4 GPUs (20.0 ms)" in summary(finding)

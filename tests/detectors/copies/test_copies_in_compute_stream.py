@@ -33,7 +33,7 @@ def step(exposed: int, char: str = "h", *, of: int = 40, stream: int = 7) -> Tim
 
 def test_it_fires_where_copies_and_kernels_share_a_stream():
     finding = only_finding("copies-in-compute-stream", step(10))
-    assert finding.values == {"copies_per_step": 1.0, **of_step("exposed", 10.0, 40.0), "stream": 7}
+    assert finding.values == {"copies_per_step": 1.0, **of_step("exposed", 10.0, 40.0), "stream": 7, "hideable_ms": 10}
     assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert "run in stream 7" in summary(finding)
 

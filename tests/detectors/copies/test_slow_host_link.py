@@ -40,6 +40,8 @@ def test_it_fires_where_the_link_is_slow():
         "rate_percent": pytest.approx(20),
         "exposed_ms": 10.0,
         "exposed_percent": 25.0,
+        "likely_gigabytes_per_second": pytest.approx(25.2),
+        "most_gigabytes_per_second": pytest.approx(50.4),
     }
     # a slot one generation older gives 25.2 GB/s (half of the time), the best one 50.4 (a quarter of it)
     assert finding.saving_ns_per_step == Saving(0, 5 * MS, 7.5 * MS)

@@ -28,7 +28,11 @@ def test_it_fires_where_the_device_waits_for_workers():
     assert finding.situation == "workers"
     assert finding.confidence == "medium"
     # 10 of 40 ms
-    assert finding.values == {**of_step("wait", 10.0, 40.0), "longest_ms": 10.0}
+    assert finding.values == {
+        **of_step("wait", 10.0, 40.0),
+        "longest_ms": 10.0,
+        "stays_ms": pytest.approx(0.1, abs=0.01),
+    }
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (0.7 * 9.9 * MS, 0.95 * 9.9 * MS)
     assert finding.saving_ns_per_step.high == 10 * MS
     assert "10.0 ms of a 40.0 ms step (25 %)" in summary(finding)

@@ -38,7 +38,7 @@ def test_it_fires_where_many_kernels_are_short():
     finding = only_finding("small-kernels", step(40), fusable_share=0.5)
     # 40 kernels of 5 µs in a step of 500 µs
     numbers = {"small_per_step": 40.0, **of_step("small", 0.2, 0.5), "mean_us": pytest.approx(5.0)}
-    assert finding.values == {**numbers, "turns": 0, "looped_ms": 0}
+    assert finding.values == {**numbers, "turns": 0, "looped_ms": 0, "left_ms": 0}
     assert finding.saving_ns_per_step == Saving(50_000, 100_000, 180_000)
     assert "40 kernels a step take 5.0 µs each" in summary(finding)
 
@@ -138,6 +138,7 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
         "mean_us": pytest.approx(10.0),
         "turns": 3_001,
         "looped_ms": pytest.approx(59.99),
+        "left_ms": pytest.approx(0.01, abs=0.001),
     }
     # one call for all is as long as one of them
     saving = finding.saving_ns_per_step

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.topology import better, gpus, is_nvlink, of_job, pairs
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
 
@@ -36,6 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "chosen": ", ".join(map(str, chosen)),
             "instead": ", ".join(map(str, instead)),
             "pairs": len(apart),
+            "exposed_ms": ms(exposed_ns),
         },
         evidence=(
             Rows("Pairs without NVLink", ("GPU", "and", "joined by"), ("text", "text", "text"), tuple(apart[:16])),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.nearest_nic import detours
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
 
@@ -30,6 +31,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "link": first.link,
             "nearer": first.nearer,
             "nearer_link": first.nearer_link,
+            "exposed_ms": ms(exposed_ns),
         },
         evidence=(
             Rows(

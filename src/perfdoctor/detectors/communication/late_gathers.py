@@ -10,6 +10,7 @@ from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.hideable import hideable
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -78,6 +79,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "late_per_step": late / worst.units,
             "gathers_per_step": gathers / worst.units,
             **found.time_values("exposed"),
+            "hidden_ms": ms(hidden_ns),
+            "free_ms": ms(free_ns),
         },
         evidence=(
             Measure("exposed time of late gathers", found.ns, "ns"),

@@ -10,6 +10,7 @@ from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.nearest_nic import detours
 from perfdoctor.metrics.communication.topology import pairs
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Rows
 
@@ -43,6 +44,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "file": seen.file,
             "low_gb": seen.low_gb,
             "high_gb": seen.high_gb,
+            "exposed_ms": ms(exposed_ns),
         },
         evidence=ways,
         situation=seen.situation,

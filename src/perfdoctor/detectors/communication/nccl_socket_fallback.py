@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.nccl import NcclLog
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 
@@ -36,6 +37,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "pairs": over_sockets,
             "machines": log.machines,
             "why": _set(disabled) if disabled else _WHY[why],
+            "exposed_ms": ms(exposed_ns),
         },
         evidence=(Measure("connections between ranks over sockets", over_sockets, "count"), log.table()),
         situation="disabled" if disabled else "plugin" if why == "plugin_failed" else "",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -48,6 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "copies_per_step": rows.sum() / worst.units,
             "megabytes": size / worst.units / 1e6,
             **found.time_values("exposed"),
+            "hideable_ms": ms(hideable),
         },
         evidence=(
             Measure("copies between GPUs with nothing beside them, on either side", found.ns, "ns"),

@@ -55,6 +55,8 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
             "more_ms": ms(host.more_ns) if host else 0.0,
             "late_rank": late.rank,
             "waiting_ms": ms(seen.waiting_ns),
+            "caused_ms": ms(seen.likely_ns),
+            "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(seen.waiting_ns / run.step_ns),
             "caused_percent": percent(_late_share(matched)),

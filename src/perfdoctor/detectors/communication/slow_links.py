@@ -93,6 +93,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
             "expected_gb_per_second": against.expected / 1e9,
+            "most_gb_per_second": against.most / 1e9,
             "link": against.link,
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),

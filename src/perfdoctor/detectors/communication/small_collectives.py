@@ -63,6 +63,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         confidence="high" if (frame["bytes"] != UNKNOWN).all() else "medium",
         values={
             "messages_per_step": count,
+            "different": different,
             "usual_us": us(float(np.median(frame.duration_ns))),
             **found.time_values("exposed"),
         },

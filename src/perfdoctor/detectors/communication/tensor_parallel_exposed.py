@@ -9,6 +9,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, transfer_share
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -63,6 +64,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "messages_per_step": found.per_step,
             "ranks": group,
             **found.time_values("exposed"),
+            "matmul_ms": ms(matmul_ns),
         },
         evidence=(
             Measure("exposed all-reduces between layers", found.ns, "ns"),

@@ -38,9 +38,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "mean_ms": ms(team.mean_ns),
             "devices": len(team.places),
             "extra_percent": percent(team.extra_ns / team.mean_ns),
+            "work_ms": ms(work_ns),
         },
         evidence=(
             Rows(f"The GPUs of rank {team.rank}, a step", ("device", "compute", "idle"), ("text", "ns", "ns"), rows),
             *sampled(run),
         ),
+        formula="" if critical else "not-awaited",
     )

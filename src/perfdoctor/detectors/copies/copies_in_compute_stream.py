@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.copies.transfers import by_op, compute_stream, copies_of, exposed_ns, host_memory
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -38,6 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "copies_per_step": found.per_step,
             **found.time_values("exposed"),
+            "hideable_ms": ms(hideable_ns),
             "stream": compute_stream(worst),
         },
         evidence=(

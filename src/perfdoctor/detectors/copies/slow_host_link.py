@@ -58,7 +58,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     reachable = at["reachable_share_of_peak"] * peak
     older = reachable * OLDER_SLOT_SHARE
     tested = measured_pinned(worst)
-    likely, high = (round(found.ns * max(1 - rate / best, 0.0)) for best in (tested or older, max(reachable, tested)))
+    best, most = tested or older, max(reachable, tested)
+    likely, high = (round(found.ns * max(1 - rate / each, 0.0)) for each in (best, most))
     yield Finding(
         rule="slow-host-link",
         saving_ns_per_step=Saving(0, likely, high),
@@ -66,6 +67,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             "gigabytes_per_second": rate / 1e9,
             "peak_gigabytes_per_second": peak / 1e9,
+            "likely_gigabytes_per_second": best / 1e9,
+            "most_gigabytes_per_second": most / 1e9,
             "rate_percent": percent(rate / peak),
             "exposed_ms": ms(found.ns),
             "exposed_percent": percent(found.share),

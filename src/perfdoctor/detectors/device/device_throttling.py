@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.detectors.savings import NO_SAVING, at_most
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.metrics.machine.gpu_samples import Gpu, free_clock_mhz, gpus, lost_ns, of_places, table
-from perfdoctor.metrics.units import percent
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -64,7 +64,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     worst = max(found, key=lambda each: each.share * np.nan_to_num(each.loss, nan=0.0))
     losses = _losses(run, worst, at)
-    saving = _saving(run, worst, losses, at)
+    won = _won(run, worst, losses)
+    saving = won.saving(at["sure_share"])
     work, affected_ns = _moved(run, losses)
     clocks_known = not np.isnan(worst.loss)
     evidence: list[Evidence] = [Measure("samples under load in which it is so", worst.share, "share")]
@@ -83,9 +84,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "clock_mhz": worst.clock_mhz if clocks_known else 0,
             "free_mhz": worst.free_mhz if clocks_known else 0,
             "reason": _CAUSES[worst.cause],
+            "products_ms": ms(won.products_ns),
+            "kernels_ms": ms(won.kernels_ns),
         },
         evidence=tuple(evidence),
         situation=worst.cause if clocks_known else "untold",
+        formula=won.formula,
         explains=_explains(run, losses) if saving.likely else (),
         work=work,
         affected_ns=affected_ns,
@@ -188,16 +192,32 @@ def _losses(run: Run, worst: _Held, at: Mapping[str, float]) -> list[_Loss]:
     return losses
 
 
-def _saving(run: Run, worst: _Held, losses: Sequence[_Loss], at: Mapping[str, float]) -> Saving:
-    """What a step gets shorter by at the free clock."""
+@dataclass(frozen=True)
+class _Won:
+    """What a step gets shorter by at the free clock, in ns: its products, all its kernels. `formula`: how sure it is.
+
+    `inferred`: the free clock was not seen under load; `bounded`: whether the clock can be raised is unknown.
+    """
+
+    products_ns: int = 0
+    kernels_ns: int = 0
+    formula: str = ""
+
+    def saving(self, sure_share: float) -> Saving:
+        if self.formula == "bounded":
+            return at_most(self.kernels_ns)
+        sure = int(self.products_ns * sure_share)
+        return Saving(sure, sure if self.formula == "inferred" else self.products_ns, self.kernels_ns)
+
+
+def _won(run: Run, worst: _Held, losses: Sequence[_Loss]) -> _Won:
     if not losses or _is_the_boards_own(worst):
-        return NO_SAVING
-    of_products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
-    of_all = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), of_products)
-    if worst.cause == "power" and not _was_lowered(worst):  # whether it can be raised is unknown
-        return at_most(of_all)
-    sure = int(of_products * at["sure_share"])
-    return Saving(sure, of_products if worst.is_measured else sure, of_all)
+        return _Won()
+    products = round(won_ns(run, {loss.key: loss.of_products for loss in losses}))
+    kernels = max(round(won_ns(run, {loss.key: loss.of_all for loss in losses})), products)
+    if worst.cause == "power" and not _was_lowered(worst):
+        return _Won(products, kernels, "bounded")
+    return _Won(products, kernels, "" if worst.is_measured else "inferred")
 
 
 def _moved(run: Run, losses: Sequence[_Loss]) -> tuple[Mapping[tuple[int, int], Mask], int]:

@@ -31,16 +31,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     excess_ns = place.per_step(place.compute.total_ns * (1 - 1 / slower))
     if excess_ns < at["min_share_of_step"] * run.step_ns:
         return
-    likely = min(excess_ns, _caused_ns(run, place))
+    caused_ns = _caused_ns(run, place)
     yield Finding(
         rule="gpus-differ",
-        saving_ns_per_step=half_certain(likely, excess_ns),
+        saving_ns_per_step=half_certain(min(excess_ns, caused_ns), excess_ns),
         confidence="high" if len(found.places) > 2 else "medium",
         values={
             "slow_rank": place.rank,
             "slower_percent": percent(slower - 1),
             "kernels_percent": percent(float(found.slower_share[worst])),
             "excess_ms": ms(excess_ns),
+            "caused_ms": ms(caused_ns),
             "step_ms": ms(run.step_ns),
         },
         evidence=(

@@ -42,6 +42,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             **found.time_values("long"),
             "torch_threads": cpu_use.torch_threads(run),
+            "processes": max(cpu_use.training_processes(run), 1),
             "cores": cores,
             "idle_cores": idle,
         },

@@ -23,12 +23,17 @@ from perfdoctor.records.savings import Saving
 
 @dataclass(frozen=True)
 class _Judged:
-    """What workers, or batches that are indexed at once, bring, in ns a step, and which of the situations that is."""
+    """What workers, or batches that are indexed at once, bring, in ns a step, and which of the situations that is.
+
+    `stays_ns`: what stays of the wait then; `formula`: which one gives the saving, if not that of the situation.
+    """
 
     situation: str
     saving: Saving
     prospect: Prospect | None = None
     items: ItemFetch | None = None
+    stays_ns: float = 0.0
+    formula: str = ""
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -44,6 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         values={
             **found.time_values("wait"),
             "longest_ms": ms(found.longest_ns),
+            "stays_ms": ms(judged.stays_ns),
             **(judged.prospect.worker_values() if judged.prospect else {}),
             **(judged.items.item_values() if judged.items else {}),
         },
@@ -55,6 +61,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *_evidence(run, judged.prospect),
         ),
         situation=judged.situation,
+        formula=judged.formula,
     )
 
 
@@ -76,11 +83,13 @@ def _judged(run: Run, found: Idle, at: Mapping[str, float]) -> _Judged:
     won_ns = run.step_ns - prospect.likely_ns
     items = _one_by_one(found, at)
     if items and items.won_share * found.ns >= max(won_ns, at["min_share_of_step"] * run.step_ns):
-        return _Judged("items", _saving_at_once(run, found, items), prospect, items)
+        won_ns = _won_at_once_ns(run, found, items)
+        return _Judged("items", half_certain(won_ns, found.ns), prospect, items, found.ns - won_ns)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged(_why_not(run, kind, found, prospect), at_most(found.ns), prospect)
     unsure = prospect.crowded or (bool(host_places(run)) and not feeding.cores(run).is_known)
-    return _Judged(kind, _saving(won_ns, found.ns, at, unsure=unsure), prospect)
+    saving = _saving(won_ns, found.ns, at, unsure=unsure)
+    return _Judged(kind, saving, prospect, None, found.ns - won_ns, "unsure" if unsure else "")
 
 
 def _one_by_one(found: Idle, at: Mapping[str, float]) -> ItemFetch | None:
@@ -89,14 +98,13 @@ def _one_by_one(found: Idle, at: Mapping[str, float]) -> ItemFetch | None:
     return items if items and items.op_ns <= at["longest_op_of_an_item"] else None
 
 
-def _saving_at_once(run: Run, found: Idle, items: ItemFetch) -> Saving:
+def _won_at_once_ns(run: Run, found: Idle, items: ItemFetch) -> int:
     """The wait, less one gather, which has no rows that recording makes longer: it is stretched as the wait will be
     shortened again (`diagnosis/savings.py`).
     """
     real = real_time(run)
     stretch = real.stretch_by_part.get("input_wait", 1.0) if real and real.is_notable else 1.0
-    won_ns = max(1 - (1 - items.won_share) * stretch, 0.0) * found.ns
-    return half_certain(int(won_ns), found.ns)
+    return int(max(1 - (1 - items.won_share) * stretch, 0.0) * found.ns)
 
 
 def _is_pace(found: Idle) -> bool:
@@ -109,7 +117,7 @@ def _of_unknown_workers(kind: str, run: Run, found: Idle, at: Mapping[str, float
     won_ns = found.ns - (feeding.receive_ns(run) if kind == "workers" else 0.0)
     if won_ns < at["min_share_of_step"] * run.step_ns:
         return _Judged("handed-over", at_most(found.ns))
-    return _Judged(kind, _saving(won_ns, found.ns, at))
+    return _Judged(kind, _saving(won_ns, found.ns, at), stays_ns=found.ns - won_ns)
 
 
 def _saving(won_ns: float, wait_ns: int, at: Mapping[str, float], *, unsure: bool = False) -> Saving:

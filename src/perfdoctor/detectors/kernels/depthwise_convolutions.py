@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -34,7 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="depthwise-convolutions",
         saving=shares(at, "avoidable_share").of(wide.ns),
         confidence="medium",
-        values=found.kernel_values(),
+        values={**found.kernel_values(), "wide_ms": ms(wide.ns)},
         evidence=(
             Measure("their time", found.ns, "ns"),
             Measure("of it on 32-bit numbers", wide.ns, "ns"),

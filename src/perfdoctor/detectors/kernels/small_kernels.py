@@ -64,6 +64,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
             "turns": 0,  # of loops, which show in ops alone
             "looped_ms": 0.0,
+            "left_ms": 0.0,
         },
         evidence=(
             Measure("small kernels a step", found.per_step, "count"),
@@ -84,10 +85,11 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     looped = _looped(found)
     looped_ns = found.mean_ns_of(looped)
+    left_ns = _left_ns(found, looped, at)
     turns = _most_turns(found.worst, looped) if looped_ns > MOST_OF_IT * found.ns else 0
     yield Finding(
         rule="small-kernels",
-        saving_ns_per_step=_saving_on_host(found, looped, at),
+        saving_ns_per_step=_saving_on_host(found, looped_ns, left_ns, at),
         confidence="medium",
         values={
             "small_per_step": found.per_step,
@@ -95,6 +97,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "mean_us": us(found.mean_ns),
             "turns": turns,
             "looped_ms": ms(looped_ns),
+            "left_ms": ms(left_ns),
         },
         evidence=(
             Measure("short ops a step", found.per_step, "count"),
@@ -118,19 +121,20 @@ def _most_turns(place: Place, looped: Mapping[int, Intervals]) -> int:
     return op_loops(place).most_turns(looped[place.rank]) if isinstance(place, HostPlace) else 0
 
 
-def _saving_on_host(found: TimeOfOps, looped: Mapping[int, Intervals], at: Mapping[str, float]) -> Saving:
-    """A loop that becomes one call goes whole, but for one turn and what its ops compute beyond their dispatch.
+def _left_ns(found: TimeOfOps, looped: Mapping[int, Intervals], at: Mapping[str, float]) -> int:
+    """Of loops that become one call each: one turn, and what their ops compute beyond their dispatch."""
 
-    Of other short ops a compiler fuses a share.
-    """
-
-    def left_ns(place: Place) -> float:
+    def of_place(place: Place) -> float:
         assert isinstance(place, HostPlace)
         own = looped[place.rank]
         one = op_loops(place).last_turn_ns(own)
         return min(one + beyond_dispatch_ns(place, own, at["op_dispatch_ns"]), own.total_ns)
 
-    in_loops = found.mean_ns_of(looped)
-    gone = in_loops - found.run.mean(left_ns)
-    others = Shares(0.0, at["batchable_share_likely"]).of(found.ns - in_loops)
-    return Saving(int(gone * CERTAIN_SHARE), others.likely + gone, others.high + in_loops)
+    return found.run.mean(of_place)
+
+
+def _saving_on_host(found: TimeOfOps, looped_ns: int, left_ns: int, at: Mapping[str, float]) -> Saving:
+    """A loop that becomes one call goes, but for what is left of it. Of other short ops a compiler fuses a share."""
+    gone = looped_ns - left_ns
+    others = Shares(0.0, at["batchable_share_likely"]).of(found.ns - looped_ns)
+    return Saving(int(gone * CERTAIN_SHARE), others.likely + gone, others.high + looped_ns)

@@ -53,6 +53,8 @@ _WEIGHTS = {"ops": 1.0, "ranges": 1.0, "calls": 1.0, "functions": FRAME_NS / OP_
 
 #: A step so many distances of the quartiles above the upper one was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
+#: The first and the third quartile.
+_QUARTILES = (0.25, 0.75)
 
 Floats = npt.NDArray[np.float64]
 Part = Callable[[Place], Intervals]
@@ -203,7 +205,7 @@ def _typical_ns(place: Place) -> float:
     first, last = steps.steady or (steps.first, steps.last)
     starts, ends = steps.bounds[first:last], steps.bounds[first + 1 : last + 1]
     steps_ns = ends - starts - place.idle_causes["profiler"].overlap_ns(starts, ends)
-    first_quartile, third_quartile = np.quantile(steps_ns, (0.25, 0.75))
+    first_quartile, third_quartile = np.quantile(steps_ns, _QUARTILES)
     kept = steps_ns <= third_quartile + _FENCE * (third_quartile - first_quartile)
     return float(steps_ns[kept].mean())
 

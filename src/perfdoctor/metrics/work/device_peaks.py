@@ -6,6 +6,9 @@ savings rest on what the machine reached, where that was measured: a step comes 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from perfdoctor.hardware.links import link_of, nvlink_source
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
 from perfdoctor.model.place import Place
@@ -34,3 +37,27 @@ def measured(place: Place) -> MeasuredRates | None:
 def _of_the_table(place: Place) -> Peaks | None:
     user_values, info = place.timeline.user_values, place.info
     return named(user_values.gpu)[0] if user_values.gpu else peaks_of(info.name, info.sm_count, info.memory_bytes)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a rate comes from. `source`: a key of `derivations.SOURCES`; `document`: of which GPU, and which paper."""
+
+    source: str
+    document: str = ""
+
+
+def origin(place: Place, rate: str, *, attained: bool) -> Origin:
+    """Of one of `hardware.peaks.SETTABLE`, or of `link` and `nvlink`, between GPUs. `attained`: measured ones first."""
+    if rate in place.timeline.user_values.peaks:
+        return Origin("option", f"--peak {rate}")
+    rates = measured(place) if attained else None
+    if rates and rate in rates.as_peaks():
+        return Origin("measured", f"{rates.machine.device}, on {rates.measured_on}")
+    if rate == "nvlink":
+        return Origin("data-sheet", nvlink_source(place.info.name))
+    if rate == "link":
+        link = link_of(place.info.name)
+        return Origin("data-sheet", f"{link.name}: {link.source}" if link else "")
+    known = _of_the_table(place)
+    return Origin("data-sheet", f"{known.name}: {known.source}" if known else "")

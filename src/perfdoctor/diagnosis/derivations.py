@@ -1,0 +1,56 @@
+"""Which numbers entered a predicted saving, where do they come from, and what limited it?"""
+
+from __future__ import annotations
+
+import math
+
+from perfdoctor.diagnosis.records import Found
+from perfdoctor.metrics.accounting.basis import basis_of
+from perfdoctor.metrics.work.device_peaks import Origin, origin
+from perfdoctor.model.run import Run
+from perfdoctor.records.derivations import Derivation, DerivedInput
+from perfdoctor.records.findings import Value
+from perfdoctor.vocabulary.derivations import FormulaInput, plain, unit_of
+from perfdoctor.vocabulary.rulebook import SET_BY_USER, Threshold
+
+
+def derivation(found: Found, run: Run) -> Derivation | None:
+    """Of a finding that may save time; None for one that only informs, and for a rule without formulas."""
+    if found.rule.derivation is None or not found.saving.expected.high:
+        return None
+    how = found.rule.derivation.of(found.finding.formula or found.finding.situation)
+    return Derivation(
+        plain(how.formula),
+        plain(how.low),
+        plain(how.high),
+        how.source,
+        tuple(_input(name, how.inputs.get(name), found, run) for name in how.names),
+        found.saving.expected,
+        found.saving.bounds,
+    )
+
+
+def _input(name: str, described: FormulaInput | None, found: Found, run: Run) -> DerivedInput:
+    if described is None:
+        return _threshold(name, found.rule.thresholds[name])
+    source = found.finding.sources.get(name, described.source)
+    where = _origin(source, described.rate, run)
+    what = basis_of(run).numbers(described.what)
+    value = _number(found.finding.values.get(name))
+    return DerivedInput(name, value, unit_of(name), where.source, what, where.document)
+
+
+def _threshold(name: str, threshold: Threshold) -> DerivedInput:
+    source = "option" if threshold.why == SET_BY_USER else "rule"
+    return DerivedInput(name, threshold.value, threshold.unit, source, threshold.why)
+
+
+def _origin(source: str, rate: str, run: Run) -> Origin:
+    """Of a rate the document in which it stands, or how else it is known here."""
+    if not rate or source not in ("machine", "data-sheet") or not run.places:
+        return Origin(source)
+    return origin(run.places[0], rate, attained=source == "machine")
+
+
+def _number(value: Value | None) -> float | None:
+    return None if value is None or isinstance(value, str) or math.isnan(value) else float(value)

@@ -1,0 +1,66 @@
+"""How is it said how a predicted saving was computed?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
+
+if TYPE_CHECKING:
+    from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
+    from perfdoctor.records.savings import Saving
+
+HEADING = "How the saving was computed"
+#: Units of values (`vocabulary.derivations.unit_of`) → how many of the base unit that a word is made for.
+_DURATIONS = {"ms": 1e6, "µs": 1e3, "ns": 1.0}
+_LONGEST = 600
+
+
+def formulas(derivation: Derivation) -> Iterator[tuple[str, str, str]]:
+    """What it gives, the formula and the result: `likely`, `exposed_ms × 0.9`, `88.7 ms`."""
+    expected = derivation.expected
+    yield "likely", derivation.formula, wording.duration(expected.likely)
+    yield "low", derivation.low, wording.duration(expected.low)
+    yield "high", derivation.high, wording.duration(expected.high)
+
+
+def amount(given: DerivedInput) -> str:
+    """The number with its unit; a threshold's unit is a sentence, which its name already says."""
+    value, unit = given.value, given.unit
+    if value is None:
+        return wording.NO_NUMBER
+    if unit in _DURATIONS:
+        return wording.duration(value * _DURATIONS[unit])
+    if unit == "GB/s":
+        return wording.rate(value * 1e9)
+    if unit == "TFLOP/s":
+        return wording.flop_rate(value * 1e12)
+    if unit == "%":
+        return wording.fine_share(value / 100)
+    if unit in ("MB", "MiB", "MHz", "bytes"):
+        return f"{wording.count(value)} {unit}"
+    return wording.count(value) if unit == "count" and given.source != "rule" else f"{value:.4g}"
+
+
+def origin(given: DerivedInput) -> str:
+    """`recording: copies with nothing beside them`; of a rate with the GPU and the document."""
+    pieces = (SOURCES.get(given.source, given.source), clean_name(given.document, _LONGEST))
+    where = ", ".join(piece for piece in pieces if piece)
+    return f"{where}: {clean(given.what, _LONGEST)}"
+
+
+def limits(derivation: Derivation) -> list[str]:
+    """What limited the result, each with what it left; one sentence where nothing did."""
+    return [_limit(each) for each in derivation.bounds] or ["Nothing else limits it."]
+
+
+def _limit(bound: Bound) -> str:
+    return f"{BOUNDS[bound.by].capitalize()}: {_range(bound.left)}."
+
+
+def _range(left: Saving) -> str:
+    low, likely, high = map(wording.duration, (left.low, left.likely, left.high))
+    return likely if low == high else f"{likely} ({low} to {high})"

@@ -1,0 +1,139 @@
+"""How is a predicted saving computed? The formulas of a rule's document, their inputs, and the words for both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+
+#: Where a number may come from. `machine`, the best known of a rate, is `option`, `measured` or `data-sheet` with a
+#: recording at hand; a threshold is the `rule`'s, or where it was set in pyproject.toml, an `option`.
+SOURCES = {
+    "recording": "recording",
+    "table": "published table",
+    "machine": "data sheet, or measured on this machine",
+    "data-sheet": "data sheet",
+    "measured": "measured on this machine",
+    "option": "your setting",
+    "rule": "rule",
+}
+#: Those that a document may name.
+WRITTEN_SOURCES = ("recording", "table", "machine", "data-sheet", "measured")
+
+#: What may limit a saving, in the order in which it is applied (see `diagnosis/savings.py`).
+BOUNDS = {
+    "replay": "the recorded step, replayed with the fix, gets shorter by this",
+    "loader": "a loader beside the training is the limit in the other steps",
+    "host": "the host has no more time to spare",
+    "physics": "the work that remains needs the rest",
+    "recorder": "without a recorder only this share of the time is there",
+    "step": "a step has no more",
+    "calibration": "measured savings of such rules lie so far around the likely one",
+    "noise": "less than this is noise",
+}
+
+#: Ends of names → the unit of their number, the longest first; a name without one is a count.
+_UNITS = {
+    "_gb_per_second": "GB/s",
+    "gigabytes_per_second": "GB/s",
+    "_tflop_per_second": "TFLOP/s",
+    "megabytes": "MB",
+    "_percent": "%",
+    "_bytes": "bytes",
+    "_share": "share",
+    "_mib": "MiB",
+    "_mhz": "MHz",
+    "_ms": "ms",
+    "_us": "µs",
+    "_ns": "ns",
+}
+_NAMED = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class FormulaInput:
+    """A number of the finding's values. `what` it is, as part of a sentence.
+
+    `rate`: of `machine` and `data-sheet`, which one: a data type, `memory`, `host_link` (`hardware.peaks.SETTABLE`) or
+    `link` (between GPUs: all of them) and `nvlink` (one of them).
+    """
+
+    source: str
+    what: str
+    rate: str = ""
+
+
+@dataclass(frozen=True)
+class RuleDerivation:
+    """The table `[derivation]` of a rule's document. `formula` gives the likely saving, `low` and `high` the range.
+
+    Each is one line of plain arithmetic over `{names}`: keys of `inputs`, which are values of the finding, or
+    thresholds of the rule. `source`: the paper or document that the formula is from. `situations` has what differs in
+    some of the finding's situations.
+    """
+
+    formula: str
+    low: str
+    high: str
+    inputs: Mapping[str, FormulaInput] = field(default_factory=dict)
+    source: str = ""
+    situations: Mapping[str, RuleDerivation] = field(default_factory=dict)
+
+    def of(self, situation: str) -> RuleDerivation:
+        """What holds in this situation."""
+        return self.situations.get(situation, self)
+
+    @property
+    def by_situation(self) -> Mapping[str, RuleDerivation]:
+        """The usual one under "", and those of situations."""
+        return {"": self, **self.situations}
+
+    @property
+    def every_input(self) -> Mapping[str, FormulaInput]:
+        """By name; what a situation says differently of it is left out."""
+        later = {name: given for how in self.situations.values() for name, given in how.inputs.items()}
+        return {**later, **self.inputs}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the values and thresholds that enter, in the order in which they are read."""
+        found = (name for text in (self.formula, self.low, self.high) for name in _NAMED.findall(text))
+        return tuple(dict.fromkeys(found))
+
+
+def read(document: Mapping[str, Any]) -> RuleDerivation:
+    """From the table of a rule's document. KeyError, TypeError or PerfdoctorError for one that is wrong."""
+    fields = dict(document)
+    situations = fields.pop("situations", {})
+    inputs = {name: _input(name, entry) for name, entry in fields.pop("inputs", {}).items()}
+    usual = RuleDerivation(fields.pop("formula"), fields.pop("low"), fields.pop("high"), inputs, **fields)
+    return replace(usual, situations={name: _situation(usual, entry) for name, entry in situations.items()})
+
+
+def _situation(usual: RuleDerivation, entry: Mapping[str, Any]) -> RuleDerivation:
+    fields = dict(entry)
+    inputs = {name: _input(name, each) for name, each in fields.pop("inputs", {}).items()}
+    return replace(usual, inputs={**usual.inputs, **inputs}, **fields)
+
+
+def _input(name: str, entry: Mapping[str, Any]) -> FormulaInput:
+    found = FormulaInput(**entry)
+    if found.source not in WRITTEN_SOURCES:
+        raise PerfdoctorError(
+            f"the input {name!r} of [derivation] is from {found.source!r}",
+            do=f"Write one of {', '.join(WRITTEN_SOURCES)}.",
+        )
+    return found
+
+
+def unit_of(name: str) -> str:
+    """Of the number with this name: `ms`, `GB/s`, `%` …, or `count`."""
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "count")
+
+
+def plain(formula: str) -> str:
+    """A formula as it is read: `exposed_ms × avoidable_share_likely`."""
+    return _NAMED.sub(r"\1", formula)
