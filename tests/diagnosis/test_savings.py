@@ -115,7 +115,13 @@ def test_what_is_noise_has_no_number(run):
 def test_what_limits_a_saving_is_named_with_what_it_leaves():
     """In the order in which it is applied; what changes nothing is not named."""
     saving = PredictedSaving(
-        Saving(100, 200, 300), bound_ns=250, unhidden_share=0.5, host_spare_ns=80, step_ns=10_000, real_share=0.5
+        Saving(100, 200, 300),
+        bound_ns=250,
+        unhidden_share=0.5,
+        host_spare_ns=80,
+        step_ns=10_000,
+        real_share=0.5,
+        most_real_share=0.5,
     )
     assert [(each.by, each.left) for each in saving.bounds] == [
         ("loader", Saving(50, 100, 300)),
