@@ -130,8 +130,9 @@ def _derivation(how: Derivation | None) -> Iterator[str]:
     if how.formula_source:
         yield f"- formula from: {escaped(how.formula_source)}"
     for each in how.inputs:
-        yield f"- {escaped(each.name)} = {escaped(derivations.amount(each))}, {escaped(derivations.origin(each))}"
-    for text in derivations.limits(how):
+        number = f"{escaped(each.name)} = {escaped(derivations.amount(each))}"
+        yield f"- {number} ({derivations.source(each)}): {escaped(derivations.about(each))}"
+    for text in derivations.limits(how) or [derivations.UNLIMITED]:
         yield f"- {escaped(text)}"
     yield "\n</details>"
 

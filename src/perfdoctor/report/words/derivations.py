@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfdoctor.records.savings import Saving
 
 HEADING = "How the saving was computed"
+UNLIMITED = "Nothing else limits it."
 #: Units of values (`vocabulary.derivations.unit_of`) → how many of the base unit that a word is made for.
 _DURATIONS = {"ms": 1e6, "µs": 1e3, "ns": 1.0}
 _LONGEST = 600
@@ -45,16 +46,20 @@ def amount(given: DerivedInput) -> str:
     return wording.count(value) if unit == "count" and given.source != "rule" else f"{value:.4g}"
 
 
-def origin(given: DerivedInput) -> str:
-    """`recording: copies with nothing beside them`; of a rate with the GPU and the document."""
-    pieces = (SOURCES.get(given.source, given.source), clean_name(given.document, _LONGEST))
-    where = ", ".join(piece for piece in pieces if piece)
-    return f"{where}: {clean(given.what, _LONGEST)}"
+def source(given: DerivedInput) -> str:
+    """`recording`, `data sheet` …"""
+    return SOURCES.get(given.source, given.source)
+
+
+def about(given: DerivedInput) -> str:
+    """What the number is, and of a rate of which GPU, and in which document."""
+    document = clean_name(given.document, _LONGEST)
+    return f"{clean(given.what, _LONGEST).rstrip('.')}. {document}" if document else clean(given.what, _LONGEST)
 
 
 def limits(derivation: Derivation) -> list[str]:
-    """What limited the result, each with what it left; one sentence where nothing did."""
-    return [_limit(each) for each in derivation.bounds] or ["Nothing else limits it."]
+    """What limited the result, each with what it left; [] where nothing did."""
+    return [_limit(each) for each in derivation.bounds]
 
 
 def _limit(bound: Bound) -> str:
