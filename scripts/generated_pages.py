@@ -90,9 +90,8 @@ def _derived(rule: Rule) -> Iterator[str]:
     """How its saving is computed, and why a planted fault costs more or less."""
     if rule.derivation:
         yield "## How the saving is computed\n"
-        for situation, how in rule.derivation.by_situation.items():
-            where = f" ({situation.replace('-', ' ')})" if situation else ""
-            cases = {"likely": how.formula, "low": how.low, "high": how.high}
+        for situations, cases in rule.derivation.by_situations.items():
+            where = f" ({', '.join(situations).replace('-', ' ')})" if situations else ""
             yield from (f"* {case}{where} = `{plain(formula)}`" for case, formula in cases.items())
         yield "\n| name | unit | source | what |\n| --- | --- | --- | --- |"
         for name, given in rule.derivation.every_input.items():

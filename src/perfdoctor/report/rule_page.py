@@ -13,7 +13,7 @@ from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.wording import fix_terms
-from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES, plain, unit_of
+from perfdoctor.vocabulary.derivations import SOURCES, plain, unit_of
 from perfdoctor.vocabulary.names.frameworks import in_words
 from perfdoctor.vocabulary.parts import PARTS, SHRINKS
 from perfdoctor.vocabulary.signals import need_label
@@ -21,7 +21,6 @@ from perfdoctor.vocabulary.signals import need_label
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perfdoctor.vocabulary.derivations import RuleDerivation
     from perfdoctor.vocabulary.rulebook import Rule, RuleFix
 
 DIM = "dim"
@@ -29,6 +28,10 @@ _INDENT = "  "
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 #: A need that every recording with a timeline meets.
 _ALWAYS = "places"
+_LIMITS = (
+    "What limits that further stands in the finding: the replayed step, a loader, the host's pace, physics, time that "
+    "only recording takes, noise."
+)
 
 
 def print_page(rule: Rule, known: Mapping[str, Rule], console: Console, *, quiet: bool, verbose: bool) -> None:
@@ -105,20 +108,21 @@ class _Page:
         how = self.rule.derivation
         if how is not None:
             yield from (Text(), Text("How the saving is computed", "bold"))
-            for situation, own in how.by_situation.items():
-                yield from self.formulas(own, situation.replace("-", " "))
+            for situations, cases in how.by_situations.items():
+                yield from self.formulas(cases, situations)
             for name, given in how.every_input.items():
                 words = f" ({unit_of(name)}, {SOURCES[given.source]}): {given.what}"
                 yield from self.wrapped(Text(_INDENT).append(name, "cyan").append(words), "      ", "")
-            source = f"Formula from: {how.source}. " if how.source else ""
-            yield from self.wrapped(Text(f"{source}What else limits it, a finding says: {', '.join(BOUNDS)}."))
+            for text in (f"Formula from: {how.source}" if how.source else "", _LIMITS):
+                yield from self.wrapped(Text(text)) if text else ()
         yield from self.section("Planted faults", self.rule.planted)
 
-    def formulas(self, how: RuleDerivation, situation: str) -> Iterator[Text]:
-        if situation:
-            yield from self.wrapped(Text(f"{situation}:"))
-        for case, formula in (("likely", how.formula), ("low", how.low), ("high", how.high)):
-            line = Text(f"{_INDENT}{case} = ").append(plain(formula), "cyan")
+    def formulas(self, cases: Mapping[str, str], situations: Sequence[str]) -> Iterator[Text]:
+        if situations:
+            yield from self.wrapped(Text(f"{', '.join(situations).replace('-', ' ')}:"), _INDENT)
+        indent = _INDENT * (2 if situations else 1)
+        for case, formula in cases.items():
+            line = Text(f"{indent}{case} = ").append(plain(formula), "cyan")
             yield from self.wrapped(line, "      ", "")
 
     def relatives(self) -> Iterator[str]:

@@ -87,9 +87,18 @@ class RuleDerivation:
         return self.situations.get(situation, self)
 
     @property
-    def by_situation(self) -> Mapping[str, RuleDerivation]:
-        """The usual one under "", and those of situations."""
-        return {"": self, **self.situations}
+    def cases(self) -> Mapping[str, str]:
+        """The formula of each value of the range."""
+        return {"likely": self.formula, "low": self.low, "high": self.high}
+
+    @property
+    def by_situations(self) -> Mapping[tuple[str, ...], Mapping[str, str]]:
+        """The usual formulas under (), and what differs from them under the situations that have it in common."""
+        found: dict[tuple[tuple[str, str], ...], tuple[str, ...]] = {}
+        for situation, how in self.situations.items():
+            other = tuple((case, formula) for case, formula in how.cases.items() if formula != self.cases[case])
+            found[other] = (*found.get(other, ()), situation)
+        return {(): self.cases, **{situations: dict(other) for other, situations in found.items() if other}}
 
     @property
     def every_input(self) -> Mapping[str, FormulaInput]:
