@@ -2,12 +2,24 @@
 
 A host that runs ahead of its GPU ends its steps sooner than the GPU does. Where the process uses CUDA, an event in the
 stream therefore marks each end, and the GPU's clock counts.
+
+On a CPU the profiler leaves the program faster than it was: it frees large blocks, whereupon glibc keeps what is freed
+later (its thresholds for mmap and trim grow: man 3 mallopt), and tensors need no new pages any more. Two trainings took
+4,000 page faults a step before and none behind, and were 10 % faster. Faults that are missing behind the window are
+added, for what one takes on this machine.
 """
 
 from __future__ import annotations
 
+import mmap
+import time
 from collections import deque
 from typing import Any
+
+try:
+    from resource import RUSAGE_SELF, getrusage
+except ImportError:  # Windows
+    getrusage = None  # type: ignore[assignment]
 
 #: At least so many steps behind the window are timed: writing the trace empties the processor's caches, and the first
 #: ten of 0.7 ms were still up to 15 % longer than later ones.
@@ -19,6 +31,9 @@ _FEWEST = 2
 #: Beyond so many times the distance of the quartiles a step was disturbed (Tukey, Exploratory Data Analysis, 1977).
 _FENCE = 3.0
 
+#: Pages that are touched to see what one costs; the least of so many turns counts.
+_PAGES, _TURNS = 256, 4
+
 HOST, DEVICE = "host", "device"
 
 
@@ -29,10 +44,19 @@ class StepEnds:
         self.torch = torch
         self.count = 0
         self.ends: deque[tuple[int, Any]] = deque(maxlen=_MOST_BEHIND + 2)
+        self.faults: deque[int] = deque(maxlen=_MOST_BEHIND + 2)
 
     def add(self, now_ns: int) -> None:
         self.count += 1
         self.ends.append((now_ns, _event(self.torch)))
+        if getrusage is not None:
+            self.faults.append(getrusage(RUSAGE_SELF).ru_minflt)
+
+    @property
+    def faults_per_step(self) -> int:
+        """Page faults of the process in a steady step: the least behind the first one, as memory fills at first."""
+        faults = list(self.faults)[1:]
+        return min((b - a for a, b in zip(faults, faults[1:])), default=0)
 
     @property
     def is_enough(self) -> bool:
@@ -63,6 +87,8 @@ def unrecorded(before: StepEnds, behind: StepEnds | None = None) -> dict[str, An
     clock = DEVICE if any(each == DEVICE for each, _ in known) else HOST
     steps = [step_ns for each, steps_ns in known if each == clock for step_ns in steps_ns]
     mean = _undisturbed_mean(steps) if len(steps) >= _FEWEST else 0
+    if mean and clock == HOST and behind is not None and parts == [behind]:
+        mean += _spared_ns(before.faults_per_step, behind)
     return {"unwatched_step_ns": mean, "unwatched_steps": len(steps), "unwatched_clock": clock}
 
 
@@ -74,6 +100,30 @@ def _undisturbed_mean(steps_ns: list[int]) -> int:
     most = third_quartile + _FENCE * (third_quartile - first_quartile)
     kept = [each for each in ascending if each <= most]
     return round(sum(kept) / len(kept))
+
+
+def _spared_ns(faults_before: int, behind: StepEnds) -> int:
+    """What a step behind the window is spared, as fewer new pages are needed since something was recorded."""
+    faults = list(behind.faults)[1:]
+    each = (faults[-1] - faults[0]) / (len(faults) - 1) if len(faults) > 1 else faults_before
+    spared = faults_before - each
+    return round(spared * _fault_ns()) if spared > _PAGES else 0
+
+
+def _fault_ns() -> float:
+    """What the first touch of a page takes, beyond that of a later one."""
+    return max(min(_touch_ns() for _ in range(_TURNS)), 0.0)
+
+
+def _touch_ns() -> float:
+    size = _PAGES * mmap.PAGESIZE
+    with mmap.mmap(-1, size) as pages:
+        times = [time.perf_counter_ns()]
+        for _ in range(2):
+            for at in range(0, size, mmap.PAGESIZE):
+                pages[at] = 1
+            times.append(time.perf_counter_ns())
+    return (times[1] - times[0] - (times[2] - times[1])) / _PAGES
 
 
 def _event(torch: Any) -> Any:

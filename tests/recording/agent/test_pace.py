@@ -1,0 +1,51 @@
+"""How long is a step while nothing is recorded, from the moments at which steps ended?"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from perfdoctor.recording.tools import torch_profiler
+
+sys.path.insert(0, str(torch_profiler.AGENT))
+from perfdoctor_agent import pace
+from perfdoctor_agent.pace import StepEnds, unrecorded
+
+MS = 1_000_000
+NO_GPU = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))
+
+
+def ends(steps_ms: list[int], faults_per_step: int = 0) -> StepEnds:
+    """The ends of a first step and of these; each takes so many page faults."""
+    found, now_ns = StepEnds(NO_GPU), 0
+    for number, step_ms in enumerate([0, 50, *steps_ms]):
+        now_ns += step_ms * MS
+        found.add(now_ns)
+        found.faults[-1] = number * faults_per_step
+    return found
+
+
+def test_two_kinds_of_steps_that_alternate_count_alike():
+    assert unrecorded(ends([]), ends([10, 40] * 15))["unwatched_step_ns"] == 25 * MS
+
+
+def test_a_disturbed_step_does_not_count():
+    assert unrecorded(ends([]), ends([10] * 30 + [400]))["unwatched_step_ns"] == 10 * MS
+
+
+@pytest.mark.parametrize(("behind", "expected_ms"), [([12] * 4, 14), ([12] * 30, 12)])
+def test_steps_before_count_where_few_are_behind(behind: list[int], expected_ms: int):
+    assert unrecorded(ends([16] * 4), ends(behind))["unwatched_step_ns"] == expected_ms * MS
+
+
+def test_page_faults_that_the_profiler_spares_the_program_are_added(monkeypatch):
+    monkeypatch.setattr(pace, "_fault_ns", lambda: 1_000.0)
+    before, behind = ends([16] * 3, faults_per_step=4_000), ends([12] * 30)
+    assert unrecorded(before, behind)["unwatched_step_ns"] == 16 * MS
+    assert unrecorded(ends([16] * 3), behind)["unwatched_step_ns"] == 12 * MS, "it took none before"
+
+
+def test_the_first_touch_of_a_page_costs_something():
+    assert 0 <= pace._fault_ns() < MS
