@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from perfdoctor.records.derivations import Derivation
+from perfdoctor.records.findings import Advice
 
 _SIGNS = str.maketrans({"×": "*", "÷": "/", "−": "-"})
 _FUNCTIONS = {"min": min, "max": max}
@@ -32,13 +33,20 @@ def value_of(formula: str, values: Mapping[str, float]) -> float:
     return float(eval(formula.translate(_SIGNS), {"__builtins__": {}}, {**_FUNCTIONS, **values}))
 
 
-def off_by_ns(how: Derivation) -> dict[str, float]:
-    """By how much the formulas, which give ms, miss what the detector expects; nothing of those `of each`."""
+def missed(how: Derivation) -> dict[str, float | None]:
+    """Inputs without a number, and by how many ns the formulas, which give ms, miss what the detector expects.
+
+    To a µs, and a thousandth. Nothing of formulas `of each`.
+    """
+    unknown = {each.name: None for each in how.inputs if each.value is None}
     values = {each.name: each.value for each in how.inputs if each.value is not None}
-    cases = {"low": (how.low, how.expected.low), "likely": (how.formula, how.expected.likely)}
-    cases["high"] = how.high, how.expected.high
-    return {
-        case: abs(value_of(formula, values) * 1e6 - expected)
-        for case, (formula, expected) in cases.items()
-        if not is_of_each(formula)
-    }
+    expected = {how.low: how.expected.low, how.formula: how.expected.likely, how.high: how.expected.high}
+    plain = {formula: ns for formula, ns in expected.items() if not is_of_each(formula) and not unknown}
+    off = {formula: abs(value_of(formula, values) * 1e6 - ns) for formula, ns in plain.items()}
+    return {**unknown, **{formula: ns for formula, ns in off.items() if ns > 1_000 + 1e-3 * how.expected.high}}
+
+
+def all_missed(findings: Iterable[Advice]) -> dict[str, dict[str, float | None]]:
+    """Of all findings whose formulas miss anything."""
+    found = {each.rule: missed(each.derivation) for each in findings if each.derivation}
+    return {rule: wrong for rule, wrong in found.items() if wrong}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw_steps
-from formulas import off_by_ns, value_of
+from formulas import missed, value_of
 
 from perfdoctor.diagnosis.derivations import derivation
 from perfdoctor.diagnosis.records import Found
@@ -63,7 +63,8 @@ def test_values_and_thresholds_come_with_units_and_sources(run):
     assert share.what == "Half of it was measured."
     assert derived.expected == Saving(0, 5 * MS, 10 * MS)
     assert [each.by for each in derived.bounds] == ["physics"]
-    assert off_by_ns(derived) == {"low": 0, "likely": 0, "high": 0}
+    assert missed(derived) == {}
+    assert missed(replace(derived, expected=Saving(0, 6 * MS, 10 * MS))) == {"lost_ms × share_likely": MS}
 
 
 def test_a_finding_chooses_the_formula_of_its_situation_or_names_another(run):

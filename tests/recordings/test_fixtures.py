@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from folders import FIXTURES
+from formulas import all_missed
 from recorded import of_recordings, recording
 from tables import of_each
 
@@ -72,6 +73,11 @@ def test_the_findings_are_what_the_story_tells(path: Path) -> None:
     assert {rule: found[rule] for rule in known["silent"] if found.get(rule, 0) > 0.03} == {}
     if known["healthy"]:
         assert {rule: share for rule, share in found.items() if share > 0.03} == {}
+
+
+@of_recordings(RECORDINGS)
+def test_the_formulas_of_findings_give_what_detectors_expect(path: Path) -> None:
+    assert all_missed(findings(recording(path).diagnosis).values()) == {}
 
 
 @of_recordings(RECORDINGS)

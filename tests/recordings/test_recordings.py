@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labels import cases, paths, recordings, wrong
+from formulas import all_missed
+from labels import all_findings, cases, paths, recordings, wrong
 from real_nsys import nsys
 from recorded import in_ns, of_recordings, parameter, plain_json, recording
 
@@ -57,6 +58,7 @@ def test_every_label_holds_and_times_are_exact_and_those_that_plain_code_finds_i
         return
     diagnosis = recording(path).diagnosis
     assert list(wrong(case, diagnosis)) == []
+    assert all_missed(all_findings(diagnosis)) == {}
     for row in (*diagnosis.time, *diagnosis.recording):
         assert row.compute_ns + row.exposed_communication_ns + row.exposed_copy_ns + row.idle_ns == row.window_ns
         assert sum(row.idle_causes_ns.values()) == row.idle_ns

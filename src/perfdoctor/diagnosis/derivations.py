@@ -10,6 +10,7 @@ from perfdoctor.metrics.work.device_peaks import Origin, origin
 from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Derivation, DerivedInput
 from perfdoctor.records.findings import Value
+from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.derivations import FormulaInput, plain, unit_of
 from perfdoctor.vocabulary.rulebook import SET_BY_USER, Threshold
 
@@ -23,7 +24,7 @@ def derivation(found: Found, run: Run) -> Derivation | None:
         plain(how.formula),
         plain(how.low),
         plain(how.high),
-        how.source,
+        basis_of(run).prose(how.source),
         tuple(_input(name, how.inputs.get(name), found, run) for name in how.names),
         found.saving.expected,
         found.saving.bounds,
@@ -32,7 +33,7 @@ def derivation(found: Found, run: Run) -> Derivation | None:
 
 def _input(name: str, described: FormulaInput | None, found: Found, run: Run) -> DerivedInput:
     if described is None:
-        return _threshold(name, found.rule.thresholds[name])
+        return _threshold(name, found.rule.thresholds[name], basis_of(run))
     source = found.finding.sources.get(name, described.source)
     where = _origin(source, described.rate, run)
     what = basis_of(run).numbers(described.what)
@@ -40,9 +41,9 @@ def _input(name: str, described: FormulaInput | None, found: Found, run: Run) ->
     return DerivedInput(name, value, unit_of(name), where.source, what, where.document)
 
 
-def _threshold(name: str, threshold: Threshold) -> DerivedInput:
+def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
     source = "option" if threshold.why == SET_BY_USER else "rule"
-    return DerivedInput(name, threshold.value, threshold.unit, source, threshold.why)
+    return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
 
 
 def _origin(source: str, rate: str, run: Run) -> Origin:
