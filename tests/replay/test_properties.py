@@ -95,7 +95,7 @@ def every_edit(graph: Graph, share: float) -> dict[str, Graph]:
         "host time": edits.without_host_time(graph, everywhere, share),
         "loader": edits.without_loader_waits(graph, share),
         "host": edits.with_faster_host(graph, share, Intervals.empty()),
-        "waits": edits.without_waits(graph, calls, share),
+        "waits": edits.without_waits(graph, calls) if share else graph,
         "work": edits.with_shorter_work(graph, rows, share),
         "fused": merged(graph, rows, share, Intervals.empty()),
     }

@@ -69,9 +69,10 @@ class Finding:
     frame; empty if it is about all of them, or none. `affected_ns`: the time of that work per step of which the saving
     is a share, 0 where all of it counts; `bound_ns`: the most that any change can save of it, as the remaining work
     needs the rest (None: unknown). `thread_time`: on a run without a GPU, by rank, starts and ends of the training
-    thread's time that the finding is about. `sources`: where a value of the formula comes from, one of
-    `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which
-    of the rule's formulas it is, if not that of its situation. A finding equals itself alone.
+    thread's time that the finding is about. `waits`: the blocking calls that a fix takes away, one bool a row of
+    `timeline.calls`; None: all behind which the device is idle. `sources`: where a value of the formula comes from, one
+    of `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which of the rule's
+    formulas it is, if not that of its situation. A finding equals itself alone.
     """
 
     rule: str
@@ -86,6 +87,7 @@ class Finding:
     affected_ns: int = 0
     bound_ns: int | None = None
     thread_time: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    waits: Mask | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     formula: str = ""
 

@@ -73,7 +73,7 @@ def test_many_short_stretches_of_python_between_ops_count_together_without_a_gpu
     assert finding.values["work_ms"] == pytest.approx(40 * 0.06, rel=0.01)
     assert (finding.values["times"], finding.values["mean_us"]) == (pytest.approx(40, rel=0.01), pytest.approx(60))
     likely = finding.saving_ns_per_step.likely
-    assert likely == pytest.approx(0.5 * 40 * 60_000, rel=0.01), "which of it can go is not known"
+    assert likely == pytest.approx(40 * (60_000 - 20_000), rel=0.01), "calling the next op stays"
 
 
 def test_it_stays_silent_where_such_stretches_are_a_small_part_of_a_step_without_a_gpu():
@@ -84,7 +84,7 @@ def test_it_stays_silent_where_such_stretches_are_a_small_part_of_a_step_without
 def test_a_stretch_that_is_there_in_each_step_is_code_of_its_own_without_a_gpu_and_can_go():
     finding = only_finding("host-work", between_ops(2000, 10, op_us=9000))
     assert finding.values["work_ms"] == pytest.approx(2.0)
-    assert finding.saving_ns_per_step.likely == pytest.approx(0.95 * 2_000_000)
+    assert finding.saving_ns_per_step.likely == pytest.approx(0.98 * 2_000_000)
     (starts, ends) = finding.thread_time[0]
     assert (ends - starts == 2_000_000).all()
 

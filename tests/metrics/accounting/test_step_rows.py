@@ -10,7 +10,7 @@ UNIT_NS = 100_000
 
 
 def test_starts_and_lengths_are_those_of_the_steps():
-    rows = step_rows(only_place(draw(kernels="####  ", launched_us_before=50, repeat=9)), 5, 0.2)
+    rows = step_rows(only_place(draw(kernels="####  ", launched_us_before=50, repeat=9)), 6, 0.2)
     steps = rows.duration_ns.size
     assert rows.start_ns.tolist() == [6 * UNIT_NS * n for n in range(steps)]
     assert rows.duration_ns.tolist() == [6 * UNIT_NS] * steps
@@ -35,7 +35,7 @@ def test_each_long_step_names_its_own_part():
         )
         at += length
     drawn = timeline(kernels=kernels, collectives=collectives, calls=calls, ranges=ranges)
-    rows = step_rows(only_place(drawn), 5, 0.2)
+    rows = step_rows(only_place(drawn), 6, 0.2)
     assert [part for part in rows.grown if part] == ["compute", "exposed_communication"]
     long = [row for row, part in enumerate(rows.grown) if part]
     assert long[1] - long[0] == 4
@@ -43,4 +43,4 @@ def test_each_long_step_names_its_own_part():
 
 
 def test_without_steps_there_are_no_rows():
-    assert step_rows(only_place(draw(kernels="##  ## ", launched_us_before=50)), 5, 0.2) is None
+    assert step_rows(only_place(draw(kernels="##  ## ", launched_us_before=50)), 6, 0.2) is None

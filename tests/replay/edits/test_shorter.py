@@ -94,25 +94,16 @@ def test_a_faster_host_and_less_of_its_work_do_not_count_the_same_time_twice():
 
 def test_a_wait_that_is_dropped_lets_the_host_go_on():
     calls = np.array([False, True])
-    gone = edits.without_waits(hand_made(), calls, 1.0)
+    gone = edits.without_waits(hand_made(), calls)
     assert step(gone) == 160, "100 between calls, 50 and 10 of the calls"
-    assert step(edits.without_waits(hand_made(), ~calls, 1.0)) == 210
+    assert step(edits.without_waits(hand_made(), ~calls)) == 210
 
 
-def test_of_many_waits_a_part_is_dropped():
+def test_a_wait_for_all_streams_waits_for_none_of_them_where_it_is_dropped():
     many = [Node("kernel", WORK, 0, 5, (("kernel", 0, True),), work=0)]
-    many += [Node(f"w{number}", WAIT_END, 10, 10, (("kernel", 5, False),), call=number) for number in range(10)]
-    for share, left in ((0.0, 10), (0.3, 7), (0.5, 5), (1.0, 0)):
-        dropped = edits.without_waits(by_hand(many, 10), np.ones(10, dtype=bool), share)
-        assert (dropped.depends[0][1:] == 0).all()
-        assert by_hand(many, 10).depends[1].max() == -1
-        waiting = edits.without_waits(_second(by_hand(many, 10)), np.ones(10, dtype=bool), share).depends[1]
-        assert int((waiting >= 0).sum()) == left
-
-
-def _second(of: Graph) -> Graph:
-    """What was the first dependency of waits as their second, as it is where they wait."""
-    return replace(of, depends=(of.depends[1], np.where(of.kind == WAIT_END, 0, -1), of.depends[2]))
+    many += [Node(f"w{number}", WAIT_END, 10, 10, (("kernel", 5, False),) * 3, call=number) for number in range(4)]
+    gone = edits.without_waits(by_hand(many, 10), np.array([True, False, True, True]))
+    assert [each[1:].tolist() for each in gone.depends] == [[0, 0, 0, 0], [-1, 0, -1, -1], [-1, 0, -1, -1]]
 
 
 def test_kernels_take_less():
@@ -199,7 +190,7 @@ def every_edit(of: Graph, share: float) -> dict[str, Graph]:
         "host time": edits.without_host_time(of, ALL, share),
         "loader": edits.without_loader_waits(of, share),
         "host": edits.with_faster_host(of, share, NONE),
-        "waits": edits.without_waits(of, calls, share),
+        "waits": edits.without_waits(of, calls) if share else of,
         "work": edits.with_shorter_work(of, rows, share),
     }
 

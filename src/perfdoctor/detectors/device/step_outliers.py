@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.detectors.savings import half_certain
+from perfdoctor.detectors.savings import at_most
 from perfdoctor.metrics.accounting.longest import Moment, longest
-from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, outliers, same_work
+from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, least_of_rate, outliers, same_work
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 
 #: How many of the longest steps the table names.
 _TABLE_ROWS = 5
@@ -23,10 +24,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.share < at["min_share_of_step"]:
         return
     long = found.long
-    likely = found.of_part_ns if _is_anomaly(found, at) else 0
     yield Finding(
         rule="step-outliers",
-        saving_ns_per_step=half_certain(likely, found.excess_ns),
+        saving_ns_per_step=_saving(found, at),
         confidence="high" if long.period else "medium",
         values={
             "long_steps": int(long.rows.size),
@@ -37,6 +37,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "cause": long.part.replace("_", " "),
             "cause_percent": percent(found.of_part_ns / found.excess_ns) if found.excess_ns else 0.0,
             "period": long.period,
+            "excess_ms": ms(found.excess_ns),
+            "least_excess_ms": ms(found.place.per_step(long.excess_low_ns)),
+            "most_excess_ms": ms(found.place.per_step(long.excess_high_ns)),
+            "least_often_share": _least_often(long),
         },
         evidence=(
             Measure(f"what the long steps of rank {found.place.rank} lose, on the mean of all", found.excess_ns, "ns"),
@@ -46,7 +50,22 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation="periodic" if long.period else "",
         symptom_of=OWNERS.get(long.part, ()),
+        formula="" if _is_anomaly(found, at) else "more-work",
     )
+
+
+def _saving(found: _Found, at: Mapping[str, float]) -> Saving:
+    """The long steps become like the others: the median of these, or their longest or shortest tenth."""
+    long = found.long
+    high_ns = found.place.per_step(long.excess_high_ns)
+    if not _is_anomaly(found, at):
+        return at_most(high_ns)
+    return Saving(int(_least_often(long) * found.place.per_step(long.excess_low_ns)), found.excess_ns, high_ns)
+
+
+def _least_often(long: Outliers) -> float:
+    """What comes by chance may come less often from now on: as a share of how often it came."""
+    return 1.0 if long.period else least_of_rate(long.rows.size)
 
 
 @dataclass(frozen=True)
@@ -98,7 +117,7 @@ def _of(place: Place, at: Mapping[str, float]) -> Outliers | None:
     """The long steps, if there are enough sure steps and few enough of them to be exceptions."""
     if place.steps.used < at["min_steps"] or place.steps.confidence == "low":
         return None
-    found = outliers(place, at["deviations"], at["min_excess_share"])
+    found = outliers(place, at["reach"], at["min_excess_share"])
     few = 0 < found.rows.size <= at["max_share_of_steps"] * found.durations_ns.size
     return found if few and found.part else None
 

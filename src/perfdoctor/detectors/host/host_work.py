@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
-from perfdoctor.detectors.savings import Shares, shares
 from perfdoctor.metrics.accounting.behind_idle import (
     Culprit,
     culprits,
@@ -23,6 +24,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
 from perfdoctor.records.findings import Finding, Measure, Rows
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names.host_work import kind_of
 from perfdoctor.vocabulary.names.python_code import is_user_function
 
@@ -59,13 +61,26 @@ def _seen(place: Place, at: Mapping[str, float]) -> _Seen:
     return _Seen(long, short if is_much else Intervals.empty())
 
 
-def _recoverable(found: Idle, seen: _Seen, at: Mapping[str, float]) -> Shares:
-    """A few long stretches between ops can go nearly whole; of many short ones, or in front of a launch, half."""
-    usual = shares(at, "recoverable_share")
+@dataclass(frozen=True)
+class _Parts:
+    """What may go, in ns a step: `long_ns` of code of its own, `beyond_ns` of Python around ops, without its least."""
+
+    long_ns: float
+    beyond_ns: float
+
+    def saving(self, found: Idle, at: Mapping[str, float]) -> Saving:
+        """A long stretch may run in one of fifty steps, or beside them."""
+        likely_ns = at["recoverable_share_likely"] * self.long_ns + self.beyond_ns
+        return Saving(int(min(at["recoverable_share_low"] * found.ns, likely_ns)), int(likely_ns), found.ns)
+
+
+def _parts(found: Idle, seen: _Seen, at: Mapping[str, float]) -> _Parts:
+    """Of a short stretch between ops, what calls the next op stays."""
     if not isinstance(found.worst, HostPlace):
-        return usual
-    long = seen.long.total_ns / max(found.pieces.total_ns, 1)
-    return replace(usual, likely=long * at["removable_share_likely"] + (1 - long) * usual.likely)
+        return _Parts(found.ns, 0.0)
+    each_ns = found.ns / max(found.pieces.total_ns, 1)
+    beyond_ns = np.maximum(seen.short.durations_ns - at["python_between_ops_ns"], 0).sum()
+    return _Parts(each_ns * seen.long.total_ns, each_ns * float(beyond_ns))
 
 
 def _thread_time(run: Run, at: Mapping[str, float]) -> dict[int, tuple[Ints, Ints]]:
@@ -109,10 +124,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     best = (lines or named)[:1]
     known = bool(best) and best[0].idle_ns >= at["named_share"] * pieces.total_ns
     inside, inside_ns = innermost_with_most(pieces, functions, at["named_share"])
-    following = launched_next(worst, pieces)
+    following, parts = launched_next(worst, pieces), _parts(found, seen, at)
     yield Finding(
         rule="host-work",
-        saving_ns_per_step=_recoverable(found, seen, at).of(found.ns),
+        saving_ns_per_step=parts.saving(found, at),
         confidence="high" if known else "medium",
         values={
             **found.time_values("work"),
@@ -122,6 +137,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "inside": inside if known and inside != best[0].name and not is_user_function(inside) else "",
             "inside_ms": ms(worst.per_step(inside_ns)),
             "longest_ms": ms(found.longest_ns),
+            "long_ms": ms(parts.long_ns),
+            "beyond_ms": ms(parts.beyond_ns),
             "times": found.times_per_step,
             "mean_us": us(pieces.total_ns / max(len(pieces), 1)),
             "following": _mostly_before(following, at["named_share"] * pieces.total_ns),

@@ -10,8 +10,9 @@ from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
-from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within, within
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
@@ -26,6 +27,14 @@ def _reading(place: Place) -> Syncs:
         return found.of(np.zeros(len(found.calls), dtype=bool))
     reads = found.ops.name.matches(torch_names.READS_VALUE)[np.maximum(found.op, 0)] & (found.op >= 0)
     return found.of(reads & ~within(around_update(place), found.calls.start_ns))
+
+
+@once_per_place
+def _reads(place: Place) -> Intervals:
+    """When the host was in an op that reads a value, outside the optimizer's update."""
+    ops = host_rows(place, ("ops",))
+    reads = ops.take(ops.name.matches(torch_names.READS_VALUE))
+    return Intervals.of(reads.start_ns, reads.end_ns) - around_update(place)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -61,4 +70,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             ),
             *longest(run, _reading(worst).longest(worst)),
         ),
+        affected_ns=found.ns,
+        waits=waits_within(run, _reads),
     )

@@ -8,7 +8,7 @@ from perfdoctor.detectors.of_idle import part_of_cause
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.longest import longest
-from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, within
+from perfdoctor.metrics.host.sync_sources import Syncs, around_update, syncs, waits_within, within
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -49,4 +49,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             *longest(run, _updating(found.worst).longest(found.worst)),
         ),
         situation="scaler" if scaled else "",
+        affected_ns=found.ns,
+        waits=waits_within(run, around_update),
     )

@@ -1,22 +1,27 @@
 """Which steps took much longer than their neighbours, does the step time rise, and which part of the step did it?
 
-Limits are robust: median plus a multiple of the median absolute deviation, and slopes as medians over all pairs
-(Theil-Sen), so a few odd steps move neither.
+Limits are quartiles of the steps themselves, and slopes are medians over all pairs (Theil-Sen), so a few odd steps move
+neither. No distribution is assumed: steps are skewed, as many things make a step longer and few shorter.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Ints
+from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.vocabulary.parts import PARTS
 
-#: The median absolute deviation of a normal distribution times this is its standard deviation.
-_MAD_TO_SIGMA = 1.4826
+#: The ends of an 80 % interval: of the other steps, and of a normal distribution, in standard deviations.
+_TENTHS, _TENTH_OF_NORMAL = (0.1, 0.9), 1.2816
+#: The median and the upper quartile.
+_QUARTILES = (0.5, 0.75)
+#: Its cube root is nearly normal (E. Wilson, M. Hilferty, 1931).
+_CUBE = 3
 #: Slopes are taken over all pairs of steps: of more steps than this, evenly many are used.
 _MOST_STEPS = 400
 
@@ -49,35 +54,65 @@ def own_durations(parts: Mapping[str, Ints]) -> Ints:
 
 @dataclass(frozen=True)
 class Outliers:
-    """`rows` are the positions of the long steps, `excess_ns` how much each exceeds the median.
+    """`rows` are the positions of the long steps, `excess_ns` how much each exceeds the median of the others.
 
-    `part` grew most in them, by `part_excess_ns` in all, against its median in the other steps. `period`: every so many
-    steps there is one, 0 if they come at no even distance (or are fewer than three).
+    `excess_low_ns`, `excess_high_ns`: all of them together, above what the longest and the shortest tenth of the others
+    take. `part` grew most in them, by `part_excess_ns` in all, against its median in the other steps. `period`: every
+    so many steps there is one, 0 if they come at no even distance (or are fewer than three).
     """
 
     rows: Ints
     durations_ns: Ints
     median_ns: int
     excess_ns: Ints
+    excess_low_ns: int
+    excess_high_ns: int
     part: str
     part_excess_ns: int
     period: int
 
 
-def outliers(place: Place, deviations: float, least_share: float) -> Outliers:
-    """Steps longer than the median by this many deviations, and by this share of it."""
+def outliers(place: Place, reach: float, least_share: float) -> Outliers:
+    """Steps longer than the median by this share of it, and beyond the upper quartile by so many times its distance
+    from the median (the fence of a boxplot for skewed data: A. C. Kimber, Applied Statistics 39, 1990).
+    """
     parts = step_parts(place)
     durations = own_durations(parts)
-    median = float(np.median(durations)) if durations.size else 0.0
-    spread = _MAD_TO_SIGMA * float(np.median(np.abs(durations - median))) if durations.size else 0.0
-    long = durations > median + max(deviations * spread, least_share * median)
+    long = _beyond_fence(durations, reach, least_share)
     rows = np.flatnonzero(long).astype(np.int64)
     if not rows.size:
-        return Outliers(rows, durations, round(median), rows, "", 0, 0)
+        return Outliers(rows, durations, round(_median(durations)), rows, 0, 0, "", 0, 0)
     grown = {part: float((ns[long] - np.median(ns[~long])).sum()) for part, ns in parts.items() if part in OWNERS}
     part = max(grown, key=lambda name: grown[name])
-    excess = (durations[long] - median).astype(np.int64)
-    return Outliers(rows, durations, round(median), excess, part, round(max(grown[part], 0.0)), _period(rows))
+    usual = _median(durations[~long])
+    shortest, longest = np.quantile(durations[~long], _TENTHS).tolist()
+    return Outliers(
+        rows, durations, round(usual), (durations[long] - usual).astype(np.int64),
+        int(np.maximum(durations[long] - longest, 0).sum()), int((durations[long] - shortest).sum()),
+        part, round(max(grown[part], 0.0)), _period(rows),
+    )  # fmt: skip
+
+
+def _beyond_fence(durations: Ints, reach: float, least_share: float) -> Mask:
+    if not durations.size:
+        return np.zeros(0, dtype=bool)
+    # Of values that are there: up to a quarter of the steps may be long without moving them.
+    middle, upper = np.quantile(durations, _QUARTILES, method="lower").tolist()
+    long: Mask = durations > max(upper + reach * (upper - middle), (1 + least_share) * _median(durations))
+    return long
+
+
+def _median(values: Ints) -> float:
+    return float(np.median(values)) if values.size else 0.0
+
+
+def least_of_rate(count: int) -> float:
+    """Of what came `count` times by chance: how often it comes at least, as a share of that, nine times out of ten.
+
+    The lower limit for a Poisson mean (F. Garwood, Biometrika 28, 1936), by its cube root.
+    """
+    deviation = 1 / (_CUBE * math.sqrt(count))
+    return max(1 - deviation * deviation - _TENTH_OF_NORMAL * deviation, 0.0) ** _CUBE
 
 
 def _period(rows: Ints) -> int:

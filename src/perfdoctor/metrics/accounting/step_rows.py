@@ -26,13 +26,13 @@ class StepRows:
     grown: tuple[str, ...]
 
 
-def step_rows(place: Place, deviations: float, least_share: float) -> StepRows | None:
-    """None where no steps were found. `deviations`, `least_share`: what is much longer, as in `outliers`."""
+def step_rows(place: Place, reach: float, least_share: float) -> StepRows | None:
+    """None where no steps were found. `reach`, `least_share`: what is much longer, as in `outliers`."""
     bounds = edges(place)
     if not place.steps.used or bounds.size < 2:
         return None
     parts = step_parts(place)
-    long = outliers(place, deviations, least_share).rows
+    long = outliers(place, reach, least_share).rows
     names = np.full(bounds.size - 1, "", dtype=object)
     names[long] = _grown(parts, long)
     return StepRows(bounds[:-1] - place.window.starts[0], np.diff(bounds), parts, tuple(names.tolist()))

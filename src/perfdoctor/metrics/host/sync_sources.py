@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import nested
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, Mask
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -102,6 +104,19 @@ def around_update(place: Place) -> Intervals:
     begins = np.empty(0, np.int64) if marks is None else marks.starts
     same = np.searchsorted(begins, checks.start_ns, side="right") == np.searchsorted(begins, until, side="right")
     return found | Intervals.of(checks.start_ns[has & same], until[has & same])
+
+
+def waits_within(run: Run, stretches: Callable[[Place], Intervals]) -> Mask:
+    """One bool a row of `timeline.calls`: the blocking calls that begin in these stretches of their place.
+
+    A read may wait in two calls, the copy and the sync behind it: a fix takes both away.
+    """
+    calls = run.timeline.calls
+    found = np.zeros(len(calls), dtype=bool)
+    for place in run.places:
+        rows = blocking_rows(place.host, place.work)
+        found[rows[within(stretches(place), calls.start_ns[rows])]] = True
+    return found
 
 
 def within(pieces: Intervals, instants: Nanoseconds) -> Mask:

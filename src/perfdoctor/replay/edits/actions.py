@@ -38,6 +38,9 @@ WORK_SIGNALS = {
     "collectives": ("collectives",),
     "fused": ("kernels", "copies"),
 }
+#: Actions that go all the way in a share of the steps, and not at all in the others: a value that is read in one of
+#: fifty steps is waited for in that one, and half a wait there is none.
+WHOLLY = frozenset({"waits"})
 #: Behind a wait the device stays dry until the next launch has reached it.
 _REFILL_NS = 50_000
 
@@ -51,7 +54,7 @@ def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
     if action == "host_pace":
         return lambda graph, share: edits.with_faster_host(graph, share, _no_launching(graph.place))
     if action == "waits":
-        return lambda graph, share: edits.without_waits(graph, _idle_waits(graph.place), share)
+        return lambda graph, share: edits.without_waits(graph, _waits(graph.place, finding)) if share else graph
     if action == "lateness":
         return _coming_in_time(finding, run)
     if action in WORK_SIGNALS:
@@ -92,7 +95,7 @@ def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) ->
     """
     saving = finding.saving_ns_per_step
     low, likely, high = saving.low, saving.likely, saving.high
-    if finding.thread_time:
+    if finding.thread_time or action in WHOLLY:
         return low, likely, high
     if action not in WORK_SIGNALS:
         return high, high, high
@@ -157,6 +160,11 @@ def _no_launching(place: Place) -> Intervals:
 def _no_ops(place: Place) -> Intervals:
     """The same, and work of its own that is no part of an operation."""
     return _no_launching(place) | place.idle_causes["host_work"]
+
+
+def _waits(place: Place, finding: Finding) -> Mask:
+    """Those that the finding names; else all behind which the device runs out of work."""
+    return _idle_waits(place) if finding.waits is None else finding.waits
 
 
 @once_per_place

@@ -70,16 +70,16 @@ def with_faster_host(graph: Graph, share: float, but: Intervals) -> Graph:
     return without_host_time(graph, Intervals.single(int(first), int(last)) - but, share)
 
 
-def without_waits(graph: Graph, calls: Mask, share: float) -> Graph:
-    """The host does not wait in this `share` of these calls. `calls`: one bool a row of `timeline.calls`."""
+def without_waits(graph: Graph, calls: Mask) -> Graph:
+    """The host does not wait in these calls. `calls`: one bool a row of `timeline.calls`.
+
+    Of calls one behind the other the first that waits drains the queue: if any of them waits, none else is won.
+    """
     chosen = (graph.kind == WAIT_END) & calls[np.maximum(graph.call_row, 0)] & (graph.call_row != UNKNOWN)
-    if share < 1:  # of many waits alike a part goes
-        number = np.cumsum(chosen)
-        chosen &= (number * share).astype(np.int64) > ((number - 1) * share).astype(np.int64)
-    waits_for = np.where(chosen, NOTHING, graph.depends[1])
+    device, other_stream = (np.where(chosen, NOTHING, on) for on in graph.depends[1:])
     return replace(
         graph,
-        depends=(graph.depends[0], waits_for, graph.depends[2]),
+        depends=(graph.depends[0], device, other_stream),
         extra_ns=np.where(chosen, 0, graph.extra_ns),
     )
 

@@ -12,7 +12,7 @@ from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
-from perfdoctor.replay.edits.actions import Edit, affected_ns, edit_of, most_ns, shares
+from perfdoctor.replay.edits.actions import WHOLLY, Edit, affected_ns, edit_of, most_ns, shares
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
@@ -30,7 +30,8 @@ class SimulatedFix:
 
     `most_ns`: the most that it may save in each case, in ns a step. A fix may also save what was not counted as its
     own: a host that is faster sends gradients sooner, and hides them better. That is not predicted. `cause` is the rule
-    whose fix also fixes this finding: such findings count the same time.
+    whose fix also fixes this finding: such findings count the same time. `is_whole`: it is made in a share of the steps
+    (`WHOLLY`).
     """
 
     rule: str
@@ -38,6 +39,7 @@ class SimulatedFix:
     edit: Edit
     shares: tuple[float, float, float]
     most_ns: tuple[int, int, int]
+    is_whole: bool = False
 
     def going(self, share: float, most_ns: int) -> SimulatedFix:
         """The same fix, going just so far."""
@@ -90,11 +92,20 @@ class Replay:
         saving = finding.saving_ns_per_step
         low, likely, high = shares((saving.low, saving.likely, saving.high), affected_ns(action, finding, self.run))
         most = most_ns(action, finding, self.run, self.graphs)
-        return SimulatedFix(rule, rule, edit_of(action, finding, self.run), (low, likely, high), most)
+        return SimulatedFix(rule, rule, edit_of(action, finding, self.run), (low, likely, high), most, action in WHOLLY)
 
     def simulated_ns(self, fixes: Sequence[SimulatedFix], case: int = 1) -> float:
         """The step with these fixes together. `case`: 0 at least, 1 likely, 2 at most."""
+        for number, fix in enumerate(fixes):
+            share, before, behind = fix.shares[case], fixes[:number], fixes[number + 1 :]
+            if fix.is_whole and 0 < share < 1:  # the mean of the steps with it and of those without
+                wholly = fix.going(1.0, fix.most_ns[case])
+                return share * self.simulated_ns([*before, wholly, *behind], case) + (1 - share) * self.simulated_ns(
+                    [*before, *behind], case
+                )
         changes = tuple((fix.edit, fix.shares[case]) for fix in fixes)
+        if not changes:
+            return self.base_ns
         if changes not in self._steps_ns:
             self._steps_ns[changes] = simulate(self._with(changes), self.orders).step_ns
         return self._steps_ns[changes]

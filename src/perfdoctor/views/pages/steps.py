@@ -99,7 +99,7 @@ def _start(run: Run) -> Iterator[Table]:
 
 def _found(run: Run) -> _Steps | None:
     at = load_rules()["step-outliers"].at
-    every = [(place, _sure(step_rows(place, at["deviations"], at["min_excess_share"]), at)) for place in run.places]
+    every = [(place, _sure(step_rows(place, at["reach"], at["min_excess_share"]), at)) for place in run.places]
     known = [(place, rows) for place, rows in every if rows is not None]
     if not known or not run.per_step:
         return None
