@@ -131,16 +131,16 @@ def test_a_wrong_document_is_named_with_what_is_valid(tmp_path, monkeypatch, old
 
 
 @pytest.mark.parametrize(
-    ("new", "what"),
+    ("old", "new", "what"),
     [
-        ('formula = "1"\nlow = "0"\n', "no field 'high'"),
-        ('formula = "1"\nlow = "0"\nhigh = "1"\nother = "1"\n', "other"),
-        ('formula = "1"\nlow = "0"\nhigh = "1"\ninputs = { x = { source = "thin air", what = "a" } }\n', "'thin air'"),
+        ('high    = "{lost_ms}"\n', "", "no field 'high'"),
+        ('high    = "{lost_ms}"\n', 'high    = "{lost_ms}"\nother   = "1"\n', "other"),
+        ('{ source = "recording"', '{ source = "thin air"', "'thin air'"),
     ],
 )
-def test_a_wrong_derivation_is_named(tmp_path, monkeypatch, new, what):
+def test_a_wrong_derivation_is_named(tmp_path, monkeypatch, old, new, what):
     with pytest.raises(PerfdoctorError) as raised:
-        a_rule(tmp_path, monkeypatch, "[[fix]]", f"[derivation]\n{new}\n[[fix]]")
+        a_rule(tmp_path, monkeypatch, old, new)
     assert what in raised.value.what
 
 
