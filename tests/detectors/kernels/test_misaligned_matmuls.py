@@ -29,7 +29,7 @@ def step(matmul: int, name: str, *, of: int = 40, **more):
 def test_it_fires_where_a_kernel_was_built_for_misaligned_rows():
     finding = only_finding(
         "misaligned-matmuls",
-        step(14, BF16.format(2)),
+        step(14, BF16.format(1)),
         aligned_speedup_low=1.1,
         aligned_speedup_likely=1.4,
         aligned_speedup_high=2.0,
@@ -140,7 +140,7 @@ def test_numbers_of_16_bits_come_in_pieces_of_8_whatever_they_are_multiplied_by(
 def test_a_size_of_8_bits_is_padded_to_16():
     """72 is a multiple of 8 and none of 16: 80 would be."""
     ops = ("aten::_int_mm", "[[4096, 72], [72, 4096]]", 20)
-    finding = only_finding("misaligned-matmuls", recorded(ops, kernel=INT8.format(8)), aligned_speedup_likely=1.4)
+    finding = only_finding("misaligned-matmuls", recorded(ops, kernel=INT8.format(8)), paired_speedup_likely=1.4)
     assert [finding.values[name] for name in ("size", "padded", "piece")] == [72, 80, 16]
     assert finding.saving_ns_per_step.likely == pytest.approx(20 * MS * (1 - (80 / 72) / 1.4), rel=1e-6)
 

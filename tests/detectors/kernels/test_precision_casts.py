@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import findings
+from builders import findings, only_finding
 from kernel_kind_cases import CAST, CASTS, COPY
 
 PLAIN = COPY % ("LoadWithoutCast", "StoreWithoutCast")
@@ -41,3 +41,28 @@ def test_it_stays_silent_where_casts_are_so_short_that_memory_is_not_their_limit
 def test_it_stays_silent_where_the_optimizer_casts():
     picture = CASTS.step(10, kernels=" " + "ab" * 5 + "G" * 29, host=["l" * 11, "u" * 11], launched_us_before=None)
     assert findings("precision-casts", picture) == []
+
+
+NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
+
+
+def beside(kernels: str):
+    """A cast (a, 400 µs) in a step of 40 units; n is a norm."""
+    names = {"a": CAST, "n": NORM, "m": NORM.replace("layer", "rms")}
+    return CASTS.step(0, kernels=kernels + "G" * (40 - len(kernels)), kernel_names=names)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "low", "likely"),
+    [
+        ("GaaaaG", 0, 0),  # a weight in front of its matmul
+        ("GnnnnaaaaG", 0, 400_000),
+        ("GaaaannnnG", 0, 400_000),
+        ("GnnnnaaaammmmG", 400_000, 400_000),
+        ("GnaaaaG", 0, 0),  # a quarter of its time: another tensor
+        ("GnnnnnnnnnnaaaaG", 0, 0),
+    ],
+)
+def test_a_cast_goes_where_a_neighbour_of_its_size_can_cast_itself(kernels, low, likely):
+    saving = only_finding("precision-casts", beside(kernels)).saving_ns_per_step
+    assert (saving.low, saving.likely, saving.high) == (low, likely, 400_000)

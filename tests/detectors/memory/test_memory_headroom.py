@@ -14,6 +14,7 @@ from perfdoctor.model.timeline import Device, Frame, Timeline, merge
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.readers.torch_memory import snapshot_ranks
 from perfdoctor.records.savings import Saving
+from perfdoctor.replay.what_if.sizes import simulated, size_change
 from perfdoctor.vocabulary.rulebook import load_rules
 
 GIB = 1 << 30
@@ -50,6 +51,7 @@ def test_it_fires_where_the_host_is_slow_and_memory_is_free():
         "capacity_mib": 80 * 1024,
         "free_percent": pytest.approx(75),
         "idle_percent": pytest.approx(50, abs=5),
+        **{name: finding.values[name] for name in ("more_samples_percent", "least_percent", "most_percent")},
     }
     assert finding.saving_ns_per_step == Saving(0, 0, 0)
     assert "At most 20,480 of 81,920 MiB are ever reserved (75 % free)" in summary(finding)
@@ -110,3 +112,14 @@ def test_a_snapshot_or_the_profilers_totals_tell_the_reserve_as_well(tmp_path):
     )  # fmt: skip
     given = replace(without, frames={**without.frames, "memory_totals": totals})
     assert only_finding("memory-headroom", given).values["reserved_mib"] == 30 * 1024
+
+
+def test_it_predicts_the_samples_a_second_of_twice_the_batch_as_what_if_does():
+    """Half of each step launches; kernels twice as long fill it, so nearly twice the samples come out of it."""
+    drawn = run(20)
+    finding = only_finding("memory-headroom", drawn)
+    asked = simulated([size_change("batch", "", 2.0, prepare(drawn))], prepare(drawn)).speedup
+    shown = [finding.values[name] for name in ("least_percent", "more_samples_percent", "most_percent")]
+    assert shown == pytest.approx([100 * (each - 1) for each in asked])
+    assert shown[1] > 30
+    assert "samples a second are predicted" in summary(finding)

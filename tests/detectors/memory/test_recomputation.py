@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from builders import GEMM, draw, findings, of_step, only_finding, summary, timeline
+from dataclasses import replace
 
+import pytest
+from builders import BASE_NS, GEMM, draw, findings, frame, of_step, only_finding, summary, timeline
+
+from perfdoctor.model.timeline import Device
 from perfdoctor.records.savings import Saving
 
 NODE = "autograd::engine::evaluate_function: ReluBackward0"
@@ -42,10 +45,12 @@ def step(again: int, *, of: int = 40, op: str = "f", node: str = "N", **more):
 
 
 def test_it_fires_where_functions_of_the_forward_pass_run_in_the_backward_pass():
-    finding = only_finding("recomputation", step(10), avoidable_share_low=0.2, avoidable_share_likely=0.5)
+    finding = only_finding("recomputation", step(10))
     # ten kernels of 100 µs in a step of 4 ms
-    assert finding.values == {"kernels_per_step": 10.0, **of_step("again", 1.0, 4.0)}
-    assert finding.saving_ns_per_step == Saving(200_000, 500_000, 1_000_000)
+    assert finding.values == {"kernels_per_step": 10.0, **of_step("again", 1.0, 4.0), "free_mib": 0, "needed_mib": 0}
+    # five of them are matmuls: their results are kept where nothing is known of the memory
+    assert finding.saving_ns_per_step == Saving(0, 500_000, 1_000_000)
+    assert finding.confidence == "low"
     assert "10 kernels a step recompute forward work" in summary(finding)
 
 
@@ -93,6 +98,50 @@ def test_what_runs_beside_other_work_is_not_promised():
             {"start_ns": 500, "end_ns": 700, "name": "aten::convolution_backward", "process": 1, "thread": 2},
         ],
     )
-    finding = only_finding("recomputation", rows, avoidable_share_likely=0.5)
+    finding = only_finding("recomputation", rows)
     assert finding.values["again_percent"] == pytest.approx(100 * 50 / 200)
-    assert finding.saving_ns_per_step.likely == 25_000
+    assert finding.saving_ns_per_step.likely == 50_000  # a matmul
+
+
+GIB = 1 << 30
+
+
+def with_memory(reserved_gib: float, *, capacity_gib: float = 80, kept_gib: float | None = None):
+    """The reserve as samples tell it; or the allocator's totals, which rise by `kept_gib` while forward work runs again."""
+    drawn = step(10)
+    common = {"process": 100, "reserved_bytes": round(reserved_gib * GIB)}
+    if kept_gib is None:
+        signal, samples = "memory", [(at, GIB) for at in range(3)]
+    else:
+        signal, samples = "memory_totals", [
+            (number * 4_000_000 + at, round(held * GIB))
+            for number in range(5) for at, held in ((0, 1.0), (1_950_000, 1.0 + kept_gib), (3_000_000, 1.0))
+        ]  # fmt: skip
+    rows = [
+        {**common, "start_ns": BASE_NS + at, "end_ns": BASE_NS + at, "allocated_bytes": held,
+         "name": "cuda" if signal == "memory" else "[memory]"}
+        for at, held in samples
+    ]  # fmt: skip
+    return replace(
+        drawn, frames={**drawn.frames, signal: frame(signal, rows)}, recorded=drawn.recorded | {signal},
+        devices=(Device(0, 0, "a GPU", memory_bytes=round(capacity_gib * GIB)),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("reserved_gib", "likely"), [(20, 1_000_000), (40, 1_000_000), (60, 500_000), (80, 0)])
+def test_the_reserve_says_how_much_could_be_kept(reserved_gib, likely):
+    """With half of the memory free all of it, with less a proportional part, with none nothing."""
+    finding = only_finding("recomputation", with_memory(reserved_gib))
+    assert finding.saving_ns_per_step == Saving(0, likely, 1_000_000)
+    assert finding.confidence == "medium"
+
+
+@pytest.mark.parametrize(
+    ("reserved_gib", "saving"), [(20, Saving(1_000_000, 1_000_000, 1_000_000)), (70, Saving(500_000, 500_000, 500_000))]
+)
+def test_where_the_totals_show_what_activations_need_it_is_held_against_what_is_free(reserved_gib, saving):
+    """20 GiB for each backward pass: of 10 that are free half of them fit."""
+    finding = only_finding("recomputation", with_memory(reserved_gib, kept_gib=20))
+    assert finding.saving_ns_per_step == saving
+    assert finding.values["needed_mib"] == pytest.approx(20 * 1024)
+    assert "Keeping it instead takes 20,480 MiB." in summary(finding)

@@ -1,17 +1,20 @@
-"""Convolutions of each channel by itself take much of the step: no tensor core works on them."""
+"""Convolutions of one channel each, which compute on no tensor cores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -25,6 +28,17 @@ def _on_32_bits(place: Place) -> Mask:
     return rows
 
 
+def _saved_ns(place: Place, at: Mapping[str, float], case: str) -> float:
+    """Half of the bytes: of kernels that pass over activations, and less of those that sum a gradient of weights."""
+    rows = _on_32_bits(place)
+    sums = rows & place.kernels.name.matches(kernel_names.GRID_OF_WEIGHTS)
+    ns = place.kernel_ns
+    if not ns[rows].sum():
+        return 0.0
+    shares = np.where(sums, at[f"of_weights_share_{case}"], at[f"of_activations_share_{case}"])
+    return float((ns * shares)[rows].sum() / ns[rows].sum()) * place.alone_ns(rows)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """What they gain is half of the bytes; on 16 bits already, knowing it is all there is."""
     found = of_kernels(run, _depthwise, at["min_share_of_step"])
@@ -33,7 +47,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     yield wide.finding(
         rule="depthwise-convolutions",
-        saving=shares(at, "avoidable_share").of(wide.ns),
+        saving=Saving(*(run.mean(partial(_saved_ns, at=at, case=case)) for case in CASES)),
         confidence="medium",
         values={**found.kernel_values(), "wide_ms": ms(wide.ns)},
         evidence=(

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.kernels.attention import attention_pieces
-from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains
+from perfdoctor.metrics.kernels.chains import Chains, elementwise_chains, in_chains, saved_shares
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import CASES, Saving
 
 
-def _between_ns(place: Place, chains: Chains) -> float:
-    """Time of the passes over memory that lie between the first and the last of each chain: all but one in n."""
+def _saved_ns(place: Place, chains: Chains, case: str) -> float:
+    """Time of the passes over memory that one kernel a chain would not make."""
     rows = in_chains(chains)
     summed = int(place.kernel_ns[rows].sum())
     if not summed:
         return 0.0
-    between = float((place.kernel_ns[rows] * (1 - 1 / chains.links[rows])).sum())
-    return between * place.alone_ns(rows) / summed  # beside other kernels they gain less
+    saved = float((place.kernel_ns * saved_shares(place, chains, case)).sum())
+    return saved * place.alone_ns(rows) / summed  # beside other kernels they gain less
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -35,8 +36,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         others = attention_pieces(place, at["max_kernels_between_products"])[0]  # unfused-attention owns these
         return elementwise_chains(place, at["min_kernels_in_chain"], at["memory_bound_kernel_ns"], others)
 
-    between = run.mean(lambda place: _between_ns(place, chains(place)))
-    if not between or between * at["fusable_share_likely"] < at["min_share_of_step"] * run.step_ns:
+    def saved_ns(place: Place, case: str) -> float:
+        return _saved_ns(place, chains(place), case)
+
+    low, likely, high = (run.mean(partial(saved_ns, case=case)) for case in CASES)
+    if not likely or likely < at["min_share_of_step"] * run.step_ns:
         return
     found = of_kernels(run, lambda place: in_chains(chains(place)))
     if found is None:
@@ -45,7 +49,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     count = np.unique(of_worst.number[found.worst_rows]).size / found.worst.units
     yield found.finding(
         rule="elementwise-chains",
-        saving=shares(at, "fusable_share").of(between),
+        saving=Saving(low, likely, max(likely, high)),
         confidence="medium",
         values={
             "chains_per_step": count,
@@ -55,7 +59,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         evidence=(
             Measure("kernels in chains a step", found.per_step, "count"),
             Measure("their time", found.ns, "ns"),
-            Measure("of it passes over memory between two of them", between, "ns"),
+            Measure("of it what each writes for the next to read", likely, "ns"),
             largest(found.worst, found.worst_rows, "Largest of them, a step"),
         ),
     )

@@ -34,9 +34,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
 
     def share_won(kernels: Measured, case: str) -> Floats:
-        """Twice the warps hide twice the waits, until enough are there or the busiest unit is busy."""
-        missing = kernels.number("occupancy_share") / at[f"reached_occupancy_share_{case}"]
-        return 1 - np.fmax(missing, kernels.busiest_share / at[f"reached_share_{case}"])
+        """So many times the warps hide as many waits, until the busiest unit is busy or no warp fits any more.
+
+        Little's law: what is under way is rate times latency. At the most, all places are taken: that is a ceiling.
+        """
+        own = kernels.number("occupancy_share")
+        reached = np.minimum(own * at[f"times_as_many_warps_{case}"], 1.0)
+        # A larger grid takes the places that a processor has; fewer registers or bytes make new ones.
+        most = np.where(kernels.number("waves_per_sm") < 1, np.fmax(kernels.number("occupancy_limit_share"), own), 1.0)
+        reached = np.fmin(reached, most) if case != "high" else np.ones_like(own)
+        return 1 - np.fmax(own / reached, np.minimum(kernels.busiest_share / at[f"reached_share_{case}"], 1.0))
 
     limiter = _limiter(found)
     yield Finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -16,10 +17,14 @@ from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
+from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.vocabulary.names import kernels as kernel_names
 
 #: How many sizes the table names.
 _TABLE_ROWS = 5
+#: Products of so many times as many FLOP reach about the same share of what their GPU allows.
+_ALIKE = 4.0
+_HOPPER = (9, 0)
 
 
 @once_per_place
@@ -36,19 +41,61 @@ def _floor_ns(place: Place, level: str) -> Floats:
     return least_ns(place, at_best=level == "high")
 
 
-def _saved_ns(place: Place, gains: tuple[float, float], level: str) -> float:
-    """Kernels get faster by the first gain, those without tensor cores by the second, and compute the padding too.
+@once_per_place
+def _as_aligned_ns(place: Place) -> Floats:
+    """What each misaligned kernel takes if it comes as near to its roof as aligned ones of its size here; NaN: unknown.
 
-    None gets faster than its FLOP and bytes allow on this GPU, where they are known.
+    Both by their FLOP and bytes, which count a product of `_ALIKE` times as many FLOP, or as few, as one of its size.
     """
-    found = _misaligned(place)
-    ns, gain = place.kernel_ns[found.rows], np.where(found.without[found.rows], gains[1], gains[0])
+    found, floor, ns = _misaligned(place), _floor_ns(place, "likely"), place.kernel_ns.astype(float)
+    expected = np.full(ns.size, np.nan)
+    others = ~found.rows & (floor > 0) & (floor < ns) & place.kernel_rows("gemm")
+    order = np.flatnonzero(others)[np.argsort(floor[others], kind="stable")]
+    roof, own = np.r_[0.0, np.cumsum(floor[order])], np.r_[0.0, np.cumsum(ns[order])]
+    rows = np.flatnonzero(found.rows & (floor > 0) & (floor < ns))
+    begin, end = (np.searchsorted(floor[order], floor[rows] * each) for each in (1 / _ALIKE, _ALIKE))
+    there = end > begin
+    longer = (own[end] - own[begin])[there] / (roof[end] - roof[begin])[there]
+    expected[rows[there]] = (floor * found.padding)[rows[there]] * longer
+    return expected
+
+
+def _gains(place: Place, at: Mapping[str, float], level: str) -> Floats:
+    """How many times as fast each kernel gets, by published measurements: by what it loads at once.
+
+    Aligned kernels of a Hopper GPU use matrix instructions that have no misaligned form.
+    """
+    alignment = place.kernels.name.numbers(kernel_names.alignment)
+    paired = (alignment > 1) & ~_misaligned(place).without
+    gains = np.where(paired, at[f"paired_speedup_{level}"], at[f"aligned_speedup_{level}"])
+    if place.info.compute_capability == _HOPPER and level == "likely":
+        gains = gains / at["plain_instructions_share"]
+    return np.where(_misaligned(place).without, at[f"tensor_core_speedup_{level}"], gains)
+
+
+def _left_ns(place: Place, at: Mapping[str, float], level: str) -> Floats:
+    """What each kernel takes with its sizes padded. The recording's own aligned kernels say more than other machines'.
+
+    None gets faster than its FLOP and bytes allow on this GPU, unless it is already: then these are not its own.
+    """
+    ns, floor = place.kernel_ns.astype(float), _floor_ns(place, level)
+    published = ns * _misaligned(place).padding / _gains(place, at, level)
+    here = _as_aligned_ns(place)
+    both = {"low": np.fmax(published, here), "high": np.fmin(published, here)}
+    left = both.get(level, np.where(np.isnan(here), published, here))
+    at_least: Floats = np.maximum(left, np.where(floor < ns, floor, 0))
+    return at_least
+
+
+def _saved_ns(place: Place, at: Mapping[str, float], level: str) -> float:
+    """Fewer ns for the window."""
+    rows = _misaligned(place).rows
+    ns = place.kernel_ns[rows]
     summed = int(ns.sum())
     if not summed:
         return 0.0
-    left = np.maximum(ns * found.padding[found.rows] / gain, _floor_ns(place, level)[found.rows])
-    saved = float(np.maximum(ns - left, 0).sum())
-    return saved * place.alone_ns(found.rows) / summed
+    saved = float(np.maximum(ns - _left_ns(place, at, level)[rows], 0).sum())
+    return saved * place.alone_ns(rows) / summed
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -56,15 +103,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_kernels(run, lambda place: _misaligned(place).rows, at["min_share_of_step"])
     if found is None:
         return
-
-    def saved(level: str) -> int:
-        gains = (at[f"aligned_speedup_{level}"], at[f"tensor_core_speedup_{level}"])
-        return run.mean(lambda place: _saved_ns(place, gains, level))
-
+    low, likely, high = (run.mean(partial(_saved_ns, at=at, level=case)) for case in CASES)
     table, odd = _by_size(found.worst, _misaligned(found.worst), at["min_named_share"])
     yield found.finding(
         rule="misaligned-matmuls",
-        saving=Saving(saved("low"), saved("likely"), saved("high")),
+        saving=Saving(min(low, likely), likely, max(likely, high)),
         confidence="high" if odd else "medium",
         values={
             **found.time_values("misaligned"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
+from perfdoctor.metrics.kernels.casts import fused_casts
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -25,13 +28,26 @@ def _casts(place: Place, at_least_ns: float) -> Mask:
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """By name: copies that convert. Kernels that compute something as well convert for nothing."""
-    found = of_kernels(run, lambda place: _casts(place, at["memory_bound_kernel_ns"]), at["min_share_of_step"])
+
+    @once_per_place
+    def casts(place: Place) -> Mask:
+        return _casts(place, at["memory_bound_kernel_ns"])
+
+    found = of_kernels(run, casts, at["min_share_of_step"])
     if found is None:
         return
+
+    def fused_ns(place: Place, *, both_sides: bool) -> int:
+        return place.alone_ns(fused_casts(place, casts(place), both_sides=both_sides))
+
+    low, likely = (run.mean(partial(fused_ns, both_sides=both)) for both in (True, False))
     yield found.finding(
         rule="precision-casts",
-        saving=shares(at, "avoidable_share").of(found.ns),
+        saving=Saving(min(low, likely), likely, max(found.ns, likely)),
         confidence="medium",
         values=found.kernel_values(),
-        evidence=found.kernel_evidence("casts a step"),
+        evidence=(
+            *found.kernel_evidence("casts a step"),
+            Measure("of them beside a kernel that could cast itself", likely, "ns"),
+        ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.op_loops import beyond_dispatch_ns, op_loops
 from perfdoctor.metrics.host.short_ops import short_ops
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
+from perfdoctor.metrics.kernels.runs import merged_runs_ns
 from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.intervals import Intervals
@@ -53,10 +55,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.per_step < at["min_kernels_per_step"]:
         return
     worst, rows = found.worst, found.worst_rows
-    likely = at["fusable_share"]
     yield found.finding(
         rule="small-kernels",
-        saving=Shares(likely * CERTAIN_SHARE, likely, at["fusable_share_high"]).of(found.ns),
+        saving=_saving(run, found.ns, at),
         confidence="medium" if worst.info.sm_count else "low",
         values={
             "small_per_step": found.per_step,
@@ -71,6 +72,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", found.ns, "ns"),
         ),
     )
+
+
+def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
+    """Of each run of them one kernel is left; at the least, sums and gathers stay kernels of their own."""
+
+    def saved(place: Place, *, apart: bool) -> float:
+        rows = _small(place, at)
+        summed = float(place.kernel_ns[rows].sum())
+        breaks = rows & ~place.kernel_rows("elementwise") if apart else None
+        return merged_runs_ns(place, rows, breaks) * place.alone_ns(rows) / summed if summed else 0.0
+
+    low, likely = (run.mean(partial(saved, apart=apart)) for apart in (True, False))
+    return Saving(min(low, likely), likely, max(likely, affected_ns))
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

@@ -3,37 +3,138 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.kernels.attention import attention_pieces
+from perfdoctor.hardware.attention import Attention, fused_attention
+from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.metrics.kernels.attention import Pieces, attentions, sizes
 from perfdoctor.metrics.kernels.sets import largest
+from perfdoctor.metrics.units import ms
+from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Mask
+from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import CASES, Saving
+
+#: Scores and result; and the gradients of their four factors.
+_PRODUCTS, _GRADIENTS_PRODUCTS = 2, 4
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What the attentions of a place take in its window, one element each, in ns.
+
+    `whole_products_ns`: all of its products, those elsewhere included. `fused_ns`: in each of CASES, NaN where unknown.
+    """
+
+    pieces: Pieces
+    own_ns: Floats
+    products_ns: Floats
+    whole_products_ns: Floats
+    fused_ns: Mapping[str, Floats]
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """The kernels between the two products: a fused kernel has none of them."""
+    """The kernels between the two products go; the products are in the fused kernel, which takes what was published."""
 
     @once_per_place
-    def pieces(place: Place) -> tuple[Mask, int]:
-        return attention_pieces(place, at["max_kernels_between_products"])
+    def cost(place: Place) -> _Cost:
+        return _cost(place, attentions(place, at["max_kernels_between_products"]))
 
-    found = of_kernels(run, lambda place: pieces(place)[0])
-    if found is None or not found.ns or found.share * at["avoidable_share_likely"] < at["min_share_of_step"]:
+    between = of_kernels(run, lambda place: cost(place).pieces.between)
+    found = of_kernels(run, lambda place: _rows(cost(place)))
+    if between is None or found is None or not between.ns:
         return
-    passes_per_step = pieces(found.worst)[1] / found.worst.units
+
+    def saved_ns(place: Place, case: str) -> float:
+        return _saved_ns(place, cost(place), at, case)
+
+    low, likely, high = (run.mean(partial(saved_ns, case=case)) for case in CASES)
+    if likely < at["min_share_of_step"] * run.step_ns:
+        return
+    saving = Saving(min(low, likely), likely, max(high, likely))
+    worst = cost(found.worst)
+    passes_per_step = worst.pieces.count / found.worst.units
+    by_size = bool((~np.isnan(worst.fused_ns["likely"])).any())
     yield found.finding(
         rule="unfused-attention",
-        saving=shares(at, "avoidable_share").of(found.ns),
-        confidence="high" if len(run.timeline.ops) else "medium",
-        values={"times_per_step": passes_per_step, **found.time_values("between")},
+        saving=saving,
+        confidence="high" if by_size else "medium",
+        values={
+            "times_per_step": passes_per_step,
+            **between.time_values("between"),
+            "attention_ms": ms(found.ns),
+            "fused_ms": ms(found.ns - likely),
+        },
         evidence=(
             Measure("passes through unfused attention a step", passes_per_step, "count"),
-            Measure("time between the two products", found.ns, "ns"),
-            largest(found.worst, found.worst_rows, "Largest kernels between them, a step"),
+            Measure("time between the two products", between.ns, "ns"),
+            Measure("time of the products themselves", max(found.ns - between.ns, 0), "ns"),
+            Measure("a fused kernel instead of both", found.ns - likely, "ns"),
+            largest(found.worst, worst.pieces.between, "Largest kernels between them, a step"),
         ),
     )
+
+
+def _rows(cost: _Cost) -> Mask:
+    rows: Mask = cost.pieces.number != UNKNOWN
+    return rows
+
+
+def _cost(place: Place, pieces: Pieces) -> _Cost:
+    belongs = pieces.number != UNKNOWN
+
+    def of_each(rows: Mask, weights: Ints | None = None) -> Floats:
+        own = None if weights is None else weights[rows]
+        return np.bincount(pieces.number[rows], weights=own, minlength=pieces.count).astype(float)
+
+    product = belongs & ~pieces.between
+    products, found = of_each(product, place.kernel_ns), of_each(product)
+    # Of a gradient's four products some may be elsewhere: they take what the others do.
+    whole = products * np.where(pieces.backward, _GRADIENTS_PRODUCTS, _PRODUCTS) / np.maximum(found, 1)
+    known, limits = sizes(place, pieces), peaks(place)
+    fused = {
+        case: np.array(
+            [
+                _fused_ns(size, limits, case, bool(masked), time)
+                for size, masked, time in zip(known, pieces.masked, whole, strict=True)
+            ]
+        )
+        for case in CASES
+    }
+    return _Cost(pieces, of_each(belongs, place.kernel_ns), products, whole, fused)
+
+
+def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: bool, products_ns: float) -> float:
+    """Of one attention; NaN where its size or GPU is unknown, or where its products outran the GPU that was recorded.
+
+    A mask is taken for a causal one only where the most is asked for that fusing can save.
+    """
+    if size is None or limits is None:
+        return float("nan")
+    half, wide = limits.half_flop_per_second, max(limits.tf32_flop_per_second, limits.fp32_flop_per_second)
+    count = _GRADIENTS_PRODUCTS if size.backward else _PRODUCTS
+    least = 2.0 * count * size.batch * size.queries * size.keys * size.size / max(wide if size.is_wide else half, 1)
+    if least * 1e9 > products_ns > 0:
+        return float("nan")
+    found = fused_attention(size, limits, case, causal=masked and case == "high")
+    return found[0] * 1e9 if found else float("nan")
+
+
+def _saved_ns(place: Place, cost: _Cost, at: Mapping[str, float], case: str) -> float:
+    """Fewer ns for the window: of what these kernels take alone, all that the fused ones do not need."""
+    summed = float(cost.own_ns.sum())
+    if not summed:
+        return 0.0
+    by_products = cost.whole_products_ns * at[f"fused_to_products_{case}"]
+    fused = np.where(np.isnan(cost.fused_ns[case]), by_products, cost.fused_ns[case])
+    elsewhere = cost.whole_products_ns - cost.products_ns
+    saved = float(np.clip(cost.own_ns + elsewhere - fused, 0, cost.own_ns).sum())
+    return saved * place.alone_ns(_rows(cost)) / summed

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from perfdoctor.detectors.of_host_ops import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.kernels.fused_update import fused_update_ns
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
 from perfdoctor.metrics.units import us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 
@@ -33,7 +36,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     yield found.finding(
         rule="unfused-optimizer",
-        saving=shares(at, "recoverable_share").of(found.ns),
+        saving=_saving(run, at),
         confidence="high",
         values={
             "kernels_per_step": found.per_step,
@@ -45,6 +48,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("their time", found.ns, "ns"),
         ),
     )
+
+
+def _saving(run: Run, at: Mapping[str, float]) -> Saving:
+    """What the kernels take beyond what one update of all tensors would."""
+
+    def saved(place: Place, case: str) -> float:
+        rows = _per_tensor(place)
+        summed = float(place.kernel_ns[rows].sum())
+        left = fused_update_ns(place, rows, case, at["kernel_floor_ns"], at["short_kernel_ns"])
+        return max(1 - left / summed, 0.0) * place.alone_ns(rows) if summed else 0.0
+
+    low, likely, high = (run.mean(partial(saved, case=case)) for case in CASES)
+    return Saving(min(low, likely), likely, max(high, likely))
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:

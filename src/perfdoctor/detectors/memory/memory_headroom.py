@@ -10,6 +10,7 @@ from perfdoctor.metrics.units import mib, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.replay.what_if.sizes import throughput
 
 
 def _idle_ns(place: Place) -> int:
@@ -17,7 +18,8 @@ def _idle_ns(place: Place) -> int:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0.
+    """Of the fullest device. A step gets no shorter by a larger batch, it gets more done: the saving is 0, and what is
+    predicted is the throughput of the batch that fits.
 
     The slowest host sets the pace of a job. The devices of faster ones wait in collectives, where they are not idle:
     the rank that is launch-bound most tells what launches cost them all.
@@ -33,6 +35,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     free = 1 - fullest.peak_bytes / fullest.capacity_bytes
     if free < at["min_free_share"]:
         return
+    gain = throughput(run, at["batch_factor"])
     yield Finding(
         rule="memory-headroom",
         saving_ns_per_step=NO_SAVING,
@@ -42,10 +45,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "capacity_mib": mib(fullest.capacity_bytes),
             "free_percent": percent(free),
             "idle_percent": percent(share),
+            "more_samples_percent": _more_percent(gain, 1),
+            "least_percent": _more_percent(gain, 0),
+            "most_percent": _more_percent(gain, 2),
         },
         evidence=(
             Measure(f"most that was reserved on rank {fullest.rank}", fullest.peak_bytes, "bytes"),
             Measure("memory of the GPU", fullest.capacity_bytes, "bytes"),
             Measure("idle because the host launches too slowly", slowest.per_step(_idle_ns(slowest)), "ns"),
+            *([Measure("more samples a second with twice the batch", gain[1] - 1, "share")] if gain else []),
         ),
     )
+
+
+def _more_percent(gain: tuple[float, float, float] | None, case: int) -> float:
+    """How many more samples a second; 0 where that cannot be simulated."""
+    return percent(gain[case] - 1) if gain else 0.0

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from perfdoctor.detectors.of_work import of_kernels
-from perfdoctor.detectors.savings import shares
-from perfdoctor.metrics.kernels.recompute import recomputed
+from perfdoctor.detectors.of_work import Work, of_kernels
+from perfdoctor.metrics.kernels.recompute import kept_bytes, recomputed
+from perfdoctor.metrics.memory.growth import reserved_peaks
+from perfdoctor.metrics.units import mib
 from perfdoctor.model.run import Run
-from perfdoctor.records.findings import Finding
+from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Of the fullest device: what was never reserved, its capacity, and what activations need; None: not recorded."""
+
+    free_bytes: int | None
+    capacity_bytes: int
+    needed_bytes: float | None
+
+    def share_that_fits(self, room_for_all: float) -> float | None:
+        """How much of what is computed again could be kept. `room_for_all`: of the memory, if the need is unknown."""
+        if self.free_bytes is None:
+            return None
+        needed = room_for_all * self.capacity_bytes if self.needed_bytes is None else self.needed_bytes
+        return min(self.free_bytes / needed, 1.0) if needed else 1.0
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -16,10 +36,44 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_kernels(run, recomputed, at["min_share_of_step"])
     if found is None:
         return
+    memory = _memory(run)
     yield found.finding(
         rule="recomputation",
-        saving=shares(at, "avoidable_share").of(found.ns),
-        confidence="medium",
-        values={"kernels_per_step": found.per_step, **found.time_values("again")},
-        evidence=found.kernel_evidence("kernels of forward work done again, a step"),
+        saving=_saving(found, memory, at),
+        confidence="medium" if memory.free_bytes is not None else "low",
+        values={
+            "kernels_per_step": found.per_step,
+            **found.time_values("again"),
+            "free_mib": mib(memory.free_bytes or 0),
+            "needed_mib": mib(memory.needed_bytes or 0),
+        },
+        evidence=(
+            *found.kernel_evidence("kernels of forward work done again, a step"),
+            *([Measure("never reserved on the fullest GPU", memory.free_bytes, "bytes")] if memory.free_bytes else []),
+            *([Measure("activations to keep instead", memory.needed_bytes, "bytes")] if memory.needed_bytes else []),
+        ),
     )
+
+
+def _memory(run: Run) -> _Memory:
+    known = [each for each in reserved_peaks(run.timeline) if each.capacity_bytes]
+    fullest = min(known, key=lambda each: each.capacity_bytes - each.peak_bytes, default=None)
+    needs = [need for place in run.places if (need := kept_bytes(place)) is not None]
+    if fullest is None:
+        return _Memory(None, 0, max(needs, default=None))
+    free = max(fullest.capacity_bytes - fullest.peak_bytes, 0)
+    return _Memory(free, fullest.capacity_bytes, max(needs, default=None))
+
+
+def _saving(found: Work, memory: _Memory, at: Mapping[str, float]) -> Saving:
+    """As much of it as its results fit into the memory that was never reserved.
+
+    Where that is unknown, the results of matmuls and attention are kept, which are few and take most of the time.
+    """
+    share = memory.share_that_fits(at["room_for_all_share"])
+    if share is None:
+        products = found.run.mean(lambda place: place.alone_ns(recomputed(place) & place.kernel_rows(*MATMUL_FAMILIES)))
+        return Saving(0, min(products, found.ns), found.ns)
+    fits = int(share * found.ns)
+    known = memory.needed_bytes is not None
+    return Saving(fits if known else 0, fits, fits if known and share < 1 else found.ns)

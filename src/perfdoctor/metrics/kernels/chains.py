@@ -6,11 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.metrics.kernels.memory_bandwidth import passes_by_kernel
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: Tensors: a norm reads one and writes one; what is not known to read one is taken to read two.
+_OF_NORM, _OF_TWO = 2, 3
 
 
 @dataclass(frozen=True)
@@ -62,3 +67,36 @@ def in_chains(chains: Chains) -> Mask:
     """One bool a kernel: is it a link?"""
     rows: Mask = chains.links > 0
     return rows
+
+
+def saved_shares(place: Place, chains: Chains, case: str) -> Floats:
+    """Which share of its time each link loses when its chain becomes one kernel, in one of `savings.CASES`; 0 outside.
+
+    A kernel bound by memory takes as long as its passes over tensors. Fused, the result of a link is not written for
+    the next one to read: all but the first lose a read, all but the last a write. At the least, what is written is
+    needed for the gradients; at the most, a link between two others loses its other inputs as well.
+    """
+    linked = np.flatnonzero(chains.links > 0)
+    order = linked[np.lexsort((place.kernels.start_ns[linked], chains.number[linked]))]
+    number, shares = chains.number[order], np.zeros(len(place.kernels))
+    first, last = np.ones(order.size, dtype=bool), np.ones(order.size, dtype=bool)
+    first[1:] = last[:-1] = number[1:] != number[:-1]
+    writes = ~place.kernel_rows("reduction")[order] & ~last
+    lost = (~first).astype(float) + (writes if case != "low" else 0)
+    share = np.minimum(lost / passes(place)[order], 1.0)
+    shares[order] = np.where(~first & ~last, 1.0, share) if case == "high" else share
+    return shares
+
+
+@once_per_place
+def passes(place: Place) -> Floats:
+    """Over how many tensors each of `place.kernels` passes: by its op's shapes, else by its name, else by its kind.
+
+    PyTorch's element-wise kernels name how many they take. One that is smaller than the result counts as much less.
+    """
+    by_name = place.kernels.name.numbers(kernel_names.tensors_of_elementwise)
+    by_kind = np.where(place.kernel_rows("normalization"), _OF_NORM, _OF_TWO)
+    by_kind = np.where(place.kernel_rows("reduction"), 1, by_kind)
+    known = passes_by_kernel(place)
+    found: Floats = np.where(known > 0, known, np.where(by_name > 0, by_name, by_kind)).astype(float)
+    return found

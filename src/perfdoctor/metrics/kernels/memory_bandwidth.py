@@ -8,6 +8,7 @@ inputs, and of those that took more than one kernel, nothing is said.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -76,20 +77,30 @@ def rates(place: Place) -> Rates:
 
 def moved_by_kernel(place: Place) -> Floats:
     """Bytes that each of `place.kernels` moves at the least; 0 where they are not known."""
+    return _by_kernel(place, moved_bytes)
+
+
+def passes_by_kernel(place: Place) -> Floats:
+    """The same in sizes of its result: over how many tensors each kernel passes; 0 where it is not known."""
+    return _by_kernel(place, _passes)
+
+
+def _by_kernel(place: Place, of_op: Callable[[str, str, str], float]) -> Floats:
+    """A number of each kernel that is the only one of an op whose tensors are known; 0 for others."""
     kernels = place.kernels
     moved = np.zeros(len(kernels))
     if not len(kernels):
         return moved
     ops = place.timeline.ops
     op = launches_of(place, "kernels").outermost("ops", ops.name.where(_is_known))
-    of_op = np.bincount(op[op != UNKNOWN], minlength=len(ops))
+    many = np.bincount(op[op != UNKNOWN], minlength=len(ops))
     known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
-    known = known[of_op[op[known]] == 1]
+    known = known[many[op[known]] == 1]
     shapes, types = ops.text("input_shapes"), ops.text("input_types")
     keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
     different, which = np.unique(keys, axis=0, return_inverse=True)
     sizes = [
-        moved_bytes(ops.name.values[name], shapes.values[shape], types.values[kind])
+        of_op(ops.name.values[name], shapes.values[shape], types.values[kind])
         for name, shape, kind in different.tolist()
     ]
     moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]
@@ -123,3 +134,14 @@ def _tensor(shape: object, kind: object) -> int:
     if not isinstance(shape, list) or not shape or not all(isinstance(side, int) for side in shape):
         return 0
     return prod(shape) * size
+
+
+def _passes(op: str, shapes: str, types: str) -> float:
+    """Bytes that it moves over those of its result: the largest that it reads, or one of two where it copies."""
+    moved = moved_bytes(op, shapes, types)
+    name = op.removeprefix("aten::")
+    reads = 0 if name in _FILLS else 1 if name == _COPY else _READS.get(name.removesuffix("_"), 1)
+    if not moved or reads <= 1:
+        return float(reads + 1) if moved else 0.0
+    sizes = [size for size in map(_tensor, json.loads(shapes), json.loads(types)) if size][:reads]
+    return moved / max(sizes)

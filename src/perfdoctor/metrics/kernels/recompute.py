@@ -45,3 +45,20 @@ def forward_again(timeline: Timeline, rank: int) -> Nested:
     np.minimum.at(start, position, ops.rows.start_ns[forward])
     np.maximum.at(end, position, ops.rows.end_ns[forward])
     return nested(ops.rows.take(which).with_columns(start_ns=start, end_ns=end).sorted())
+
+
+def kept_bytes(place: Place) -> float | None:
+    """What a step would hold besides if nothing were computed again: what the allocator's total rises by meanwhile.
+
+    Each stretch of forward work leaves the activations that its gradients read; without checkpoints all of them are
+    held at once. None where the allocator's totals were not recorded.
+    """
+    totals = place.timeline["memory_totals"].of(rank=place.rank, device=place.device or 0)
+    again = forward_again(place.timeline, place.rank).rows
+    if len(totals) < 2 or not len(again):
+        return None
+    held, at = totals["allocated_bytes"], totals.start_ns
+    before, after = (np.searchsorted(at, edge, side="right") - 1 for edge in (again.start_ns, again.end_ns))
+    inside = (before >= 0) & (place.window.overlap_ns(again.start_ns, again.end_ns) > 0)
+    rise = held[after[inside]] - held[before[inside]]
+    return float(np.maximum(rise, 0).sum()) / place.units if inside.any() else None

@@ -140,7 +140,7 @@ def holders(allocations: Frame, alive: Mask) -> tuple[Holder, ...]:
     """Allocations made from the same lines for the same purpose, the most bytes first."""
     taken = allocations.take(alive)
     stack, category, size = taken.text("stack"), taken.text("category"), taken["bytes"]
-    keys = np.stack((stack.codes, category.codes), axis=1) if len(taken) else np.empty((0, 2), np.int32)
+    keys = np.stack((stack.codes, category.codes), axis=1)
     different, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     which = which.ravel()
     totals = np.bincount(which, weights=size, minlength=len(different))

@@ -83,7 +83,7 @@ def is_counted(op: str) -> bool:
 @lru_cache(maxsize=65536)
 def work_of_op(op: str, shapes: str, types: str, values: str) -> Work | None:
     """Of one op, from its inputs' shapes, types and values as the recording writes them; None if it lacks them."""
-    dimensions, kinds, settings = _shapes(shapes), _texts(types), _texts(values)
+    dimensions, kinds, settings = shapes_of(shapes), _texts(types), _texts(values)
     if op in _PRODUCTS:
         return _product(op, dimensions, kinds)
     data_type = _data_type(kinds, 0)
@@ -121,7 +121,7 @@ def _data_type(kinds: Sequence[str], place: int) -> str | None:
 
 
 @lru_cache(maxsize=65536)
-def _shapes(text: str) -> tuple[Shape, ...]:
+def shapes_of(text: str) -> tuple[Shape, ...]:
     """Of each input; () of a number, and of a list of tensors."""
     return tuple(
         tuple(shape) if isinstance(shape, list) and all(type(side) is int and side >= 0 for side in shape) else ()

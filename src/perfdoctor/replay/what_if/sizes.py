@@ -20,7 +20,7 @@ from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
-from perfdoctor.replay.what_if.savings import Replay, SimulatedFix
+from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
 
 #: Of all ranks together; simulating as much takes some seconds.
@@ -161,3 +161,17 @@ def _scaling(changes: Sequence[Change], way_ns: Sequence[Sequence[int]], before:
     ratios = [ns[place] / max(ns[place + 1], 1) for ns in way_ns]
     efficiency = ratios if ranks >= before else [1 / ratio for ratio in ratios]
     return Scaling(before, ranks, (min(efficiency), efficiency[1], max(efficiency)))
+
+
+def throughput(run: Run, batch_factor: float) -> tuple[float, float, float] | None:
+    """How many times as many samples a second with a batch so many times as large: at least, likely, at most.
+
+    Of a step the fixed cost is spread over more samples (`edits.batch_size`). None where the run cannot be replayed.
+    """
+    if replay_of(run) is None or host_places(run):
+        return None
+    try:
+        low, likely, high = simulated([size_change("batch", "", batch_factor, run)], run).speedup
+    except PerfdoctorError:  # its last steps can be replayed, and all of them together cannot
+        return None
+    return low, likely, high

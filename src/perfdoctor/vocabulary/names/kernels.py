@@ -138,7 +138,7 @@ OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
 #: One launch that updates many tensors: PyTorch's `foreach` and `fused`, Apex's multi_tensor.
 FUSED_UPDATE = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
 #: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
-GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter", re.IGNORECASE)
+GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter|conv\w*grad_weight", re.IGNORECASE)
 #: The gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order; and the sorts, by CUB.
 SUMS_SORTED = re.compile(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
 SORTS = re.compile(SUMS_SORTED.pattern + "|compute_grad_weight|RadixSort")
@@ -158,6 +158,8 @@ WITH_SOFTMAX = re.compile(
     r"elementwise_kernel|native::reduce_kernel<|dropout|masked|triton_(poi|per|red)_|softmax|CatArray", re.IGNORECASE
 )
 NOT_WITH_SOFTMAX = re.compile(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
+#: Kernels that hide a part of the scores.
+MASKS = re.compile(r"masked_fill|where_kernel|tri[ul]_", re.IGNORECASE)
 
 
 @cache
@@ -278,4 +280,13 @@ def alignment(name: str) -> int:
     cuBLAS takes a kernel for the largest alignment that sizes and addresses allow, so a small one shows the sizes.
     """
     found = re.search(r"(?:_align|aligna)(\d+)", name)
+    return int(found.group(1)) if found else 0
+
+
+def tensors_of_elementwise(name: str) -> int:
+    """How many tensors PyTorch's element-wise kernel reads and writes, as its name says; 0 where it does not.
+
+    `vectorized_elementwise_kernel<4, …, std::array<char*, 3ul> >`: two inputs and a result (Loops.cuh).
+    """
+    found = re.search(r"(?:std::array|Array)<char\s*\*, ?(?:\(int\))?(\d+)", name)
     return int(found.group(1)) if found else 0

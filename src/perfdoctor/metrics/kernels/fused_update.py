@@ -1,0 +1,109 @@
+"""What would one update of all tensors take, instead of one of each? By passes over memory, and by launches.
+
+```
+fused ns = (time beyond starts and ends of the kernels) · passes left + launches · time of a start and end
+launches = max(tensors ÷ 36, numbers ÷ (320 · 65,536))
+```
+A launch of torch's multi-tensor kernels takes at most 36 tensors of four lists (parameters, gradients, two moments), in
+at most 320 chunks of 65,536 numbers (aten/src/ATen/native/cuda/MultiTensorApply.cuh: depth_to_max_tensors,
+depth_to_max_blocks, kChunkSize): 7,000 million parameters are more than 330 launches.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfdoctor.metrics.work.device_peaks import attained, measured
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Mask
+from perfdoctor.model.place import Place
+from perfdoctor.vocabulary.names import torch as torch_names
+
+#: Of one launch.
+_TENSORS, _NUMBERS = 36, 320 * 65_536
+#: Of a number: parameters and moments are kept in 32 bits.
+_BYTES = 4
+_CLASS = re.compile(r"#(\w+)\.step$")
+#: An update of fewer different kernels is no Adam's.
+_KERNELS_OF_ADAM = 5
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Over each parameter: `usual` and `fewest` by an update of single operations in `kernels`, `fused` by one kernel.
+
+    An operation passes over each tensor that it reads or writes, once.
+    """
+
+    kernels: int
+    usual: int
+    fewest: int
+    fused: int
+
+    def left(self, case: str) -> float:
+        """Of the time that passes take, in one of `savings.CASES`."""
+        return self.fused / (self.fewest if case == "low" else self.usual)
+
+
+#: By class in lower case: torch/optim, `_single_tensor_*` as of torch 2.5, and ATen/native/cuda/Fused*Kernel.cu.
+#: AdamW: p.mul_ 2, m.lerp_ 3, v.mul_ 2, v.addcmul_ 3, sqrt 2, div 2, add_ 2, p.addcdiv_ 4; fused: reads p, g, m, v,
+#: writes p, m, v. SGD with momentum: 2 + 3 + 3; without there is one operation, and nothing to fuse.
+_PASSES = {
+    "adamw": Passes(8, 20, 14, 7),
+    "adam": Passes(8, 20, 14, 7),
+    "sgd": Passes(3, 8, 5, 5),
+    "adagrad": Passes(4, 11, 9, 5),
+}
+#: Optimizers without a fused implementation: the multi-tensor one makes as many passes, in fewer launches.
+_OTHER = Passes(8, 1, 1, 1)
+
+
+@once_per_place
+def passes_of(place: Place) -> Passes | None:
+    """Of the optimizers whose steps this place's rank ran: of several, those of which most is left. None: unnamed."""
+    names: set[str] = set()
+    for signal in ("ranges", "ops"):
+        values = place.timeline[signal].of(rank=place.rank).name.values
+        names |= {value for value in values if torch_names.OPTIMIZER_STEP.search(value)}
+    known = [_of_class(found[1].lower()) for name in names if (found := _CLASS.search(name))]
+    return max(known, key=lambda each: each.left("likely"), default=None)
+
+
+def _of_class(name: str) -> Passes:
+    """Of one with another name that is an Adam (`FusedAdam`, `MyAdamW`): Adam's."""
+    return _PASSES.get(name) or (_PASSES["adamw"] if "adam" in name else _OTHER)
+
+
+def _unnamed(place: Place, rows: Mask) -> Passes:
+    """By how many different kernels it runs; at the least, a fused one may save no pass."""
+    different = np.unique(place.kernels.name.codes[rows]).size
+    alike = _PASSES["adamw" if different >= _KERNELS_OF_ADAM else "sgd"]
+    return replace(alike, fewest=alike.fused)
+
+
+def launches(tensors: float, numbers: float) -> float:
+    """Of one fused update."""
+    return float(max(np.ceil(tensors / _TENSORS), np.ceil(numbers / _NUMBERS), 1.0))
+
+
+def fused_update_ns(place: Place, rows: Mask, case: str, floor_ns: float, short_ns: float) -> float:
+    """What the updates that these rows of `place.kernels` make would take fused, in ns for the window.
+
+    `floor_ns`: start and end of a kernel, unless it was measured on this machine. Kernels of less than `short_ns` may
+    be nothing else: in the best case no pass over memory is left of them.
+    """
+    ns, passes = place.kernel_ns[rows].astype(float), passes_of(place) or _unnamed(place, rows)
+    if not ns.size:
+        return 0.0
+    rates, limits = measured(place), attained(place)
+    floor = (rates.one("kernel_floor") if rates else 0.0) or floor_ns
+    beyond = np.maximum(ns - floor, 0)
+    bandwidth = limits.memory_bytes_per_second if limits else 0.0
+    # As many numbers as the memory can have passed over in this time.
+    numbers = beyond.sum() / place.units / 1e9 * bandwidth / (_BYTES * passes.usual)
+    passing = beyond[ns >= short_ns].sum() if case == "high" else beyond.sum()
+    each = launches(ns.size / passes.kernels / place.units, 0.0 if passes is _OTHER else numbers)
+    return float(passing * passes.left(case) + each * place.units * floor)
