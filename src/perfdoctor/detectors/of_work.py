@@ -75,6 +75,7 @@ class Work(Affected):
         symptom_of: tuple[str, ...] = (),
         acts_on: Rows | None = None,
         bound_ns: int | None = None,
+        formula: str = "",
     ) -> Finding:
         """A finding about this work. `acts_on`: the rows on which the rule's action acts, where it counts them so."""
         return Finding(
@@ -88,6 +89,7 @@ class Work(Affected):
             work=work_of(self.run, acts_on or self.rows),
             affected_ns=self.ns,
             bound_ns=bound_ns,
+            formula=formula,
         )
 
 

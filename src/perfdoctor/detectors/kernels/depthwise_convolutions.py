@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-
-import numpy as np
 
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.sets import largest
@@ -14,7 +11,7 @@ from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
-from perfdoctor.records.savings import CASES, Saving
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
 
 
@@ -28,15 +25,11 @@ def _on_32_bits(place: Place) -> Mask:
     return rows
 
 
-def _saved_ns(place: Place, at: Mapping[str, float], case: str) -> float:
-    """Half of the bytes: of kernels that pass over activations, and less of those that sum a gradient of weights."""
-    rows = _on_32_bits(place)
+def _weights_ns(place: Place) -> float:
+    """Of the fp32 ones those that sum a gradient of weights; beside other kernels as much less as all of them."""
+    rows, ns = _on_32_bits(place), place.kernel_ns
     sums = rows & place.kernels.name.matches(kernel_names.GRID_OF_WEIGHTS)
-    ns = place.kernel_ns
-    if not ns[rows].sum():
-        return 0.0
-    shares = np.where(sums, at[f"of_weights_share_{case}"], at[f"of_activations_share_{case}"])
-    return float((ns * shares)[rows].sum() / ns[rows].sum()) * place.alone_ns(rows)
+    return float(ns[sums].sum() / max(ns[rows].sum(), 1)) * place.alone_ns(rows)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -45,11 +38,18 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     wide = of_kernels(run, _on_32_bits)
     if found is None or wide is None:
         return
+    weights_ns = run.mean(_weights_ns)
+
+    def saved(case: str) -> int:
+        """Half of the bytes: of kernels that pass over activations, and less of those that sum."""
+        activations = at[f"of_activations_share_{case}"] * (wide.ns - weights_ns)
+        return int(activations + at[f"of_weights_share_{case}"] * weights_ns)
+
     yield wide.finding(
         rule="depthwise-convolutions",
-        saving=Saving(*(run.mean(partial(_saved_ns, at=at, case=case)) for case in CASES)),
+        saving=Saving(saved("low"), saved("likely"), saved("high")),
         confidence="medium",
-        values={**found.kernel_values(), "wide_ms": ms(wide.ns)},
+        values={**found.kernel_values(), "wide_ms": ms(wide.ns), "weights_ms": ms(weights_ns)},
         evidence=(
             Measure("their time", found.ns, "ns"),
             Measure("of it on 32-bit numbers", wide.ns, "ns"),

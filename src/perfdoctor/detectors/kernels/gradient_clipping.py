@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_loops import of_loops
 from perfdoctor.detectors.savings import Shares
@@ -28,15 +28,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_loops(run, loops, at["min_share_of_step"])
     if found is None:
         return
-    likely = _without_loop(found.of_worst, found.worst.units)
     ops_per_step = sum(loop.turns * len(loop.names) for loop in found.of_worst) / found.worst.units
+    tensors = max(loop.turns for loop in found.of_worst)
+    launches, left = ops_per_step + _FACTOR, _launches_left(tensors)
+    likely = max(1 - left / launches, at["recoverable_share_low"])
     yield Finding(
         rule="gradient-clipping",
         saving_ns_per_step=Shares(at["recoverable_share_low"], likely).of(found.ns),
         confidence="medium",
         values={
             "ops_per_step": ops_per_step,
-            "tensors": max(loop.turns for loop in found.of_worst),
+            "tensors": tensors,
+            "launches": launches,
+            "launches_left": left,
             **found.time_values("idle"),
         },
         evidence=(
@@ -48,12 +52,6 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _without_loop(loops: Sequence[TensorLoop], units: int) -> float:
-    """The share of the launches that a multi-tensor implementation does without.
-
-    It launches one kernel for the norms and one for the scaling of `_TENSORS` gradients, and as few for the factor.
-    """
-    now = sum(loop.turns * len(loop.names) for loop in loops) / units
-    tensors = max(loop.turns for loop in loops)
-    left = _PASSES * -(-tensors // _TENSORS) + _FACTOR
-    return max(1 - left / (now + _FACTOR), 0.0)
+def _launches_left(tensors: int) -> int:
+    """Of a multi-tensor implementation: one for the norms and one for the scaling of `_TENSORS`, and for the factor."""
+    return _PASSES * -(-tensors // _TENSORS) + _FACTOR

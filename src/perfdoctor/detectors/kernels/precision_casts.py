@@ -8,6 +8,7 @@ from functools import partial
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.casts import fused_casts
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
@@ -41,11 +42,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return place.alone_ns(fused_casts(place, casts(place), both_sides=both_sides))
 
     low, likely = (run.mean(partial(fused_ns, both_sides=both)) for both in (True, False))
+    saving = Saving(min(low, likely, found.ns), min(likely, found.ns), found.ns)
     yield found.finding(
         rule="precision-casts",
-        saving=Saving(min(low, likely), likely, max(found.ns, likely)),
+        saving=saving,
         confidence="medium",
-        values=found.kernel_values(),
+        values={**found.kernel_values(), "fusable_ms": ms(saving.likely), "between_ms": ms(saving.low)},
         evidence=(
             *found.kernel_evidence("casts a step"),
             Measure("of them beside a kernel that could cast itself", likely, "ns"),

@@ -54,10 +54,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_kernels(run, lambda place: _small(place, at), at["min_share_of_step"])
     if found is None or found.per_step < at["min_kernels_per_step"]:
         return
-    worst, rows = found.worst, found.worst_rows
+    worst, rows, saving = found.worst, found.worst_rows, _saving(run, found.ns, at)
     yield found.finding(
         rule="small-kernels",
-        saving=_saving(run, found.ns, at),
+        saving=saving,
         confidence="medium" if worst.info.sm_count else "low",
         values={
             "small_per_step": found.per_step,
@@ -65,7 +65,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "mean_us": us(float(worst.kernel_ns[rows].mean()) if rows.any() else 0.0),
             "turns": 0,  # of loops, which show in ops alone
             "looped_ms": 0.0,
-            "left_ms": 0.0,
+            "left_ms": ms(found.ns - saving.likely),
+            "left_at_most_ms": ms(found.ns - saving.low),
         },
         evidence=(
             Measure("small kernels a step", found.per_step, "count"),
@@ -84,7 +85,7 @@ def _saving(run: Run, affected_ns: int, at: Mapping[str, float]) -> Saving:
         return merged_runs_ns(place, rows, breaks) * place.alone_ns(rows) / summed if summed else 0.0
 
     low, likely = (run.mean(partial(saved, apart=apart)) for apart in (True, False))
-    return Saving(min(low, likely), likely, max(likely, affected_ns))
+    return Saving(min(low, likely, affected_ns), min(likely, affected_ns), affected_ns)
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -112,6 +113,7 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "turns": turns,
             "looped_ms": ms(looped_ns),
             "left_ms": ms(left_ns),
+            "left_at_most_ms": 0.0,  # of kernels
         },
         evidence=(
             Measure("short ops a step", found.per_step, "count"),

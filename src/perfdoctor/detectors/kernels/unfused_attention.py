@@ -71,7 +71,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "times_per_step": passes_per_step,
             **between.time_values("between"),
             "attention_ms": ms(found.ns),
-            "fused_ms": ms(found.ns - likely),
+            "fused_ms": ms(found.ns - saving.likely),
+            "fused_at_most_ms": ms(found.ns - saving.low),
+            "fused_at_least_ms": ms(found.ns - saving.high),
         },
         evidence=(
             Measure("passes through unfused attention a step", passes_per_step, "count"),

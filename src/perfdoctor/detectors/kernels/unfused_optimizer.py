@@ -9,9 +9,9 @@ from perfdoctor.detectors.of_host_ops import of_host_ops
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.kernels.fused_update import fused_update_ns
+from perfdoctor.metrics.kernels.fused_update import FusedUpdate, fused_update
 from perfdoctor.metrics.kernels.optimizer import host_updates, in_optimizer, is_fused
-from perfdoctor.metrics.units import us
+from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.columns import Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -34,18 +34,25 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = of_kernels(run, _per_tensor, at["min_share_of_step"])
     if found is None or found.per_step < at["min_kernels_per_step"]:
         return
+    saving = _saving(run, at)
+    launches = _update(found.worst, "likely", at).launches
     yield found.finding(
         rule="unfused-optimizer",
-        saving=_saving(run, at),
+        saving=saving,
         confidence="high",
         values={
             "kernels_per_step": found.per_step,
             **found.time_values("update"),
             "mean_us": us(float(found.worst.kernel_ns[found.worst_rows].mean())),
+            "fused_ms": ms(found.ns - saving.likely),
+            "fused_at_most_ms": ms(found.ns - saving.low),
+            "fused_at_least_ms": ms(found.ns - saving.high),
         },
         evidence=(
             Measure("per-tensor update kernels a step", found.per_step, "count"),
             Measure("their time", found.ns, "ns"),
+            Measure("one update of all tensors instead", found.ns - saving.likely, "ns"),
+            Measure("launches of that a step", launches, "count"),
         ),
     )
 
@@ -56,11 +63,14 @@ def _saving(run: Run, at: Mapping[str, float]) -> Saving:
     def saved(place: Place, case: str) -> float:
         rows = _per_tensor(place)
         summed = float(place.kernel_ns[rows].sum())
-        left = fused_update_ns(place, rows, case, at["kernel_floor_ns"], at["short_kernel_ns"])
-        return max(1 - left / summed, 0.0) * place.alone_ns(rows) if summed else 0.0
+        return max(1 - _update(place, case, at).ns / summed, 0.0) * place.alone_ns(rows) if summed else 0.0
 
     low, likely, high = (run.mean(partial(saved, case=case)) for case in CASES)
     return Saving(min(low, likely), likely, max(high, likely))
+
+
+def _update(place: Place, case: str, at: Mapping[str, float]) -> FusedUpdate:
+    return fused_update(place, _per_tensor(place), case, at["kernel_floor_ns"], at["short_kernel_ns"])
 
 
 def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -72,7 +82,14 @@ def _on_host(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         rule="unfused-optimizer",
         saving_ns_per_step=shares(at, "host_recoverable_share").of(found.ns),
         confidence="medium",
-        values={"kernels_per_step": found.per_step, **found.time_values("update"), "mean_us": us(found.mean_ns)},
+        values={
+            "kernels_per_step": found.per_step,
+            **found.time_values("update"),
+            "mean_us": us(found.mean_ns),
+            "fused_ms": 0.0,  # of kernels
+            "fused_at_most_ms": 0.0,
+            "fused_at_least_ms": 0.0,
+        },
         evidence=(
             Measure("per-tensor ops a step inside the optimizer", found.per_step, "count"),
             Measure("their time, with the Python around them", found.ns, "ns"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfdoctor.detectors.of_work import Work, of_kernels
+from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.metrics.kernels.recompute import kept_bytes, recomputed
 from perfdoctor.metrics.memory.growth import reserved_peaks
-from perfdoctor.metrics.units import mib
+from perfdoctor.metrics.units import mib, ms
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
@@ -22,6 +23,13 @@ class _Memory:
     free_bytes: int | None
     capacity_bytes: int
     needed_bytes: float | None
+
+    @property
+    def known(self) -> str:
+        """Which formula there are numbers for."""
+        if self.free_bytes is None:
+            return ""
+        return "room" if self.needed_bytes is None else "needed"
 
     def share_that_fits(self, room_for_all: float) -> float | None:
         """How much of what is computed again could be kept. `room_for_all`: of the memory, if the need is unknown."""
@@ -37,15 +45,19 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None:
         return
     memory = _memory(run)
+    products = min(run.mean(_products_ns), found.ns)
     yield found.finding(
         rule="recomputation",
-        saving=_saving(found, memory, at),
+        saving=_saving(found.ns, products, memory, at),
+        formula=memory.known,
         confidence="medium" if memory.free_bytes is not None else "low",
         values={
             "kernels_per_step": found.per_step,
             **found.time_values("again"),
             "free_mib": mib(memory.free_bytes or 0),
             "needed_mib": mib(memory.needed_bytes or 0),
+            "capacity_mib": mib(memory.capacity_bytes),
+            "products_ms": ms(products),
         },
         evidence=(
             *found.kernel_evidence("kernels of forward work done again, a step"),
@@ -65,15 +77,17 @@ def _memory(run: Run) -> _Memory:
     return _Memory(free, fullest.capacity_bytes, max(needs, default=None))
 
 
-def _saving(found: Work, memory: _Memory, at: Mapping[str, float]) -> Saving:
+def _products_ns(place: Place) -> int:
+    return place.alone_ns(recomputed(place) & place.kernel_rows(*MATMUL_FAMILIES))
+
+
+def _saving(again_ns: int, products_ns: int, memory: _Memory, at: Mapping[str, float]) -> Saving:
     """As much of it as its results fit into the memory that was never reserved.
 
     Where that is unknown, the results of matmuls and attention are kept, which are few and take most of the time.
     """
     share = memory.share_that_fits(at["room_for_all_share"])
     if share is None:
-        products = found.run.mean(lambda place: place.alone_ns(recomputed(place) & place.kernel_rows(*MATMUL_FAMILIES)))
-        return Saving(0, min(products, found.ns), found.ns)
-    fits = int(share * found.ns)
-    known = memory.needed_bytes is not None
-    return Saving(fits if known else 0, fits, fits if known and share < 1 else found.ns)
+        return Saving(0, products_ns, again_ns)
+    fits = int(share * again_ns)
+    return Saving(0, fits, again_ns) if memory.needed_bytes is None else Saving(fits, fits, fits)

@@ -33,32 +33,34 @@ _KERNELS_OF_ADAM = 5
 
 @dataclass(frozen=True)
 class Passes:
-    """Over each parameter: `usual` and `fewest` by an update of single operations in `kernels`, `fused` by one kernel.
+    """Over each parameter: `fewest`, `usual` and `most` by an update of single operations, `fused` by one kernel.
 
-    An operation passes over each tensor that it reads or writes, once.
+    An operation passes over each tensor that it reads or writes, once. `kernels`: how many the usual update has.
     """
 
     kernels: int
-    usual: int
     fewest: int
+    usual: int
+    most: int
     fused: int
 
     def left(self, case: str) -> float:
         """Of the time that passes take, in one of `savings.CASES`."""
-        return self.fused / (self.fewest if case == "low" else self.usual)
+        return self.fused / {"low": self.fewest, "likely": self.usual, "high": self.most}[case]
 
 
 #: By class in lower case: torch/optim, `_single_tensor_*` as of torch 2.5, and ATen/native/cuda/Fused*Kernel.cu.
 #: AdamW: p.mul_ 2, m.lerp_ 3, v.mul_ 2, v.addcmul_ 3, sqrt 2, div 2, add_ 2, p.addcdiv_ 4; fused: reads p, g, m, v,
-#: writes p, m, v. SGD with momentum: 2 + 3 + 3; without there is one operation, and nothing to fuse.
+#: writes p, m, v. Adam has no p.mul_, but 3 more with decay; AMSGrad's maximum is 3 more. SGD with momentum: 2 + 3 + 3,
+#: with decay 3 more; without momentum there is one operation, and nothing to fuse.
 _PASSES = {
-    "adamw": Passes(8, 20, 14, 7),
-    "adam": Passes(8, 20, 14, 7),
-    "sgd": Passes(3, 8, 5, 5),
-    "adagrad": Passes(4, 11, 9, 5),
+    "adamw": Passes(8, 14, 20, 23, 7),
+    "adam": Passes(7, 14, 18, 21, 7),
+    "sgd": Passes(3, 5, 8, 11, 5),
+    "adagrad": Passes(4, 9, 11, 14, 5),
 }
 #: Optimizers without a fused implementation: the multi-tensor one makes as many passes, in fewer launches.
-_OTHER = Passes(8, 1, 1, 1)
+_OTHER = Passes(8, 1, 1, 1, 1)
 
 
 @once_per_place
@@ -89,15 +91,23 @@ def launches(tensors: float, numbers: float) -> float:
     return float(max(np.ceil(tensors / _TENSORS), np.ceil(numbers / _NUMBERS), 1.0))
 
 
-def fused_update_ns(place: Place, rows: Mask, case: str, floor_ns: float, short_ns: float) -> float:
-    """What the updates that these rows of `place.kernels` make would take fused, in ns for the window.
+@dataclass(frozen=True)
+class FusedUpdate:
+    """In ns for the window; `launches` a step."""
+
+    ns: float
+    launches: float
+
+
+def fused_update(place: Place, rows: Mask, case: str, floor_ns: float, short_ns: float) -> FusedUpdate:
+    """What the updates that these rows of `place.kernels` make would take fused.
 
     `floor_ns`: start and end of a kernel, unless it was measured on this machine. Kernels of less than `short_ns` may
     be nothing else: in the best case no pass over memory is left of them.
     """
     ns, passes = place.kernel_ns[rows].astype(float), passes_of(place) or _unnamed(place, rows)
     if not ns.size:
-        return 0.0
+        return FusedUpdate(0.0, 0.0)
     rates, limits = measured(place), attained(place)
     floor = (rates.one("kernel_floor") if rates else 0.0) or floor_ns
     beyond = np.maximum(ns - floor, 0)
@@ -105,5 +115,5 @@ def fused_update_ns(place: Place, rows: Mask, case: str, floor_ns: float, short_
     # As many numbers as the memory can have passed over in this time.
     numbers = beyond.sum() / place.units / 1e9 * bandwidth / (_BYTES * passes.usual)
     passing = beyond[ns >= short_ns].sum() if case == "high" else beyond.sum()
-    each = launches(ns.size / passes.kernels / place.units, 0.0 if passes is _OTHER else numbers)
-    return float(passing * passes.left(case) + each * place.units * floor)
+    many = launches(ns.size / passes.kernels / place.units, 0.0 if passes is _OTHER else numbers)
+    return FusedUpdate(float(passing * passes.left(case) + many * place.units * floor), many)

@@ -1,0 +1,63 @@
+"""What one update of all tensors would take: passes over memory that are left, and launches that grow with the model."""
+
+from __future__ import annotations
+
+import pytest
+from builders import ELEMENTWISE, draw, only_place
+
+from perfdoctor.metrics.kernels.fused_update import fused_update, launches
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tensors", "least", "most"),
+    [(7e9, 291, 330, 340), (124e6, 148, 5, 7), (1e6, 400, 11, 13), (10, 1, 1, 1)],
+)
+def test_launches_grow_with_tensors_and_with_numbers(parameters, tensors, least, most):
+    """36 tensors, or 320 chunks of 65,536 numbers, in a launch: GPT-2 needs a handful, a model of 7 B hundreds."""
+    assert least <= launches(tensors, parameters) <= most
+
+
+def place(optimizer: str, *, unit_us: float = 50, gpu: str = ""):
+    """40 kernels of `unit_us` inside an optimizer's step, in five steps."""
+    return only_place(
+        draw(
+            kernels=" " + "ef" * 20 + "G" * 20,
+            host=["l" * 41, "w" * 41],
+            kernel_names={"e": ELEMENTWISE, "f": ELEMENTWISE},
+            legend={"w": ("ranges", optimizer)},
+            repeat=5,
+            unit_us=unit_us,
+            gpu=gpu,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "low", "likely", "high"),
+    [
+        ("Optimizer.step#AdamW.step", 7 / 14, 7 / 20, 7 / 23),
+        ("Optimizer.step#MyAdam.step", 7 / 14, 7 / 20, 7 / 23),
+        ("Optimizer.step#SGD.step", 5 / 5, 5 / 8, 5 / 11),
+        ("Optimizer.step#Lion.step", 1, 1, 1),  # nothing but launches is saved where there is no fused one
+        ("optimizer_step", 5 / 5, 5 / 8, 5 / 11),  # fewer than five different kernels are no Adam's
+    ],
+)
+def test_as_many_passes_are_left_as_the_fused_implementation_makes(optimizer, low, likely, high):
+    of = place(optimizer)
+    rows = of.kernels.name.equals(ELEMENTWISE)
+    for case, left in (("low", low), ("likely", likely), ("high", high)):
+        found = fused_update(of, rows, case, 2_000, 10_000)
+        assert found.ns / of.units == pytest.approx(40 * 48_000 * left + found.launches * 2_000, rel=0.05)
+
+
+def test_a_large_model_is_updated_in_many_launches():
+    """40 kernels of 50 ms on a GPU of 2,039 GB/s pass over 2 s · 2,039e9 ÷ 4 numbers, 20 times over each: 51e9 of them."""
+    of = place("Optimizer.step#AdamW.step", unit_us=50_000, gpu="NVIDIA A100-SXM4-80GB")
+    found = fused_update(of, of.kernels.name.equals(ELEMENTWISE), "likely", 2_000, 10_000)
+    assert found.launches == pytest.approx(2 * 2039e9 / 4 / 20 / (320 * 65536), rel=0.06)
+
+
+def test_of_kernels_that_may_be_start_and_end_alone_nothing_is_left_at_the_most():
+    of = place("Optimizer.step#AdamW.step", unit_us=5)
+    found = fused_update(of, of.kernels.name.equals(ELEMENTWISE), "high", 2_000, 10_000)
+    assert found.ns / of.units == pytest.approx(found.launches * 2_000)
