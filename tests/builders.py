@@ -108,6 +108,7 @@ _DEFAULTS: Mapping[str, object] = {
     "threads_per_block": UNKNOWN,
     "is_graph": False,
     "bytes": UNKNOWN,
+    "sent_bytes": UNKNOWN,
     "direction": "h2d",
     "host_memory": "pinned",
     "kind": "all_reduce",

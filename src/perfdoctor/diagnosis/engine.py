@@ -9,7 +9,7 @@ from perfdoctor.detectors import detector
 from perfdoctor.diagnosis import prediction
 from perfdoctor.diagnosis.notes import notes
 from perfdoctor.diagnosis.prediction import Question
-from perfdoctor.diagnosis.ranking import ranked, summary
+from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.diagnosis.savings import predicted_saving
 from perfdoctor.metrics.accounting.basis import basis_of
@@ -55,7 +55,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     outcomes, seen = _applied(rules, run)
     seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
-    found = [Found(rule, finding, predicted_saving(rule, finding, run, replay)) for rule, finding in seen]
+    found = agreeing([Found(rule, finding, predicted_saving(rule, finding, run, replay)) for rule, finding in seen])
     advice = ranked(found, run)
     predicted = (
         prediction.answered(what_if, advice, found, outcomes, run, replay)

@@ -66,7 +66,7 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
     by_rule = _by_rule(found)
     if replay is None or not _can_replay(by_rule[ranked[0].rule], replay):
         return _subtracted(ranked[0], run, None)
-    shown = [by_rule[advice.rule] for advice in ranked]
+    shown = [_best_fix(advice, by_rule, replay) for advice in ranked]
     fixes = _uncovered(
         [
             replay.fix(each.rule.id, each.rule.action, each.finding)
@@ -78,6 +78,13 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
     if len(fixes) <= 1:
         return _subtracted(ranked[0], run, replay.error)
     return in_real_time(_simulated(replay, fixes), _real_shares(found), run)
+
+
+def _best_fix(advice: Advice, by_rule: Mapping[str, Found], replay: Replay) -> Found:
+    """The cause itself, or a symptom of it whose own fix saves more."""
+    cause = by_rule[advice.rule]
+    symptoms = [each for symptom in advice.symptoms if _can_replay(each := by_rule[symptom.rule], replay)]
+    return max((cause, *symptoms), key=lambda each: each.saving.own.likely)
 
 
 def _uncovered(fixes: Sequence[SimulatedFix], replay: Replay) -> list[SimulatedFix]:

@@ -16,6 +16,7 @@ from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Advice, Evidence, Finding, Fix, Rows
+from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.basis import STEP, Basis
 from perfdoctor.vocabulary.places import GPU, MAIN_THREAD, TRAINING_THREAD
 from perfdoctor.vocabulary.rulebook import Rule, RuleFix
@@ -39,6 +40,22 @@ def ranked(found: Sequence[Found], run: Run) -> tuple[Advice, ...]:
         advice.append(_advice(number, cause, run, symptoms))
         number += len(symptoms)
     return tuple(advice)
+
+
+def agreeing(found: Sequence[Found]) -> list[Found]:
+    """The same findings, each of which saves no less than its symptoms: what fixes one of these fixes a part of it.
+
+    Symptoms that nobody is sure of may be about something else.
+    """
+    order = sorted(found, key=_place_in_order)
+    roots = _roots(order)
+
+    def of_symptoms(cause: Found) -> Saving:
+        of_cause = [each for each in order if roots[each.rule.id] == cause.rule.id]
+        under = [each.saving.ns for each in of_cause if each.finding.confidence != "low"]
+        return Saving(*(max((getattr(ns, case) for ns in under), default=0) for case in CASES))
+
+    return [replace(each, saving=replace(each.saving, of_symptoms=of_symptoms(each))) for each in found]
 
 
 def _place_in_order(each: Found) -> tuple[bool, float, bool, bool, str]:

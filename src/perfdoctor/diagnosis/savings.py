@@ -7,13 +7,14 @@ replayed       the recorded step, simulated with the fix, shows what it waits fo
 else           a loader beside the training hides faster work on the device, and so does a host that is nearly the limit
 always         only what is there without a recorder is saved, of the step more than noise remains, and what is less
                than noise is no saving
+a cause        saves no less than what fixes a part of it
 ```
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
@@ -39,7 +40,7 @@ class PredictedSaving:
     the host has to spare (None: not known, or the fix relieves the host), limit it. `step_ns`: all that there is, on
     the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
     `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
-    `most_real_share`.
+    `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
     """
 
     expected: Saving
@@ -51,16 +52,22 @@ class PredictedSaving:
     step_ns: int | None = None
     real_share: float = 1.0
     most_real_share: float = 1.0
+    of_symptoms: Saving = field(default_factory=lambda: Saving(0, 0, 0))
 
     @property
     def ns(self) -> Saving:
+        """What a fix saves: no less than one of its symptoms' does, as far as they are about the same time."""
+        return list(self._all())[-1].left
+
+    @property
+    def own(self) -> Saving:
         """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
         return list(self._limited())[-1].left
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """What limited it, in the order in which it is applied, each with what it left; () where nothing did."""
-        limited = list(self._limited())
+        limited = list(self._all())
         before = [self.expected, *(each.left for each in limited)]
         return tuple(each for each, left in zip(limited, before, strict=False) if each.left != left)
 
@@ -68,6 +75,10 @@ class PredictedSaving:
     def is_in_vain(self) -> bool:
         """Would the fix take time away, but none off the step?"""
         return bool(self.expected.likely) and not self.ns.high
+
+    def _all(self) -> Iterator[Bound]:
+        yield from self._limited()
+        yield Bound("symptoms", _no_less(self.own, self.of_symptoms.within(self.own.high)))
 
     def _limited(self) -> Iterator[Bound]:
         """Each limit in turn, with what it leaves of the saving."""
@@ -86,6 +97,10 @@ class PredictedSaving:
             yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         yield Bound("noise", Saving(low, likely, high))
+
+
+def _no_less(one: Saving, other: Saving) -> Saving:
+    return Saving(max(one.low, other.low), max(one.likely, other.likely), max(one.high, other.high))
 
 
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:

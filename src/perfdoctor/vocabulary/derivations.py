@@ -33,6 +33,7 @@ BOUNDS = {
     "step": "a step has no more",
     "calibration": "measured savings of such rules lie so far around the likely one",
     "noise": "less than this is noise",
+    "symptoms": "a fix of one of its symptoms saves at least this",
 }
 
 #: Ends of names → the unit of their number, the longest first; a name without one is a count.

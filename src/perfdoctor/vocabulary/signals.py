@@ -96,11 +96,15 @@ SIGNALS: Mapping[str, Signal] = {
         track="copies",
         of_gpu=True,
     ),
-    # Collective kernels; kind: see `kinds.COLLECTIVE_KINDS`.
+    # Collective kernels; kind: see `kinds.COLLECTIVE_KINDS`. bytes: the larger of what a rank sends and
+    # receives. blocks: of the kernel's grid, each of which takes an SM.
     "collectives": Signal(
         "collectives",
         "record a training of several ranks",
-        {**_DEVICE_WORK, "kind": str, "bytes": int, "group": str, "group_size": int, "data_type": str},
+        {
+            **_DEVICE_WORK, "kind": str, "bytes": int, "sent_bytes": int, "group": str, "group_size": int,
+            "data_type": str, "blocks": int,
+        },
         track="collectives",
     ),
     # Calls of the CUDA/HIP runtime and driver on the host; name without version suffix; correlation joins device work.

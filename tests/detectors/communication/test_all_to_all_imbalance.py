@@ -10,23 +10,25 @@ from perfdoctor.model.timeline import merge
 from perfdoctor.records.savings import Saving
 
 
-def job(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
+def job_ranks(*sizes: int, exposed: int = 10, kind: str = "all_to_all"):
     """30 ms of compute, and an all-to-all of 10 ms with so many MiB on each rank."""
-    return merge(
-        [
-            described(
-                draw_steps(
-                    kernels="#" * (40 - exposed) + " " * exposed,
-                    nccl=" " * (40 - exposed) + "=" * exposed,
-                    rank=rank,
-                    device=rank,
-                ),
-                kind=kind,
-                bytes=size,
-            )
-            for rank, size in enumerate(sizes)
-        ]
-    )
+    return [
+        described(
+            draw_steps(
+                kernels="#" * (40 - exposed) + " " * exposed,
+                nccl=" " * (40 - exposed) + "=" * exposed,
+                rank=rank,
+                device=rank,
+            ),
+            kind=kind,
+            bytes=size,
+        )
+        for rank, size in enumerate(sizes)
+    ]
+
+
+def job(*sizes: int, **more):
+    return merge(job_ranks(*sizes, **more))
 
 
 def test_it_fires_where_one_rank_carries_twice_the_mean():
@@ -60,3 +62,11 @@ def test_it_stays_silent_for_other_collectives():
 
 def test_it_is_a_symptom_of_exposed_communication():
     assert "all-to-all-imbalance" in under(job(2 * MIB, 8 * MIB), "exposed-communication")
+
+
+def test_even_loads_are_the_mean_of_what_is_sent():
+    """Each of three sends 6 MiB; one receives 12, the others 3. Even, all would receive 6: half of the time."""
+    ranks = [described(each, sent_bytes=6 * MIB) for each in job_ranks(6 * MIB, 6 * MIB, 12 * MIB)]
+    finding = only_finding("all-to-all-imbalance", merge(ranks))
+    assert finding.values["excess_percent"] == pytest.approx(100)
+    assert finding.saving_ns_per_step.likely == 5 * MS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from builders import findings, only_finding, summary
+from builders import findings, frame, only_finding, summary
 from several_gpus_cases import MS, gpus
 
 from perfdoctor.diagnosis.engine import diagnose
@@ -18,9 +20,28 @@ def test_it_fires_where_the_range_and_several_gpus_are_there():
         "devices": 4,
         "idle_percent": pytest.approx(50, abs=1),
         "extra_ms": pytest.approx(10),
+        "own_extra_ms": pytest.approx(10),
+        **dict.fromkeys(("sent_ms", "hidden_ms", "copies_ms"), 0),
+        "taken_share": pytest.approx(1 - 1 / 1.189),
     }
     assert finding.saving_ns_per_step == Saving(0, 10 * MS, 10 * MS)
     assert "drives 4 GPUs from one process" in summary(finding)
+
+
+def test_what_is_sent_out_and_added_up_runs_beside_the_backward_pass_with_ddp():
+    """A broadcast of 10 ms a step with nothing beside it: of two buckets the first is hidden, less what it takes."""
+    drawn = gpus(30, 20)
+    rows = [
+        {"start_ns": row + 30 * MS, "end_ns": row + 40 * MS - 20_000, "device": device, "name": "ncclBroadcast", "kind": "broadcast"}
+        for row in drawn.kernels.start_ns[drawn.kernels["device"] == 0].tolist()
+        for device in (0, 1)
+    ]  # fmt: skip
+    drawn = replace(drawn, frames={**drawn.frames, "collectives": frame("collectives", rows)})
+    finding = only_finding("data-parallel", drawn)
+    saving = finding.saving_ns_per_step
+    assert saving.likely == pytest.approx((5 / 1.189 + 5) * MS, rel=0.01)
+    assert (saving.low, saving.high) == (0, pytest.approx((10 + 5) * MS, rel=0.01))
+    assert "exposed-communication" in finding.explains
 
 
 def test_nothing_is_promised_where_the_busiest_is_not_waited_for():

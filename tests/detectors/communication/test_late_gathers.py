@@ -18,9 +18,10 @@ def step(*, gathers: int = 4, kernels: str = "", nccl: str = "", scatter: str = 
 def test_it_fires_where_each_layer_waits_for_its_own_parameters():
     finding = only_finding("late-gathers", step())
     assert finding.values["late_per_step"] == finding.values["gathers_per_step"] == 4
-    # four gathers of 2 ms; the first has nothing before it that could hide it; 16 ms of compute are free
+    # four gathers of 2 ms; the first has nothing before it that could hide it; 16 ms of compute are free,
+    # and take 18.9 % longer beside them
     assert finding.values["exposed_ms"] == 8
-    assert finding.saving_ns_per_step == Saving(3 * MS, 6 * MS, 8 * MS)
+    assert finding.saving_ns_per_step == Saving(int(6 * MS / 1.189) // 2, int(6 * MS / 1.189), 8 * MS)
 
 
 def test_no_more_is_promised_than_compute_can_hide():

@@ -23,12 +23,12 @@ def step(exposed: int, direction: str = "p2p", *, of: int = 40, **more) -> Timel
 
 def test_it_fires_where_activations_travel_alone():
     finding = only_finding("peer-copies", step(10))
-    assert_a_quarter_is_exposed(finding, "copies_per_step")
+    assert_a_quarter_is_exposed(finding, "copies_per_step", likely_ms=10 * 7 / 8)  # those of 1 of 8 micro-batches stay
     assert "move 250.0 MB between GPUs" in summary(finding)
 
 
 def test_little_compute_hides_little():
-    assert only_finding("peer-copies", step(38)).saving_ns_per_step.likely == MS  # half of 2 ms of kernels
+    assert only_finding("peer-copies", step(38)).saving_ns_per_step.likely == 2 * MS * 7 / 8  # of 2 ms of kernels
 
 
 def test_it_stays_silent_just_below_the_threshold():

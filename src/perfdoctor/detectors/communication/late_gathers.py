@@ -10,6 +10,7 @@ from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.metrics.communication.collectives import transfer_share
 from perfdoctor.metrics.communication.hideable import hideable
+from perfdoctor.metrics.communication.taken_share import taken
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -69,7 +70,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     # The compute that could hide them: what no collective runs beside. The first gather of a step has none before it.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
     hidden_ns = run.mean(lambda place: hideable(run, place, 0.0).parameters_ns)
-    prefetched_ns = min(int(found.ns * (1 - worst.units / late)), hidden_ns, free_ns)
+    beside = taken(run)
+    prefetched_ns = int(beside.won(min(found.ns * (1 - worst.units / late), hidden_ns, free_ns)))
     yield found.finding(
         rule="late-gathers",
         saving=half_certain(prefetched_ns, min(found.ns, free_ns)),
@@ -81,6 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             **found.time_values("exposed"),
             "hidden_ms": ms(hidden_ns),
             "free_ms": ms(free_ns),
+            "taken_share": beside.likely,
         },
         evidence=(
             Measure("exposed time of late gathers", found.ns, "ns"),

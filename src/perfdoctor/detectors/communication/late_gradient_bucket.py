@@ -14,8 +14,9 @@ from perfdoctor.metrics.communication.collectives import (
     sizes_can_be_judged,
     transfer_share,
 )
-from perfdoctor.metrics.communication.hideable import backward_ns
-from perfdoctor.metrics.units import percent
+from perfdoctor.metrics.communication.hideable import backward_ns, bucketed_ns
+from perfdoctor.metrics.communication.taken_share import taken
+from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -42,9 +43,16 @@ def _largest_share(place: Place) -> float:
     return float(np.sort(size)[-place.units :].sum() / max(size.sum(), 1))
 
 
+def _hidden_ns(place: Place, transfer: float, backward_share: float) -> float:
+    """What a backward pass hides of buckets of DDP's default size, in ns of the window."""
+    rows = _gradients(place)
+    return bucketed_ns(place, rows, exposed_rows_ns(place, rows) * transfer, transfer, backward_share)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Buckets whose time is mostly exposed although there is compute to hide them."""
-    found = of_collectives(run, _gradients, transfer_share(run, "all_reduce"), at["min_share_of_step"])
+    transfer = transfer_share(run, "all_reduce")
+    found = of_collectives(run, _gradients, transfer, at["min_share_of_step"])
     if found is None:
         return
     worst, rows = found.worst, found.worst_rows
@@ -57,11 +65,12 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if hidden_ns > at["max_hidden_share"] * min(took_ns, at["backward_share"] * worst.compute.total_ns):
         return
     buckets = len(frame) / worst.units
-    # In pieces, all but the last could travel beside compute, as far as there is compute that nothing travels beside.
+    # In buckets all but the last travel beside compute, as far as there is compute that nothing travels beside.
     free_ns = run.mean(lambda place: (place.compute - place.communication).total_ns)
     most_ns = run.mean(lambda place: backward_ns(place, at["backward_share"]))
-    likely = min(int(found.ns * at["won_share_likely"]), most_ns)
-    saving = half_certain(likely, min(found.ns, most_ns))
+    bucketed = min(run.mean(lambda place: _hidden_ns(place, transfer, at["backward_share"])), found.ns, most_ns)
+    beside = taken(run)
+    saving = half_certain(int(beside.won(bucketed)), min(found.ns, most_ns))
     yield found.finding(
         rule="late-gradient-bucket",
         # Of one rank alone it may be waiting for a late one, which no bucket fixes.
@@ -73,9 +82,13 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "largest_percent": percent(_largest_share(worst)),
             **found.time_values("exposed"),
             "hidden_percent": percent(hidden_ns / max(took_ns, 1)),
+            "hideable_ms": ms(bucketed),
+            "taken_share": beside.likely,
+            "most_ms": ms(most_ns),
         },
         evidence=_evidence(found.ns, free_ns, frame["bytes"]),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
+        formula="" if len(run.places) > 1 else "one-rank",
     )
 
 

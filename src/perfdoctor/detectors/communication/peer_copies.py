@@ -6,33 +6,20 @@ from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.affected import affected
 from perfdoctor.metrics.accounting.longest import longest_exposed
+from perfdoctor.metrics.copies.peers import stood_ns
 from perfdoctor.metrics.copies.transfers import by_op, bytes_of, copies_of, exposed_ns
 from perfdoctor.metrics.units import ms
-from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
 from perfdoctor.records.savings import Saving
 
 
-def _waiting_for(run: Run, place: Place) -> Intervals:
-    """When this device stood still while another one of its process copied to a GPU.
-
-    Such a copy is recorded on the device in whose stream it runs. The other one waits as well, and has no row of it.
-    """
-    copied = Intervals.empty()
-    for other in run.places:
-        if other.rank == place.rank and other.device != place.device:
-            rows = copies_of(other, "p2p")
-            copied = copied | Intervals.of(other.copies.start_ns[rows], other.copies.end_ns[rows])
-    return copied & place.idle
-
-
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Transfers of NCCL are kernels, and no copies: those of a pipeline or of nn.DataParallel are."""
 
     def stood(place: Place) -> int:
-        return exposed_ns(place, copies_of(place, "p2p")) + _waiting_for(run, place).total_ns
+        return stood_ns(run, place)
 
     found = affected(run, stood, at["min_share_of_step"])
     if found is None:
@@ -43,7 +30,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     size = bytes_of(worst, rows)
     yield Finding(
         rule="peer-copies",
-        saving_ns_per_step=Saving(0, int(hideable * at["hideable_share_likely"]), found.ns),
+        saving_ns_per_step=Saving(0, int(hideable * (1 - 1 / at["micro_batches"])), found.ns),
         confidence="medium",
         values={
             "copies_per_step": rows.sum() / worst.units,

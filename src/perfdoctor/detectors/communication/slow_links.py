@@ -34,11 +34,12 @@ def _like(place: Place, kind: str, least_bytes: float) -> Mask:
 
 @dataclass(frozen=True)
 class _Reference:
-    """What a bandwidth is held against, in bytes/s: the expected, the least share of it, and the most."""
+    """What a bandwidth is held against, in bytes/s: the expected, its least share, what is likely reached, the most."""
 
     link: str
     expected: float
     least_share: float
+    likely: float
     most: float
     situation: str = ""
 
@@ -51,7 +52,7 @@ def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference
     measured = baseline(run.timeline, each.kind, each.ranks, each.message_bytes, one_machine=each.one_node)
     if measured is not None:
         speed = measured.bus_bytes_per_second
-        return _Reference(measured.source, speed, at["min_share_of_measured"], speed, "measured")
+        return _Reference(measured.source, speed, at["min_share_of_measured"], speed, speed, "measured")
     if planned := planned_rings(run.timeline, each.ranks):
         return _by_plan("NCCL", each, planned, at, "planned")
     links, (chosen, _) = pairs(run.timeline), of_job(run)
@@ -63,14 +64,17 @@ def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference
     link = link_of(each.gpu)
     if link is None:
         return None
-    return _Reference(link.name, link.pair_bytes_per_second, at["min_share_of_link"], link.peak_bytes_per_second)
+    # Each GPU has at least one pair's links to every other of the ring, and no more than all of its links.
+    joined = min(link.peak_bytes_per_second, (each.ranks - 1) * link.pair_bytes_per_second)
+    reached, pair = at["reached_share_of_link"] * joined, link.pair_bytes_per_second
+    return _Reference(link.name, pair, at["min_share_of_link"], reached, link.peak_bytes_per_second)
 
 
 def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], situation: str) -> _Reference:
     """What such rings reach with messages of this size."""
     step_ns = at["ring_step_ns"] if each.one_node else at["network_step_ns"]
     reached = reached_by_ring(each.kind, each.ranks, each.message_bytes, most, step_ns)
-    return _Reference(link, reached, at["min_share_of_plan"], most, situation)
+    return _Reference(link, reached, at["min_share_of_plan"], reached, most, situation)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -87,12 +91,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     yield Finding(
         rule="slow-links",
         saving_ns_per_step=Shares(
-            1 - reached / against.least_share, 1 - reached, 1 - worst.bus_bytes_per_second / against.most
+            1 - reached / against.least_share,
+            1 - worst.bus_bytes_per_second / against.likely,
+            1 - worst.bus_bytes_per_second / against.most,
         ).of(exposed_ns),
         confidence="high" if against.situation in ("", "measured") else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
             "expected_gb_per_second": against.expected / 1e9,
+            "reached_gb_per_second": against.likely / 1e9,
             "most_gb_per_second": against.most / 1e9,
             "link": against.link,
             "exposed_ms": ms(exposed_ns),

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from perfdoctor.detectors.affected import affected
-from perfdoctor.metrics.copies.transfers import before_work_begins, host_memory
+from perfdoctor.detectors.affected import MOST_OF_IT, affected
+from perfdoctor.detectors.savings import half_certain
+from perfdoctor.metrics.copies.element_types import halvable
+from perfdoctor.metrics.copies.transfers import before_work_begins, copies_of, host_memory
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.intervals import Intervals
@@ -15,7 +17,6 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.records.savings import Saving
 
 
 def _rows(place: Place) -> Mask:
@@ -41,30 +42,42 @@ def _hideable_ns(place: Place) -> int:
     return min(_exposed_ns(place), (place.compute - place.copying).total_ns)
 
 
+def _halved_ns(place: Place, share: float, *, with_unknown: bool) -> float:
+    """What elements of half the width would save of copies whose type can be halved, in ns of the window."""
+    copies, (can, known) = place.copies, halvable(place)
+    rows = _rows(place) & copies_of(place, "h2d", "d2h") & ((can | ~known) if with_unknown else can)
+    return share * (Intervals.of(copies.start_ns[rows], copies.end_ns[rows]) & _exposed(place)).total_ns
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """What compute can hide, or half of the bytes, whichever is more: little compute hides little."""
     found = affected(run, _exposed_ns, at["min_share_of_step"])
     if found is None:
         return
+    share = at["volume_reducible_share"]
     hideable_ns = min(run.mean(_hideable_ns), found.ns)
-    fewer_bytes_ns = int(found.ns * at["volume_reducible_share"])
+    halved_ns = run.mean(lambda place: _halved_ns(place, share, with_unknown=False))
+    halved_at_most_ns = run.mean(lambda place: _halved_ns(place, share, with_unknown=True))
     table = directions(found.worst)
     yield Finding(
         rule="exposed-copies",
-        saving_ns_per_step=Saving(min(hideable_ns, fewer_bytes_ns), max(hideable_ns, fewer_bytes_ns), found.ns),
-        confidence="high" if hideable_ns >= fewer_bytes_ns else "medium",
+        # At most both: half of the bytes, and of the rest what compute hides.
+        saving_ns_per_step=half_certain(max(hideable_ns, halved_ns), min(hideable_ns + halved_at_most_ns, found.ns)),
+        confidence="high" if hideable_ns >= halved_at_most_ns else "medium",
         values={
             **found.time_values("exposed"),
             "direction": str(table.rows[0][0]),
             "gigabytes_per_second": float(table.rows[0][4]) / 1e9,
             "hideable_ms": ms(hideable_ns),
+            "halved_ms": ms(halved_ns),
+            "halved_at_most_ms": ms(halved_at_most_ns),
         },
         evidence=(
             Measure("copies with no kernel beside them", found.ns, "ns"),
             Measure("compute that could hide them", hideable_ns, "ns"),
             table,
         ),
-        situation=_situation(str(table.rows[0][0]), hideable_ns >= fewer_bytes_ns),
+        situation=_situation(str(table.rows[0][0]), hideable_ns >= MOST_OF_IT * found.ns),
         work=work_of(run, _rows),
         affected_ns=found.ns,
     )

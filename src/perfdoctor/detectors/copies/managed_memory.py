@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdoctor.detectors.of_work import of_copies
-from perfdoctor.detectors.savings import Shares
-from perfdoctor.metrics.copies.transfers import bytes_of, copies_of, host_memory
+from perfdoctor.metrics.copies.transfers import bytes_of, copies_of, exposed_ns, host_memory
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
 from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.savings import Saving
 
 
 def _moved(place: Place) -> Mask:
@@ -18,18 +19,28 @@ def _moved(place: Place) -> Mask:
     return rows
 
 
+def _hideable_ns(place: Place) -> int:
+    return min(exposed_ns(place, _moved(place)), (place.compute - place.copying).total_ns)
+
+
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """What kernels lose while they wait for a page is inside their own time, and not seen here."""
+    """What kernels lose while they wait for a page is inside their own time, and not seen here.
+
+    Kept in device memory, the data does not move at all; where it does not fit, pages that are asked for ahead move
+    beside compute, as far as there is any.
+    """
     found = of_copies(run, _moved, at["min_share_of_step"])
     if found is None:
         return
+    hideable_ns = min(run.mean(_hideable_ns), found.ns)
     yield found.finding(
         rule="managed-memory",
-        saving=Shares(0.0, at["avoidable_share_likely"]).of(found.ns),
+        saving=Saving(0, hideable_ns, found.ns),
         confidence="medium",
-        values=found.copy_values(),
+        values={**found.copy_values(), "hideable_ms": ms(hideable_ns)},
         evidence=(
             Measure("copies of managed memory with nothing beside them", found.ns, "ns"),
+            Measure("compute that could hide them", hideable_ns, "ns"),
             Measure("their bytes a step", bytes_of(found.worst, found.worst_rows) / found.worst.units, "bytes"),
         ),
     )

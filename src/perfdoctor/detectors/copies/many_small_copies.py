@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.detectors.of_work import of_copies
 from perfdoctor.detectors.savings import half_certain
+from perfdoctor.metrics.copies.pinned import pinned_rate
 from perfdoctor.metrics.copies.transfers import (
     by_op,
     bytes_of,
@@ -18,7 +19,8 @@ from perfdoctor.metrics.copies.transfers import (
     rates,
     sizes,
 )
-from perfdoctor.metrics.units import us
+from perfdoctor.metrics.finding_rows import kernels_and_copies
+from perfdoctor.metrics.units import ms, us
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
@@ -31,16 +33,23 @@ def _small(place: Place, max_bytes: float) -> Mask:
     return rows
 
 
-def _saved_ns(place: Place, rows: Mask) -> int:
-    """What they take longer than one copy of all their bytes."""
+def _saved_ns(run: Run, place: Place, rows: Mask) -> float:
+    """What they take longer than one copy of all their bytes, each direction for itself."""
+    return sum(_saved_in_one_ns(run, place, rows & copies_of(place, way), way) for way in ("h2d", "d2h"))
+
+
+def _saved_in_one_ns(run: Run, place: Place, rows: Mask, direction: str) -> float:
+    """One copy of a step's bytes goes at the rate of large pinned copies; the best of the small ones is the least."""
     if not rows.any():
-        return 0
+        return 0.0
+    size = bytes_of(place, rows)
     best = float(rates(place.copies)[rows].max())
-    return max(exposed_ns(place, rows) - round(bytes_of(place, rows) / best * 1e9), 0)
+    merged = pinned_rate(run, place, direction, size / place.units).bytes_per_second
+    return max(exposed_ns(place, rows) - size / max(best, merged) * 1e9, 0.0)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """One copy of all their bytes, at the best rate that any of them reached, is what would be left.
+    """One copy of all their bytes, from pinned memory, is what would be left.
 
     Pages of managed memory that move are no copies that the program could make one of.
     """
@@ -52,16 +61,17 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found is None or found.per_step < at["min_copies_per_step"]:
         return
     worst, rows = found.worst, found.worst_rows
-    saved = run.mean(lambda place: _saved_ns(place, small(place)))
-    yield Finding(
+    saved_ns = min(run.mean(lambda place: _saved_ns(run, place, small(place))), found.ns)
+    yield found.finding(
         rule="many-small-copies",
-        saving_ns_per_step=half_certain(saved, found.ns),
+        saving=half_certain(saved_ns, found.ns),
         confidence="medium",
         values={
             "copies_per_step": found.per_step,
             "mean_bytes": float(np.mean(sizes(worst)[rows])),
             "mean_us": us(float(np.mean(worst.copies.duration_ns[rows]))),
             **found.time_values("exposed"),
+            "merged_ms": ms(found.ns - saved_ns),
         },
         evidence=(
             Measure("small copies a step", found.per_step, "count"),
@@ -69,4 +79,5 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             by_op(worst, rows, f"Small copies of rank {worst.rank}, a step"),
         ),
         symptom_of=(owner(worst, rows),),
+        acts_on=lambda place: kernels_and_copies(place, copies=small(place)),
     )

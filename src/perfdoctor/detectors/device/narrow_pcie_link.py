@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.copies.pcie import bytes_per_second
-from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns
+from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE, bytes_per_second
+from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, sizes
 from perfdoctor.metrics.machine.gpu_samples import Gpu, gpus, of_places
+from perfdoctor.metrics.units import ms
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure
@@ -39,10 +40,16 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         return
     worst = min(found, key=lambda each: each.share)
     placed = of_places(run, at["min_load_share"], "pcie_width", "pcie_generation")
-    waits_ns = run.mean(lambda place: _waits_ns(place, placed.get((place.rank, place.device or 0)), found))
+
+    def waits_ns(*, at_most: bool) -> int:
+        return run.mean(
+            lambda place: _waits_ns(place, placed.get(place.rank_and_device), found, at["min_bytes"], at_most=at_most)
+        )
+
+    likely_ns, most_ns = waits_ns(at_most=False), waits_ns(at_most=True)
     yield Finding(
         rule="narrow-pcie-link",
-        saving_ns_per_step=Saving(0, int(waits_ns * at["recoverable_share_likely"]), waits_ns),
+        saving_ns_per_step=Saving(0, likely_ns, most_ns),
         confidence="high",
         values={
             "gpus": len(found),
@@ -52,6 +59,8 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "width": int(worst.width),
             "most_generation": int(worst.most_generation),
             "most_width": int(worst.most_width),
+            "link_ms": ms(likely_ns),
+            "most_ms": ms(most_ns),
         },
         evidence=(
             Measure("what the link gives", bytes_per_second(worst.generation, worst.width), "bytes_per_second"),
@@ -72,9 +81,21 @@ def _narrow(gpu: Gpu, at: Mapping[str, float]) -> _Narrow | None:
     return found if found.share < at["max_share_of_link"] else None
 
 
-def _waits_ns(place: Place, gpu: Gpu | None, found: list[_Narrow]) -> float:
-    """Of the copies over the link with nothing beside them, what a whole link would not take."""
+def _waits_ns(place: Place, gpu: Gpu | None, found: list[_Narrow], least_bytes: float, *, at_most: bool) -> float:
+    """Of large pinned copies with nothing beside them, what a whole link would not take, in ns of the window.
+
+    The maximum that NVML reports is that of GPU and slot together (nvmlDeviceGetMaxPcieLinkWidth), so all of it is
+    within reach. Likely a copy takes as long as its bytes over the narrow link, less PCIe's protocol: what it takes
+    longer has another cause. Small copies wait for their latency, and pageable ones for the driver's own copy.
+    """
     own = next((each for each in found if gpu is not None and each.gpu.device == gpu.device), None)
-    if own is None:
+    rows = copies_of(place, "h2d", "d2h") & host_memory(place, "pinned") & (sizes(place) >= least_bytes)
+    if own is None or not rows.any():
         return 0.0
-    return exposed_ns(place, copies_of(place, "h2d", "d2h")) * (1 - own.share)
+    lost_ns = exposed_ns(place, rows) * (1 - own.share)
+    if at_most:
+        return lost_ns
+    took_ns = np.maximum(place.copies.duration_ns[rows], 1)
+    link = PAYLOAD_SHARE * bytes_per_second(own.generation, own.width)
+    of_link = np.minimum(sizes(place)[rows] / link * 1e9, took_ns)
+    return lost_ns * float(of_link.sum() / took_ns.sum())

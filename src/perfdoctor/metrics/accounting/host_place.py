@@ -66,7 +66,7 @@ class HostPlace(Place):
         return Frame({
             **taken, "device": unknown, "stream": rows["thread"], "correlation": unknown,
             "kind": rows.name.mapped(nccl_names.collective_kind), "bytes": unknown, "group": no_text,
-            "group_size": unknown, "data_type": no_text,
+            "group_size": unknown, "data_type": no_text, "blocks": unknown, "sent_bytes": unknown,
         })  # fmt: skip
 
     @once_per_place

@@ -17,7 +17,7 @@ from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
 from perfdoctor.records.findings import Rows
 from perfdoctor.vocabulary.names import nccl as nccl_names
 
@@ -167,10 +167,15 @@ def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
 
 @dataclass(frozen=True)
 class Loads:
-    """`sizes[i, k]`: bytes that the i-th of `ranks` has in the k-th collective, the larger of sent and received."""
+    """`sizes[i, k]`: bytes that the i-th of `ranks` has in the k-th collective, the larger of sent and received.
+
+    `even[k]`: what each would have if all had the same. All bytes are sent once and received once, so that is the mean
+    of those sent; where they are not known apart, the mean of `sizes`, which is more.
+    """
 
     ranks: tuple[int, ...]
     sizes: Matrix
+    even: Floats
 
 
 def matched_bytes(run: Run, kind: str) -> Loads | None:
@@ -179,9 +184,10 @@ def matched_bytes(run: Run, kind: str) -> Loads | None:
     if matched is None:
         return None
     places = _places(run, matched)
-    sizes = column(places, matched.rows, "bytes")
+    sizes, sent = (column(places, matched.rows, name) for name in ("bytes", "sent_bytes"))
     usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
-    return Loads(matched.ranks, sizes[:, usable]) if usable.any() else None
+    even = np.where((sent != UNKNOWN).all(axis=0), sent.mean(axis=0), sizes.mean(axis=0))
+    return Loads(matched.ranks, sizes[:, usable], even[usable]) if usable.any() else None
 
 
 def _bandwidth(kind: str, places: tuple[Place, ...], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:

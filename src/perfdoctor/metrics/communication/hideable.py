@@ -1,11 +1,14 @@
 """How much of exposed communication could run beside compute that does not need its result?
 
 ```
-gradients             beside the backward pass: each is ready when its layer's backward pass is over
+gradients             beside the backward pass: each is ready when its layer's backward pass is over; the last bucket
+                      beside nothing
 sharded parameters    beside the layer before, from the all-gather before on; the first of a step needs the update
 sums inside layers    beside nothing: the next kernel needs them (tensor parallelism), unless both are split
 others                beside compute that no collective runs beside
 ```
+
+What runs beside compute takes SMs and memory bandwidth from it: see `taken_share`.
 """
 
 from __future__ import annotations
@@ -14,20 +17,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.metrics.communication.collectives import is_full_precision, transfer_share, waited_for
+from perfdoctor.hardware.links import link_of
+from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
 from perfdoctor.metrics.frameworks import facts
+from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.host_rows import when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.vocabulary.names import torch as torch_names
 
 #: Facts of training that gathers its parameters layer by layer.
 SHARDED = frozenset({"fsdp", "deepspeed"})
 #: And of programs whose layers wait for sums of all ranks.
 SUMS_IN_LAYERS = frozenset({"tensor-parallel", "inference"})
+#: What DistributedDataParallel puts into one message by default: bucket_cap_mb=25 (torch.nn.parallel).
+DEFAULT_BUCKET_BYTES = 25 << 20
+#: One message can be cut in two at least, and so can what a layer waits for.
+PIECES = 2
 
 
 @dataclass(frozen=True)
@@ -44,14 +53,13 @@ class Hideable:
     """Exposed transfer of a window that compute could hide, in ns, by what it carries.
 
     Gradients and parameters are limited by compute that is independent of them, the rest by compute that no collective
-    runs beside; so are sums inside layers, if they were split. `messages`: in how many gradients are sent, a step.
+    runs beside. `in_layers_ns` if what a layer waits for was split: else nothing of it.
     """
 
     gradients_ns: float
     parameters_ns: float
     in_layers_ns: float
     other_ns: float
-    messages: float
 
 
 def purposes(run: Run, place: Place) -> Purposes:
@@ -76,47 +84,89 @@ def hideable(run: Run, place: Place, backward_share: float) -> Hideable:
     in_layers = (_running(place, rows.in_layers) & waited) - gradients - parameters
     others = _running(place, ~(rows.gradients | rows.parameters | rows.in_layers)) & waited
     return Hideable(
-        min(gradients.total_ns * transfer, backward_ns(place, backward_share)),
+        bucketed_ns(place, rows.gradients, gradients.total_ns * transfer, transfer, backward_share),
         # Without a GPU torch waits for each all-gather before it goes on.
         0.0 if place.device is None else transfer * _behind_layer_before(place, rows.parameters, parameters, free),
-        min(in_layers.total_ns * transfer, free.total_ns),
+        min(in_layers.total_ns, _before(place, rows.in_layers, in_layers, free)) * transfer * (1 - 1 / PIECES),
         min((others - gradients - parameters).total_ns * transfer, free.total_ns),
-        np.count_nonzero(rows.gradients) / place.units,
     )
 
 
-def sent_ns(run: Run, place: Place) -> tuple[int, int]:
-    """For how long compute waited for gradients and parameters in 32 bits, or of unknown type, and for gradients in 16.
+def left_ns(whole_ns: float, last_ns: float, beside_ns: float) -> float:
+    """What is left of the transfer of gradients behind a backward pass of `beside_ns` if they are sent in buckets.
 
-    In ns of the window; where both are on their way at once, it waited for the former.
+    Of k equal buckets the first is ready after a k-th of the backward pass B, the last at its end, and each of them is
+    on its way for a k-th of the transfer T. They end max(T / k, T - (1 - 1 / k) B) after the backward pass: the last
+    bucket, or what the links cannot keep up with (Li et al., PyTorch Distributed, VLDB 2020, section 3.2).
     """
-    rows, frame, waited = purposes(run, place), place.collectives, waited_for(place)
-    is_wide = is_full_precision(frame) | frame.text("data_type").equals("")
-    wide = _running(place, (rows.gradients | rows.parameters) & is_wide) & waited
-    narrow = (_running(place, rows.gradients & ~is_wide) & waited) - wide
-    return wide.total_ns, narrow.total_ns
+    return max(last_ns, whole_ns - (1 - last_ns / whole_ns) * beside_ns)
+
+
+def bucketed_ns(place: Place, rows: Mask, exposed_ns: float, transfer: float, backward_share: float) -> float:
+    """What of `exposed_ns` of these gradients the backward pass hides if they are sent in buckets, in ns of the window.
+
+    `transfer`: the share of their time that is transfer.
+    """
+    whole_ns = _running(place, rows).total_ns * transfer
+    if not whole_ns:
+        return 0.0
+    left = left_ns(whole_ns, last_bucket_ns(place, rows, whole_ns), backward_ns(place, backward_share, besides=rows))
+    return max(min(exposed_ns, whole_ns) - left, 0.0)
+
+
+def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
+    """How long the last bucket of each step is on its way, in ns of the window: a message as now, at most half of all.
+
+    Or one of DDP's default size, where that is less: at the rate recorded, else at that of the GPU's links.
+    """
+    frame = place.collectives
+    messages = max(np.count_nonzero(rows) / place.units, PIECES)
+    size, ranks = frame["bytes"][rows], int(frame["group_size"][rows].max(initial=UNKNOWN))
+    if (size != UNKNOWN).all() and size.sum() > 0:
+        default_ns = whole_ns * DEFAULT_BUCKET_BYTES * place.units / float(size.sum())
+    else:
+        factor = bus_factor("all_reduce", ranks) if ranks > 1 else 1.0
+        default_ns = place.units * factor * DEFAULT_BUCKET_BYTES / (_link(place) or np.nan) * 1e9
+    return float(np.fmin(whole_ns / messages, default_ns))
+
+
+def _link(place: Place) -> float:
+    """All links to other GPUs of the board, one way, in bytes/s; else the link to the host; 0: neither is known."""
+    link, known = link_of(place.info.name), peaks(place)
+    if link is not None:
+        return link.peak_bytes_per_second
+    return known.host_link_bytes_per_second if known else 0.0
 
 
 def _running(place: Place, rows: Mask) -> Intervals:
-    return Intervals.of(place.collectives.start_ns[rows], place.collectives.end_ns[rows])
+    return Intervals.of(place.collectives.start_ns[rows], place.collectives.end_ns[rows]) & place.window
 
 
 def _behind_layer_before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
     """How much of these all-gathers fits beside compute between the one before and themselves, but for one a step."""
+    count = int(np.count_nonzero(rows))
+    if count <= place.units:
+        return 0.0
+    return _before(place, rows, exposed, free) * float(count - place.units) / count
+
+
+def _before(place: Place, rows: Mask, exposed: Intervals, free: Intervals) -> float:
+    """How much of these collectives' exposed time is no longer than the compute since the one before, all in all."""
     start, end = place.collectives.start_ns[rows], place.collectives.end_ns[rows]
-    if start.size <= place.units:
+    if start.size < 2:
         return 0.0
     before = free.overlap_ns(start[:-1], start[1:])
     hidden = np.minimum(exposed.overlap_ns(start[1:], end[1:]), before)
-    return min(float(hidden.mean()) * (start.size - place.units), float(exposed.total_ns))
+    return min(float(hidden.mean()) * start.size, float(exposed.total_ns))
 
 
-def backward_ns(place: Place, unknown_share: float) -> float:
-    """Compute of the window's backward passes that no collective runs beside, in ns.
+def backward_ns(place: Place, unknown_share: float, *, besides: Mask | None = None) -> float:
+    """Compute of the window's backward passes that no collective runs beside, but for these rows, in ns.
 
     `unknown_share` of all such compute, where it was not recorded what belongs to them.
     """
-    free = place.compute - place.communication
+    others = place.communication if besides is None else _running(place, ~besides)
+    free = place.compute - others
     passes = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
     if place.device is None:
         backward = free & passes

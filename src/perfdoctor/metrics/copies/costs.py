@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.placed_groups import PlacedGroups, below_each_other
 from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -118,12 +119,23 @@ def _copies(run: Run, *, by_op: bool) -> _Copies | None:
     )
 
 
+@once_per_run
+def links_of_places(run: Run) -> Mapping[tuple[int, int], float]:
+    """What the link between each place's GPU and the host gives at most, one way, in bytes/s; 0: unknown."""
+    sampled = of_places(run, _AT_WORK)
+    return {place.rank_and_device: _link(place, sampled.get(place.rank_and_device)) for place in run.places}
+
+
+def _link(place: Place, sampled: Gpu | None) -> float:
+    known = peaks(place)
+    links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
+    return min((link for link in links if link), default=0.0)
+
+
 def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
     """Of each group the fastest of its places; NaN where none is known."""
-    sampled, direction = of_places(run, _AT_WORK), copies.frame.text("direction")
-    bounds = [
-        [_bound(place, name, sampled.get(place.rank_and_device)) for name in direction.values] for place in run.places
-    ]
+    links, direction = links_of_places(run), copies.frame.text("direction")
+    bounds = [[_bound(place, name, links[place.rank_and_device]) for name in direction.values] for place in run.places]
     each = np.array(bounds)[copies.place, direction.codes]
     most = np.full(int(group.max()) + 1, -np.inf)
     known = ~np.isnan(each)
@@ -131,15 +143,14 @@ def _bounds(run: Run, copies: _Copies, group: Ints) -> Floats:
     return np.where(np.isfinite(most), most, np.nan)
 
 
-def _bound(place: Place, direction: str, sampled: Gpu | None) -> float:
+def _bound(place: Place, direction: str, host_link: float) -> float:
     """In bytes/s, one way. On the device a copy reads and writes all of it, a memset only writes."""
-    known = peaks(place)
     if direction in ("h2d", "d2h"):
-        links = (known.host_link_bytes_per_second if known else 0.0, _sampled_link(sampled))
-        return min((link for link in links if link), default=np.nan)
+        return host_link or np.nan
     if direction == "p2p":
         link = link_of(place.info.name)
         return link.peak_bytes_per_second if link else np.nan
+    known = peaks(place)
     memory = known.memory_bytes_per_second if known else place.info.memory_bytes_per_second
     return {"d2d": memory / 2, "memset": float(memory)}.get(direction, np.nan) or np.nan
 

@@ -226,7 +226,7 @@ class Columns:
     def __init__(self) -> None:
         self.groups: Mapping[str, Group] = {
             "kernels": Group(_on_device, _launch_size),
-            "collectives": Group(_on_device, _collective),
+            "collectives": Group(_on_device, _launch_size, _collective),
             "copies": Group(_on_device, _copy),
             "calls": Group(_on_host, _call),
             "ops": Group(_on_host, _op),

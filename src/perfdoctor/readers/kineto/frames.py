@@ -76,7 +76,8 @@ def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str,
     if table := tables.get("kernels"):
         put("kernels", table, process=hosts.launching(table["correlation"]), **_launch_columns(table))
     if table := tables.get("collectives"):
-        put("collectives", table, process=hosts.launching(table["correlation"]), **_collective_columns(table))
+        columns = {**_launch_columns(table), **_collective_columns(table)}
+        put("collectives", table, process=hosts.launching(table["correlation"]), **columns)
     if table := tables.get("copies"):
         put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
     if table := tables.get("stream_waits"):
@@ -123,9 +124,11 @@ def _collective_columns(table: Table) -> dict[str, Column]:
     sizes = types.numbers(lambda value: _BYTES_PER_ELEMENT.get(value.lower(), 0))
     elements = np.maximum(table["elements_in"], table["elements_out"])
     is_known = (sizes > 0) & (elements >= 0) & (elements < 2**50)
+    sent = table["elements_in"]
     return {
         "kind": _collective_kinds(names, kernels),
         "bytes": np.where(is_known, elements * sizes, UNKNOWN),
+        "sent_bytes": np.where(is_known & (sent >= 0), sent * sizes, UNKNOWN),
     }
 
 

@@ -125,10 +125,10 @@ def _graphs(rows: Columns, ranks: Ranks) -> Frame:
 
 def _collectives(kernels: Frame) -> Frame:
     names, unknown = kernels.name, np.full(len(kernels), UNKNOWN, dtype=np.int64)
-    common = ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name")
+    common = ("rank", "device", "stream", "process", "start_ns", "end_ns", "correlation", "name", "blocks")
     return Frame({
         **{column: kernels.columns[column] for column in common}, "kind": names.mapped(collective_kind),
-        "bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
+        "bytes": unknown, "sent_bytes": unknown, "group": Text.constant("", len(kernels)), "group_size": unknown,
         "data_type": names.mapped(data_type),
     })  # fmt: skip
 

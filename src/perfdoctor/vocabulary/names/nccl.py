@@ -54,6 +54,8 @@ _DATA_TYPE = re.compile(
 FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
 #: fp32 among the data types of collectives, as PyTorch, NCCL and RCCL write it.
 FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
+#: And those of 16 bits or fewer, which are no wider than what models compute in.
+HALF_PRECISION = re.compile(r"^(half|bfloat16|b?f16|fp16|float16|f8\w*|float8\w*)$", re.IGNORECASE)
 #: The sums that tensor parallelism takes inside layers: PyTorch's symmetric memory and the inference engines'.
 IN_LAYERS = re.compile(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
 

@@ -86,6 +86,8 @@ UPDATE_FUNCTION = re.compile(r"torch/(amp/grad_scaler|nn/utils/clip_grad|optim/\
 UNSCALES = re.compile(r"^aten::_amp_foreach_non_finite_check_and_unscale_$")
 #: `Optimizer.zero_grad#Adam.zero_grad`, and the function.
 ZERO_GRAD = re.compile(r"\bzero_grad\b", re.IGNORECASE)
+#: What a program calls for a tensor full of zeros or of one value; operators fill theirs inside their own.
+FILL_ON_REQUEST = re.compile(r"^aten::(zeros|zeros_like|new_zeros|zero_|full|full_like|new_full|fill_)$")
 #: Ops that update many tensors in one call; and the mathematics of Muon and Shampoo, which fuses with nothing.
 NOT_PER_TENSOR = re.compile(
     r"^aten::(_fused_|_foreach_)|^aten::(mm|bmm|addmm|baddbmm|matmul|linear|linalg_\w+|_linalg_\w+)$"
