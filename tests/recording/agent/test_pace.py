@@ -13,6 +13,8 @@ sys.path.insert(0, str(torch_profiler.AGENT))
 from perfdoctor_agent import pace
 from perfdoctor_agent.pace import StepEnds, unrecorded
 
+sys.path.remove(str(torch_profiler.AGENT))
+
 MS = 1_000_000
 NO_GPU = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))
 
