@@ -19,6 +19,7 @@ from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
+from perfdoctor.report.compiled_pages import compiled_pages
 from perfdoctor.report.words import derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name, is_web_address
@@ -84,6 +85,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_printable,
+        bytecode_cache=compiled_pages(),
     )
     environment.globals.update(
         w=wording,
