@@ -102,6 +102,10 @@ def test_a_finding_may_say_that_a_value_is_from_elsewhere(run):
     seen = found(rule(**OF_LINK), sources={"link_gb_per_second": "recording"})
     (given,) = derivation(seen, run).inputs
     assert (given.source, given.document) == ("recording", "")
+    table = {"link_gb_per_second": {**LINK["link_gb_per_second"], "document": "A table, 2021"}}
+    seen = found(rule(**{**OF_LINK, "inputs": table}), sources={"link_gb_per_second": "table"})
+    (given,) = derivation(seen, run).inputs
+    assert (given.source, given.document) == ("table", "A table, 2021")
 
 
 def test_a_value_that_is_not_known_here_has_no_number(run):

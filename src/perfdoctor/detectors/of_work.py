@@ -76,6 +76,7 @@ class Work(Affected):
         acts_on: Rows | None = None,
         bound_ns: int | None = None,
         formula: str = "",
+        sources: Mapping[str, str] | None = None,
     ) -> Finding:
         """A finding about this work. `acts_on`: the rows on which the rule's action acts, where it counts them so."""
         return Finding(
@@ -90,6 +91,7 @@ class Work(Affected):
             affected_ns=self.ns,
             bound_ns=bound_ns,
             formula=formula,
+            sources=sources or {},
         )
 
 

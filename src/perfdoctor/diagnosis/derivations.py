@@ -35,7 +35,7 @@ def _input(name: str, described: FormulaInput | None, found: Found, run: Run) ->
     if described is None:
         return _threshold(name, found.rule.thresholds[name], basis_of(run))
     source = found.finding.sources.get(name, described.source)
-    where = _origin(source, described.rate, run)
+    where = _origin(source, described, run)
     what = basis_of(run).numbers(described.what)
     value = _number(found.finding.values.get(name))
     return DerivedInput(name, value, unit_of(name), where.source, what, where.document)
@@ -46,11 +46,11 @@ def _threshold(name: str, threshold: Threshold, basis: Basis) -> DerivedInput:
     return DerivedInput(name, threshold.value, basis.prose(threshold.unit), source, basis.prose(threshold.why))
 
 
-def _origin(source: str, rate: str, run: Run) -> Origin:
-    """Of a rate the document in which it stands, or how else it is known here."""
-    if not rate or source not in ("machine", "data-sheet") or not run.places:
-        return Origin(source)
-    return origin(run.places[0], rate, attained=source == "machine")
+def _origin(source: str, described: FormulaInput, run: Run) -> Origin:
+    """Of a rate the document in which it stands, or how else it is known here; of a table the one that is named."""
+    if not described.rate or source not in ("machine", "data-sheet") or not run.places:
+        return Origin(source, described.document if source == "table" else "")
+    return origin(run.places[0], described.rate, attained=source == "machine")
 
 
 def _number(value: Value | None) -> float | None:

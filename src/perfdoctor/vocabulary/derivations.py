@@ -59,12 +59,14 @@ class FormulaInput:
     """A number of the finding's values. `what` it is, as part of a sentence.
 
     `rate`: of `machine` and `data-sheet`, which one: a data type, `memory`, `host_link` (`hardware.peaks.SETTABLE`) or
-    `link` (between GPUs: all of them) and `nvlink` (one of them).
+    `link` (between GPUs: all of them) and `nvlink` (one of them). `document`: of a `table`, also where the finding says
+    that the number is from there.
     """
 
     source: str
     what: str
     rate: str = ""
+    document: str = ""
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "copies_ms": ms(cost.copies_ns),
             "taken_share": beside.likely,
         },
+        sources={"taken_share": beside.source},
         evidence=(
             Measure("GPUs that one process drives", len(team.places), "count"),
             Measure("compute a step, on the mean of them", team.mean_ns, "ns"),

@@ -86,6 +86,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "halved_ms": ms(found.halved_ns),
             "most_ms": ms(found.most_ns),
         },
+        sources={"taken_share": found.beside.source},
         evidence=(
             Measure("exposed communication", found.ns, "ns"),
             Measure("of it what independent compute, or merging, could save", found.hidden_ns, "ns"),

@@ -85,6 +85,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "free_ms": ms(free_ns),
             "taken_share": beside.likely,
         },
+        sources={"taken_share": beside.source},
         evidence=(
             Measure("exposed time of late gathers", found.ns, "ns"),
             Measure("compute that could hide it", free_ns, "ns"),

@@ -86,6 +86,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "taken_share": beside.likely,
             "most_ms": ms(most_ns),
         },
+        sources={"taken_share": beside.source},
         evidence=_evidence(found.ns, free_ns, frame["bytes"]),
         situation="one-bucket" if buckets < at["few_buckets"] else "",
         formula="" if len(run.places) > 1 else "one-rank",

@@ -10,6 +10,7 @@ Distributed Deep Learning, 2025, arXiv 2507.03114): beside communication, 1 - 1 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -24,10 +25,11 @@ _USUAL = 1 - 1 / 1.189
 class Taken:
     """Of the time in which communication runs beside compute, the likely share in which compute gets nothing done.
 
-    At the least nothing, where compute leaves SMs free.
+    At the least nothing, where compute leaves SMs free. `source`: the recording, or a table of published trainings.
     """
 
     likely: float
+    source: Literal["recording", "table"] = "recording"
 
     def won(self, hidden_ns: float) -> float:
         """What is likely won by hiding so much, in ns."""
@@ -37,7 +39,10 @@ class Taken:
 def taken(run: Run) -> Taken:
     """On the mean of all places; nothing on a run without a GPU, whose collectives run on the processor's cores."""
     shares = [_sm_share(place) for place in run.places if place.device is not None]
-    return Taken(float(np.mean([_USUAL if np.isnan(share) else share for share in shares])) if shares else 0.0)
+    if not shares:
+        return Taken(0.0)
+    known = [share for share in shares if not np.isnan(share)]
+    return Taken(float(np.mean([*known, *[_USUAL] * (len(shares) - len(known))])), "recording" if known else "table")
 
 
 def _sm_share(place: Place) -> float:
