@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
 from perfdoctor.report import json_report
+from perfdoctor.vocabulary.derivations import BOUNDS, SOURCES
 from perfdoctor.vocabulary.rulebook import load_rules
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -138,6 +139,13 @@ def test_the_page_describes_every_field_of_the_json(fixture: str, options: list[
     found = set(paths_of(json.loads(done.stdout)))
     assert len(found) > 50, done.stderr
     assert sorted(path for path in found if not is_described(path)) == []
+
+
+def test_the_page_names_every_source_and_bound_of_a_derivation() -> None:
+    rows = dict(re.findall(r"^\| `findings\[\]\.derivation\.([\w.\[\]]+)` \| (.*) \|$", PAGES["json.md"], re.MULTILINE))
+    resolved = set(SOURCES) - {"machine"}  # which becomes one of the others
+    assert [source for source in resolved if f"`{source}`" not in rows["inputs[].source"]] == []
+    assert [bound for bound in BOUNDS if f"`{bound}`" not in rows["bounds[].by"]] == []
 
 
 def test_the_page_describes_every_field_of_diagnoses_made_by_hand() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from builders import draw
 
+from perfdoctor.diagnosis import savings
 from perfdoctor.diagnosis.ranking import ranked
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
@@ -138,3 +141,8 @@ def test_what_limits_a_saving_is_named_with_what_it_leaves():
         "noise",
     ]
     assert [each.by for each in PredictedSaving(Saving(1, 2, 9), step_ns=5).bounds] == ["step"]
+
+
+def test_every_bound_that_is_applied_has_words():
+    source = Path(savings.__file__).read_text("utf-8")
+    assert set(re.findall(r'Bound\("(\w+)"', source)) <= set(BOUNDS)
