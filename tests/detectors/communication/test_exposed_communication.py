@@ -166,6 +166,13 @@ def test_it_predicts_no_less_than_its_symptoms():
         assert symptom.saving_ns_per_step.likely <= cause.saving_ns_per_step.likely
 
 
+def test_what_the_links_cannot_keep_up_with_is_sent_less_often_with_ddp():
+    """36 ms of gradients and a backward pass of 2.7: accumulated over two batches half of them are left."""
+    host = {"host": ["l" + " " * 39, "n" * 40], "legend": {"n": ("ops", "DistributedDataParallel.forward")}}
+    assert saving(step(0, 36, **host), data_type="BFloat16").likely == 18 * MS
+    assert saving(step(0, 10, **host), data_type="BFloat16").likely < 5 * MS
+
+
 def test_of_several_messages_the_last_one_stays():
     one = draw(kernels="#" * 30 + " " * 10, nccl=" " * 30 + "=" * 10, unit_us=1000, repeat=6, launched_us_before=50)
     four = draw(kernels="#" * 30 + " " * 8, nccl=" " * 30 + "==--==--", unit_us=1000, repeat=6, launched_us_before=50)

@@ -18,7 +18,7 @@ from perfdoctor.metrics.communication.collectives import (
     won_by_all_ns,
 )
 from perfdoctor.metrics.communication.half_width import saved_ns
-from perfdoctor.metrics.communication.hideable import hideable
+from perfdoctor.metrics.communication.hideable import beyond_backward_ns, hideable
 from perfdoctor.metrics.communication.merged_collectives import asking_ns, can_be_merged, evened_ns, messages_ns
 from perfdoctor.metrics.communication.missing_ranks import largest_transfer_share, ranks_missing, ranks_of_job
 from perfdoctor.metrics.communication.skew import skew
@@ -31,6 +31,9 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import Saving
 
+#: Frameworks that can leave out the sums of a batch, for which there is a fix.
+ACCUMULATES = frozenset({"ddp", "fsdp"})
+
 
 def _exposed_ns(place: Place) -> int:
     return place.exposed_communication.total_ns
@@ -41,7 +44,7 @@ class _Exposed:
     """In ns a step: transfer that is exposed, and what a fix could take of it at most, and likely in two ways.
 
     `hidden_ns`: behind compute, from which `beside` takes a share, or by merging messages; `halved_ns`: by sending 16
-    bits instead of 32.
+    bits instead of 32; `less_often_ns`: by accumulating gradients.
     """
 
     share: float
@@ -49,11 +52,12 @@ class _Exposed:
     most_ns: int
     hidden_ns: int
     halved_ns: int
+    less_often_ns: int
     beside: Taken
 
     @property
     def saving(self) -> Saving:
-        return half_certain(max(int(self.beside.won(self.hidden_ns)), self.halved_ns), self.most_ns)
+        return half_certain(max(int(self.beside.won(self.hidden_ns)), self.halved_ns, self.less_often_ns), self.most_ns)
 
     @property
     def is_clear(self) -> bool:
@@ -84,6 +88,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "hideable_ms": ms(found.hidden_ns),
             "taken_share": found.beside.likely,
             "halved_ms": ms(found.halved_ns),
+            "less_often_ms": ms(found.less_often_ns),
             "most_ms": ms(found.most_ns),
         },
         sources={"taken_share": found.beside.source},
@@ -103,15 +108,16 @@ def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
     exposed_ns = round(run.mean(_exposed_ns) * transfer_share(run))
     waited_ns, beside = _waited_ns(run, exposed_ns), taken(run)
     hidden_ns, halved_ns = min(_hidden_ns(run, at), waited_ns), _halved_ns(run, waited_ns)
+    less_often_ns = _less_often_ns(run, waited_ns, at)
     matched = skew(run) if host_places(run) and can_be_merged(run) else None
     if matched is None:
-        return _Exposed(share, exposed_ns, exposed_ns, int(hidden_ns), halved_ns, beside)
+        return _Exposed(share, exposed_ns, exposed_ns, int(hidden_ns), halved_ns, less_often_ns, beside)
     # Each message has its price. Merged into one a step, most of that goes, and so does waiting by turns.
     beside_ns = asking_ns(run, matched) + evened_ns(run, matched)
     most_ns = min(exposed_ns + beside_ns, run.mean(_exposed_ns))
     merged_ns = messages_ns(run, matched, at["quick_collectives"])
     hidden_ns = min(min(hidden_ns + merged_ns, waited_ns) + beside_ns, most_ns)
-    return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), halved_ns, beside)
+    return _Exposed(share, exposed_ns, most_ns, int(hidden_ns), halved_ns, less_often_ns, beside)
 
 
 def _waited_ns(run: Run, exposed_ns: int) -> int:
@@ -127,6 +133,18 @@ def _waited_ns(run: Run, exposed_ns: int) -> int:
 def _halved_ns(run: Run, waited_ns: int) -> int:
     """What sending half of the bytes is likely to save a step."""
     return min(run.mean(lambda place: saved_ns(run, place)[0]), waited_ns)
+
+
+def _less_often_ns(run: Run, waited_ns: int, at: Mapping[str, float]) -> int:
+    """What accumulating gradients is likely to save a step, where no backward pass is long enough to hide them.
+
+    Only where DDP or FSDP names itself: other programs may have no batch to add.
+    """
+    timeline = run.timeline
+    if not facts(run) & ACCUMULATES or not (len(timeline.ops) or len(timeline["functions"])):
+        return 0
+    sent_ns = run.mean(lambda place: beyond_backward_ns(run, place, at["backward_share"]))
+    return int(min(sent_ns, waited_ns) * at["less_often_share"])
 
 
 def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:

@@ -114,6 +114,17 @@ def bucketed_ns(place: Place, rows: Mask, exposed_ns: float, transfer: float, ba
     return max(min(exposed_ns, whole_ns) - left, 0.0)
 
 
+def beyond_backward_ns(run: Run, place: Place, backward_share: float) -> float:
+    """Exposed transfer of gradients that take longer than the backward pass, in ns of the window; 0 where they do not.
+
+    Then the links are the limit, and only fewer or smaller messages help.
+    """
+    rows, transfer = purposes(run, place).gradients, transfer_share(run)
+    running = _running(place, rows)
+    is_limit = running.total_ns * transfer > backward_ns(place, backward_share, besides=rows)
+    return (running & waited_for(place)).total_ns * transfer if is_limit else 0.0
+
+
 def last_bucket_ns(place: Place, rows: Mask, whole_ns: float) -> float:
     """How long the last bucket of each step is on its way, in ns of the window: a message as now, at most half of all.
 
