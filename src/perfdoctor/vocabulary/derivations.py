@@ -13,7 +13,7 @@ from perfdoctor.errors import PerfdoctorError
 #: recording at hand; a threshold is the `rule`'s, or where it was set in pyproject.toml, an `option`.
 SOURCES = {
     "recording": "recording",
-    "table": "published table",
+    "table": "table",
     "machine": "data sheet, or measured on this machine",
     "data-sheet": "data sheet",
     "measured": "measured on this machine",

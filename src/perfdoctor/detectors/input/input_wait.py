@@ -62,6 +62,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         ),
         situation=judged.situation,
         formula=judged.formula,
+        sources={} if judged.items else {"stays_ms": "measured" if feeding.cost(run).is_measured else "table"},
     )
 
 
