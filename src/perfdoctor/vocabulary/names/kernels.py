@@ -158,8 +158,8 @@ WITH_SOFTMAX = re.compile(
     r"elementwise_kernel|native::reduce_kernel<|dropout|masked|triton_(poi|per|red)_|softmax|CatArray", re.IGNORECASE
 )
 NOT_WITH_SOFTMAX = re.compile(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
-#: Kernels that hide a part of the scores.
-MASKS = re.compile(r"masked_fill|where_kernel|tri[ul]_", re.IGNORECASE)
+#: Kernels that hide a part of the scores: they fill it, or add a mask that is -inf there.
+MASKS = re.compile(r"masked_fill|where_kernel|tri[ul]_|CUDAFunctor_add|AddFunctor", re.IGNORECASE)
 
 
 @cache
