@@ -11,7 +11,7 @@ from perfdoctor.diagnosis.notes import notes
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
-from perfdoctor.diagnosis.savings import predicted_saving
+from perfdoctor.diagnosis.savings import as_predicted, predicted_saving
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
@@ -55,7 +55,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     outcomes, seen = _applied(rules, run)
     seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
-    found = agreeing([Found(rule, finding, predicted_saving(rule, finding, run, replay)) for rule, finding in seen])
+    found = agreeing([_found(rule, finding, run, replay) for rule, finding in seen])
     advice = ranked(found, run)
     predicted = (
         prediction.answered(what_if, advice, found, outcomes, run, replay)
@@ -139,6 +139,11 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     except Exception as error:  # noqa: BLE001 a defect in one rule must not cost the other answers
         return Outcome(rule.id, "failed", error=f"{type(error).__name__}: {error}"), []
     return Outcome(rule.id, "found" if findings else "clear"), findings
+
+
+def _found(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> Found:
+    saving = predicted_saving(rule, finding, run, replay)
+    return Found(rule, as_predicted(finding, saving), saving)
 
 
 def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool) -> Replay | None:

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
-from perfdoctor.replay.what_if.savings import Replay
+from perfdoctor.replay.what_if.savings import Replay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the step. A replay comes as close to the steps it was made of, and no second run as close to the first: what is
@@ -41,6 +42,8 @@ class PredictedSaving:
     the mean of the ranks; a finding on one rank with a longer window may expect more. All of this is as recorded, but
     `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
     `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
+    `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
+    longer; or it may, and what is likely saved is lost in noise.
     """
 
     expected: Saving
@@ -53,6 +56,8 @@ class PredictedSaving:
     real_share: float = 1.0
     most_real_share: float = 1.0
     of_symptoms: Saving = field(default_factory=lambda: Saving(0, 0, 0))
+    added_host_ns: tuple[int, int] = (0, 0)
+    limited_by_host: bool = False
 
     @property
     def ns(self) -> Saving:
@@ -87,8 +92,9 @@ class PredictedSaving:
         else:
             low, likely = (int(ns * self.unhidden_share) for ns in (self.expected.low, self.expected.likely))
             yield Bound("loader", left := Saving(low, likely, self.expected.high))
-            most_ns = left.high if self.host_spare_ns is None else self.host_spare_ns
-            yield Bound("host", left := Saving(min(left.low, most_ns), min(left.likely, most_ns), left.high))
+            yield Bound("host", left := self._left_by_host(left))
+        if self.limited_by_host:
+            yield Bound("casts", left := Saving(0, 0, left.high))
         if self.bound_ns is not None:
             yield Bound("physics", left := left.within(self.bound_ns))
         high = round(left.high * max(self.real_share, self.most_real_share))
@@ -98,6 +104,18 @@ class PredictedSaving:
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         yield Bound("noise", Saving(low, likely, high))
 
+    def _left_by_host(self, left: Saving) -> Saving:
+        """The host has no more to spare, less what it does more; the most that it may be is not limited by it."""
+        if self.host_spare_ns is None:
+            return left
+        at_most = [max(self.host_spare_ns - more_ns, 0) for more_ns in self.added_host_ns]
+        low, likely = (min(ns, most) for ns, most in zip((left.low, left.likely), at_most, strict=True))
+        return Saving(min(low, likely), likely, left.high)
+
+    def longer_ns(self, case: int) -> int:
+        """By how much the host's pace makes the step longer."""
+        return 0 if self.host_spare_ns is None else max(self.added_host_ns[case] - self.host_spare_ns, 0)
+
 
 def _no_less(one: Saving, other: Saving) -> Saving:
     return Saving(max(one.low, other.low), max(one.likely, other.likely), max(one.high, other.high))
@@ -105,28 +123,59 @@ def _no_less(one: Saving, other: Saving) -> Saving:
 
 def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> PredictedSaving:
     """The saving of a finding with all that limits it in this run. `replay`: None where nothing can be simulated."""
-    expected = finding.saving_ns_per_step
-    return PredictedSaving(
-        expected,
+    added_ns = added_host_ns(finding, run)
+    spare_ns = run_spare_ns(run, of_window=any(added_ns)) if "host" in rule.hidden_by else None
+    fix = _fix(rule, finding, replay)
+    saving = PredictedSaving(
+        finding.saving_ns_per_step,
         finding.bound_ns,
-        _replayed(rule, finding, replay),
+        _replayed(rule, finding, replay, fix),
         unhidden_share(run) if "loader" in rule.hidden_by else 1.0,
-        run_spare_ns(run) if "host" in rule.hidden_by else None,
+        spare_ns,
         NOISE_SHARE * real_step_ns(run),
         real_step_ns(run),
         real_share(rule, finding, run),
         most_real_share(rule, finding, run),
+        added_host_ns=added_ns,
     )
+    if not any(added_ns) or not finding.saving_ns_per_step.likely:
+        return saving
+    longer_ns = [replay.longer_ns(fix, case) if replay and fix else saving.longer_ns(case) for case in (0, 1)]
+    lost = saving.ns.likely < rule.at.get("min_share_of_step", 0) * run.step_ns
+    return replace(saving, limited_by_host=longer_ns[1] > saving.noise_ns or (lost and longer_ns[0] > saving.noise_ns))
 
 
-def _replayed(rule: Rule, finding: Finding, replay: Replay | None) -> Saving | None:
+def added_host_ns(finding: Finding, run: Run) -> tuple[int, int]:
+    """What the fix adds to the host's time, at most and likely, in ns a step."""
+
+    def added(place: Place, case: int) -> float:
+        changes = finding.changes.get(place.rank_and_device)
+        return float(changes.host_ns[case].sum()) if changes else 0.0
+
+    at_most, likely = (run.mean(lambda place, case=case: added(place, case)) for case in (0, 1))  # type: ignore[misc]
+    return at_most, likely
+
+
+def as_predicted(finding: Finding, saving: PredictedSaving) -> Finding:
+    """The finding in the situation that the prediction shows: its fix may make the step longer."""
+    longer = finding.if_longer and saving.limited_by_host
+    return replace(finding, situation=finding.if_longer) if longer else finding
+
+
+def _fix(rule: Rule, finding: Finding, replay: Replay | None) -> SimulatedFix | None:
+    """The fix as the replay applies it; None where it cannot be simulated."""
+    if replay is None or not finding.saving_ns_per_step.likely or not replay.can_replay(rule.action, finding):
+        return None
+    return replay.fix(rule.id, rule.action, finding)
+
+
+def _replayed(rule: Rule, finding: Finding, replay: Replay | None, fix: SimulatedFix | None) -> Saving | None:
     """How much shorter the simulated step is; None where that cannot be simulated.
 
     A late rank that has no more to do than the others is still late in some steps, as each rank's steps differ. At most
     it is late in none: then the step takes what the others take.
     """
-    expected = finding.saving_ns_per_step
-    if replay is None or not expected.likely or not replay.can_replay(rule.action, finding):
+    if replay is None or fix is None:
         return None
-    found = replay.saving(replay.fix(rule.id, rule.action, finding))
+    found, expected = replay.saving(fix), finding.saving_ns_per_step
     return replace(found, high=max(found.high, expected.likely)) if rule.action == "lateness" else found

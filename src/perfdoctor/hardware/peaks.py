@@ -24,6 +24,8 @@ SETTABLE = (*DATA_TYPES, "memory", "host_link")
 _VENDOR = re.compile(r"^(?:(?:NVIDIA|AMD|Tesla|GeForce|Instinct)\s+)+", re.IGNORECASE)
 #: Slices, laptop and virtual GPUs carry the name of a board that they are not.
 _NOT_THE_BOARD = re.compile(r"\bMIG\b|\bLaptop\b|\bMobile\b|^GRID\b|-\d+[CQAB]$", re.IGNORECASE)
+#: An 80 % interval.
+_TENTHS = {"low": 0.1, "likely": 0.5, "high": 0.9}
 #: In a name that fits several boards: how far its memory may be from the one meant (drivers and ECC keep some).
 _LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
 
@@ -32,7 +34,7 @@ _LEAST_MEMORY, _MOST_MEMORY = 0.85, 1.05
 class Peaks:
     """Dense peaks of one GPU. FLOP/s by data type, 0 where it has no such units or the rate is unknown; bytes/s.
 
-    `source`: the vendor's document.
+    `source`: the vendor's document. `sm_count`: 0 where it is not known.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Peaks:
     memory_bytes_per_second: float
     host_link_bytes_per_second: float
     source: str = ""
+    sm_count: int = 0
 
     def matmul_flop_per_second(self, data_type: str) -> float:
         """Of the fastest units for products of this type (one of DATA_TYPES)."""
@@ -88,8 +91,9 @@ def _boards() -> tuple[_Board, ...]:
 def _board(entry: Mapping[str, float | str]) -> _Board:
     rates = {kind: float(entry[kind]) * 1e12 for kind in _RATES if kind in entry}
     memory, link = float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9
-    peaks = Peaks(str(entry["name"]), MappingProxyType(rates), memory, link, str(entry["source"]))
-    return _Board(re.compile(str(entry["match"]), re.IGNORECASE), int(entry["sms"]), float(entry["memory_gb"]), peaks)
+    sms = int(entry["sms"])
+    peaks = Peaks(str(entry["name"]), MappingProxyType(rates), memory, link, str(entry["source"]), sms)
+    return _Board(re.compile(str(entry["match"]), re.IGNORECASE), sms, float(entry["memory_gb"]), peaks)
 
 
 @lru_cache(maxsize=256)
@@ -113,6 +117,18 @@ def peaks_of(gpu_name: str, sm_count: int = 0, memory_bytes: int = 0) -> Peaks |
 
 def _has(board: _Board, memory_bytes: int) -> bool:
     return _LEAST_MEMORY * board.memory_gib <= memory_bytes / 2**30 <= _MOST_MEMORY * board.memory_gib
+
+
+@lru_cache(maxsize=16)
+def half_speedups(data_type: str) -> Mapping[str, float]:
+    """How many times the rate of this type 16-bit products have, by the data sheets of all GPUs that have both.
+
+    `low`: what nine of ten exceed, `likely`: the middle one, `high`: what one of ten exceeds. 1 where none is known.
+    """
+    both = ((board.peaks.half_flop_per_second, board.peaks.matmul_flop_per_second(data_type)) for board in _boards())
+    ratios = sorted(half / wide for half, wide in both if half and wide) or [1.0]
+    at = {case: ratios[min(int(share * len(ratios)), len(ratios) - 1)] for case, share in _TENTHS.items()}
+    return MappingProxyType(at)
 
 
 def short_names() -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perfdoctor.model.steps import Confidence
-from perfdoctor.model.timeline import Ints, Mask
+from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.savings import Saving
 
@@ -60,6 +60,18 @@ class Fix:
 
 
 @dataclass(frozen=True, eq=False)
+class KernelChanges:
+    """What a fix does to each kernel of a place; arrays of (low, likely, high) × kernels, cases of what is saved.
+
+    `shorter`: which share of its time goes, less than 0 where it gets longer. `host_ns`: what the fix adds to the
+    host's time in front of its launch.
+    """
+
+    shorter: Floats
+    host_ns: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Finding:
     """What a detector found: numbers only. `situation` selects the sentences and fixes that fit ("" for all).
 
@@ -72,7 +84,10 @@ class Finding:
     thread's time that the finding is about. `waits`: the blocking calls that a fix takes away, one bool a row of
     `timeline.calls`; None: all behind which the device is idle. `sources`: where a value of the formula comes from, one
     of `vocabulary.derivations.SOURCES`, if here it is not what the rule's document says; `formula`: which of the rule's
-    formulas it is, if not that of its situation. A finding equals itself alone.
+    formulas it is, if not that of its situation.
+    `changes`: by (rank, device), what the fix does to each kernel, where that
+    differs from one to the other; then `affected_ns` is the time of all that change. `if_longer`: the situation if the
+    step gets longer with the fix, as simulated. A finding equals itself alone.
     """
 
     rule: str
@@ -90,6 +105,8 @@ class Finding:
     waits: Mask | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     formula: str = ""
+    changes: Mapping[tuple[int, int], KernelChanges] = field(default_factory=dict)
+    if_longer: str = ""
 
 
 @dataclass(frozen=True)

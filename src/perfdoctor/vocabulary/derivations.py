@@ -28,6 +28,7 @@ BOUNDS = {
     "replay": "the recorded step, replayed with the fix, gets shorter by this",
     "loader": "a loader beside the training is the limit in the other steps",
     "host": "the host has no more time to spare",
+    "casts": "the host is the limit: casts would make the step longer, or the saving is lost in noise",
     "physics": "the work that remains needs the rest",
     "recorder": "without a recorder only this share of the time is there",
     "step": "a step has no more",

@@ -67,11 +67,19 @@ def busy_ns(place: Place) -> int:
     return (_busy(place) & launching(place)).total_ns
 
 
-def run_spare_ns(run: Run) -> int | None:
-    """The same for a whole run, a step and place: the most that faster work on the devices alone can win."""
-    spare = [(place, spare_ns(place)) for place in run.places]
+def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:
+    """The same for a whole run, a step and place: the most that faster work on the devices alone can win.
+
+    `of_window`: also where too few steps are known for a pace: then of the window, as the host was in it.
+    """
+    spare = [(place, _spare_of_window_ns(place) if of_window else spare_ns(place)) for place in run.places]
     known = [ns / place.units for place, ns in spare if ns is not None]
     return round(float(np.mean(known))) if known and len(known) == len(spare) else None
+
+
+def _spare_of_window_ns(place: Place) -> int | None:
+    seen = place.host.in_view and place.asked is None and bool(launching(place))
+    return max(place.window_ns - busy_ns(place), 0) if seen else None
 
 
 @once_per_place

@@ -35,6 +35,7 @@ class Work:
     asks for, without the scores that a fused attention computes again for its gradient. `needed_flop`: what a kernel
     that skips the masked half must do; None where it is unknown whether there is a mask. `moved_bytes`: each factor
     read and each result written once, None where types are unknown: a kernel moves at least that.
+    `results`: how many numbers are written, of a product of two matrices.
     """
 
     flop: int
@@ -42,6 +43,7 @@ class Work:
     needed_flop: int | None
     moved_bytes: int | None
     data_type: str
+    results: int | None = None
 
 
 def _matrices(first: Shape, second: Shape) -> tuple[int, int] | None:
@@ -107,7 +109,8 @@ def _product(op: str, dimensions: Sequence[Shape], kinds: Sequence[str]) -> Work
     flop, numbers = found
     if data_type == "fp4":  # two numbers in each element of what is summed over, and in no other
         flop, numbers = 2 * flop, 2 * numbers
-    return Work(flop, flop, flop, _bytes(numbers, data_type), data_type)
+    results = prod(dimensions[first][:-1]) * dimensions[first + 1][-1] if of_shapes is _matrices else None
+    return Work(flop, flop, flop, _bytes(numbers, data_type), data_type, results)
 
 
 def _bytes(numbers: int, data_type: str) -> int | None:

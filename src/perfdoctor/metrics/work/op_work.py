@@ -36,6 +36,7 @@ class OpWork:
     model_flop: Floats
     needed_flop: Floats
     moved_bytes: Floats
+    results: Floats
     data_types: npt.NDArray[np.str_]
     counts: Mask
     again: Mask
@@ -71,6 +72,7 @@ def op_work(place: Place) -> OpWork:
         model_flop=column("model_flop"),
         needed_flop=column("needed_flop"),
         moved_bytes=column("moved_bytes"),
+        results=column("results"),
         data_types=_refined(place, types, main),
         counts=started,
         again=_again(place, ops),

@@ -26,9 +26,6 @@ from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
 
 #: Rows of a kind: what is further down took too little time to matter.
 _MOST_ROWS = 20
-#: Of one number, in the types that take more than half precision's two.
-_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
-_BYTES_OF_HALF = 2
 
 
 def roofline(place: Place, work: OpWork, peaks: Peaks | None) -> Roofline:
@@ -59,33 +56,28 @@ def roof(peaks: Peaks | None, data_type: str, flop_per_byte: float | None) -> tu
 
 
 @once_per_place
-def least_ns(place: Place, in_half: bool = False, at_best: bool = False) -> Floats:
+def least_ns(place: Place, at_best: bool = False) -> Floats:
     """How long each row of `place.kernels` takes at the least, by FLOP and bytes of its op and the GPU; 0: not known.
 
-    `in_half`: if the op read and wrote numbers of 16 bits instead of wider ones. `at_best`: by the data sheet even
-    where the machine reached less when it was measured. Kernels of one op share what it takes by their times.
+    `at_best`: by the data sheet even where the machine reached less when it was measured. Kernels of one op share what
+    it takes by their times.
     """
-    reached = _least_ns(place, attained(place), in_half=in_half)
-    return np.minimum(reached, _least_ns(place, peaks_of_place(place), in_half=in_half)) if at_best else reached
+    reached = _least_ns(place, attained(place))
+    return np.minimum(reached, _least_ns(place, peaks_of_place(place))) if at_best else reached
 
 
-def _least_ns(place: Place, limits: Peaks | None, *, in_half: bool) -> Floats:
+def _least_ns(place: Place, limits: Peaks | None) -> Floats:
     work = op_work(place)
     at_least = np.zeros(len(place.kernels))
     if limits is None or not len(work.ops):
         return at_least
     types, which = np.unique(work.data_types, return_inverse=True)
     rates = [limits.matmul_flop_per_second(str(each)) if each else 0.0 for each in types]
-    bytes_left = [_BYTES_OF_HALF / _BYTES.get(str(each), _BYTES_OF_HALF) if in_half else 1.0 for each in types]
-    peak, fewer = (np.array(each)[which.ravel()] for each in (rates, bytes_left))
-    if in_half:
-        peak = np.where(peak > 0, limits.half_flop_per_second, 0.0)
+    peak = np.array(rates)[which.ravel()]
     known = work.known & (work.needed_flop > 0) & (work.ns > 0) & (peak > 0)
     seconds = work.needed_flop[known] / peak[known]
     if limits.memory_bytes_per_second:
-        seconds = np.fmax(
-            seconds, work.moved_bytes[known] * fewer[known] / limits.memory_bytes_per_second
-        )  # NaN: not known
+        seconds = np.fmax(seconds, work.moved_bytes[known] / limits.memory_bytes_per_second)  # NaN: not known
     part = np.zeros(len(work.ops))
     part[known] = seconds * 1e9 / work.ns[known]
     linked = work.kernel_op != UNKNOWN

@@ -22,10 +22,10 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import Mask
+from perfdoctor.model.timeline import Floats, Mask
 from perfdoctor.records.findings import Finding
 from perfdoctor.replay.edits import shorter as edits
-from perfdoctor.replay.edits.chosen_work import chosen_of, work_rows
+from perfdoctor.replay.edits.chosen_work import chosen_of, spread, work_rows
 from perfdoctor.replay.edits.fused import beside_ns, merged
 from perfdoctor.replay.edits.straggler import in_time, too_much
 from perfdoctor.replay.graph.graph import Graph
@@ -57,6 +57,8 @@ def edit_of(action: str, finding: Finding, run: Run | None = None) -> Edit:
         return lambda graph, share: edits.without_waits(graph, _waits(graph.place, finding)) if share else graph
     if action == "lateness":
         return _coming_in_time(finding, run)
+    if finding.changes:
+        return _kernel_by_kernel(finding)
     if action in WORK_SIGNALS:
 
         @once_per_place
@@ -110,6 +112,46 @@ def most_ns(action: str, finding: Finding, run: Run, graphs: Sequence[Graph]) ->
         ns + int(part * float(np.mean(beside))) for ns, part in zip((low, likely, high), parts, strict=True)
     )
     return low, likely, high
+
+
+def _kernel_by_kernel(finding: Finding) -> Edit:
+    """Each kernel changes by its own share, and the host does more in front of some launches."""
+    saving = finding.saving_ns_per_step
+    levels = shares((saving.low, saving.likely, saving.high), finding.affected_ns)
+
+    @once_per_place
+    def of_work(place: Place) -> tuple[list[Floats], list[Floats]]:
+        changes = finding.changes.get(place.rank_and_device)
+        columns = (changes.shorter, changes.host_ns) if changes else ((), ())
+        shorter, host_ns = ([spread(place, "kernels", case) for case in column] for column in columns)
+        return shorter, host_ns
+
+    def edit(graph: Graph, share: float) -> Graph:
+        shorter, host_ns = of_work(graph.place)
+        if not shorter:
+            return graph
+        changed = edits.with_changed_work(graph, np.minimum(_between(levels, shorter, share), 1.0))
+        return edits.with_slower_launches(changed, _between(levels, host_ns, share))
+
+    return edit
+
+
+def _between(levels: Sequence[float], cases: Sequence[Floats], share: float) -> Floats:
+    """What belongs to this share, where `cases` belong to `levels` (ascending); in proportion beyond them.
+
+    Nothing where nothing is likely saved.
+    """
+    if not levels[1]:
+        return 0 * cases[1]
+    if share in levels:
+        return cases[1] if share == levels[1] else cases[levels.index(share)]
+    above = next((number for number, level in enumerate(levels) if level > share), None)
+    if above is None:
+        return cases[-1] * (share / levels[-1] if levels[-1] else 1.0)
+    if above == 0:
+        return cases[0] * (share / levels[0])
+    part = (share - levels[above - 1]) / (levels[above] - levels[above - 1])
+    return cases[above - 1] * (1 - part) + cases[above] * part
 
 
 def _without_communication(graph: Graph, rows: Mask, share: float) -> Graph:

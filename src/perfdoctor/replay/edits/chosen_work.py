@@ -14,7 +14,7 @@ import numpy as np
 from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 
 
 def work_rows(place: Place, signals: Sequence[str], work: Mapping[tuple[int, int], Mask]) -> Mask:
@@ -54,6 +54,21 @@ def _as_counterparts(place: Place, rows: Ints, inside: Mask, chosen: Mask) -> Ma
     many = int(piece.max(initial=-1)) + 1
     of_all, of_chosen = (np.bincount(piece[inside][each], minlength=many) for each in (whole, whole & chosen))
     found: Mask = (2 * of_chosen > of_all)[piece[~inside]]
+    return found
+
+
+def spread(place: Place, signal: str, values: Floats) -> Floats:
+    """A number for each row of DeviceWork from one for each row of the place's frame of this signal; 0 for others.
+
+    Outside the window it is the mean of its counterparts' in the window, 0 where there is none.
+    """
+    found = np.zeros(len(place.work))
+    rows, inside = place.work.rows[signal], place.in_window(signal)
+    found[rows[inside]] = values
+    piece = same_piece(place)[rows]
+    many = int(piece.max(initial=-1)) + 1
+    count, total = (np.bincount(piece[inside], weights=each, minlength=many) for each in (None, values))
+    found[rows[~inside]] = (total / np.maximum(count, 1))[piece[~inside]]
     return found
 
 

@@ -1,7 +1,8 @@
-"""What changes in the graph when something is fixed? Each edit returns a new graph; none makes a node longer.
+"""What changes in the graph when something is fixed? Each edit returns a new graph.
 
 `share` is the part of the time that goes away, from 0 (nothing changes) to 1. Edits may follow each other in any order:
-host time that one has taken out is not there for the next.
+host time that one has taken out is not there for the next. Nodes get longer by `with_changed_work` and
+`with_slower_launches` alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.intervals import Intervals
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.model.timeline import UNKNOWN, Floats, Ints, Mask
 from perfdoctor.replay.graph.graph import HOST, NOTHING, WAIT_END, WORK, Graph
 
 
@@ -86,13 +87,26 @@ def without_waits(graph: Graph, calls: Mask) -> Graph:
 
 def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
     """These rows of DeviceWork are shorter by `share`."""
-    chosen = (graph.kind == WORK) & rows[np.maximum(graph.work_row, 0)]
-    durations = np.where(chosen, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
+    return with_changed_work(graph, np.where(rows, share, 0.0))
+
+
+def with_changed_work(graph: Graph, shorter: Floats) -> Graph:
+    """Each row of DeviceWork is shorter by its own share of its time, longer where that is less than 0."""
+    share = np.where(graph.kind == WORK, shorter[np.maximum(graph.work_row, 0)], 0.0)
+    durations = np.where(share != 0, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     transfer = graph.transfer_ns
     if graph.collectives.size:
-        met = chosen[graph.collectives]
-        transfer = np.where(met, ((1 - share) * transfer).astype(np.int64), transfer)
+        transfer = ((1 - share[graph.collectives]) * transfer).astype(np.int64)
     return replace(_with_durations(graph, durations), transfer_ns=transfer)
+
+
+def with_slower_launches(graph: Graph, added_ns: Floats) -> Graph:
+    """The host does something more in front of the launch of each row of DeviceWork, for so many ns."""
+    launched = (graph.kind == WORK) & (graph.depends[1] != NOTHING) & (added_ns[np.maximum(graph.work_row, 0)] > 0)
+    work = np.flatnonzero(launched)
+    work = work[graph.kind[graph.depends[1][work]] == HOST]
+    more = np.bincount(graph.depends[1][work], weights=added_ns[graph.work_row[work]], minlength=len(graph))
+    return replace(graph, lag_ns=(graph.lag_ns[0] + np.rint(more).astype(np.int64), *graph.lag_ns[1:]))
 
 
 def _with_durations(graph: Graph, durations: Ints) -> Graph:

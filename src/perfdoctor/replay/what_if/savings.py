@@ -139,6 +139,10 @@ class Replay:
         low, likely, high = (min(ns, most) for ns, most in zip(won, fix.most_ns, strict=True))
         return Saving(min(low, likely), likely, max(high, likely))
 
+    def longer_ns(self, fix: SimulatedFix, case: int) -> int:
+        """By how much the simulated step is longer with this fix than without, in ns a step; 0 if it is not."""
+        return max(round(self.simulated_ns([fix], case) - self.base_ns), 0)
+
 
 #: A replay that misses the unchanged step by more does not model it.
 _LARGEST_ERROR = 0.05

@@ -290,3 +290,25 @@ def tensors_of_elementwise(name: str) -> int:
     """
     found = re.search(r"(?:std::array|Array)<char\s*\*, ?(?:\(int\))?(\d+)", name)
     return int(found.group(1)) if found else 0
+
+
+# --- what PyTorch's autocast does to kernels beside products ---
+
+#: Of ops that autocast computes in fp32 ("CUDA Ops that can autocast to float32",
+#: docs.pytorch.org/docs/stable/amp.html), and of layers written out in them (RMSNorm: a power, a mean, a root).
+KEPT_IN_FP32 = re.compile(
+    r"softmax|layer_?norm|group_?norm|rms_?norm|GammaBeta|RowwiseMoments|InternalGradients|(?<![a-z])expm?1?_kernel"
+    r"|(?<![a-z])log(1p|2|10)?_kernel|pow_tensor|rsqrt|reciprocal|sum_functor|norm_?(one|two|ops)|nll_loss|cross_entropy"
+    r"|mse_|smooth_l1|huber|cumsum|cumprod|prod_functor|softplus",
+    re.IGNORECASE,
+)
+#: Adds two tensors: of a residual in fp32 and a product in 16 bits the sum is fp32 (type promotion).
+ADDS = re.compile(r"CUDAFunctor_add|AddFunctor|add_kernel|aten::add_?$", re.IGNORECASE)
+#: Element-wise kernels that bring in something new, or do not touch activations alone.
+NOT_ON_ACTIVATIONS = re.compile(
+    r"FillFunctor|distribution_|index|scatter|gather|embedding|arange|tri[lu]_|[<,] ?(bool|long)[,>]|multi_tensor"
+    r"|foreach|compare_|bitwise",
+    re.IGNORECASE,
+)
+#: It works on 16-bit numbers already, by its name.
+ON_HALF = re.compile(r"half|bfloat|bf16|fp16|f16(?!\w*f32)", re.IGNORECASE)

@@ -121,6 +121,14 @@ MATMUL = re.compile(
     r"^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_int_mm|cudnn_convolution|convolution_backward|cudnn_convolution_backward_(input|weight))$"
 )
 BATCHED_MATMUL = re.compile(r"^aten::(bmm|baddbmm)$")
+#: Ops that autocast computes in fp32, forward and backward ("CUDA Ops that can autocast to float32",
+#: docs.pytorch.org/docs/stable/amp.html).
+KEPT_IN_FP32 = re.compile(
+    r"^aten::(_?(log_)?softmax|softmin|(native_)?(layer|group)_norm|rms_norm|_fused_rms_norm|exp|expm1|log|log2|log10|log1p|pow"
+    r"|rsqrt|reciprocal|sum|prod|cumsum|cumprod|norm|linalg_vector_norm|renorm|dist|cdist|softplus|nll_loss\w*"
+    r"|cross_entropy_loss|(mse|l1|smooth_l1|huber|soft_margin)_loss|binary_cross_entropy\w*|kl_div|sinh|cosh|tan|acos|asin"
+    r"|erfinv)(_forward|_backward|_backward_data)?_?$"
+)
 #: The loss of a classification: its targets are the items of a batch.
 CLASSIFICATION_LOSS = re.compile(r"^aten::nll_loss_forward$")
 

@@ -1,0 +1,274 @@
+"""How long would each product of matrices take if it read numbers of 16 bits?
+
+```
+time = start + max(FLOP ÷ (rate of 16-bit units · share of the SMs), bytes ÷ bandwidth)      never longer than before
+FLOP = by the shapes of its op; where these are not known: its own time · rate of the units it ran on · share of the SMs
+```
+
+The roofline of one kernel (Williams, Waterman, Patterson: CACM 52(4), 2009). Rates are what the machine reached when it
+was measured, else the share of the data sheet's that products reach. A kernel on CUDA cores that is long enough to be
+worth a word runs near their peak, so that its time says its FLOP. How many SMs have a tile to compute, and in how many
+waves, follows from the size of the result (NVIDIA, Matrix Multiplication Background User's Guide, "Dimension
+Quantization Effects"); without shapes from the kernel's grid and the tile in its name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.hardware.peaks import half_speedups
+from perfdoctor.metrics.kernels.profiles import on_tensor_cores
+from perfdoctor.metrics.work.device_peaks import measured, peaks
+from perfdoctor.metrics.work.half_speedup import half_speedup
+from perfdoctor.metrics.work.op_work import op_work
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import Floats, Mask
+from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import UNKNOWN
+from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
+from perfdoctor.vocabulary.names import kernels as kernel_names
+
+#: What a kernel takes that has next to nothing to do, where this machine was not measured: 2 to 3 µs on V100, A100 and
+#: H100 under a profiler (element-wise kernels over a few numbers in public recordings).
+START_NS = 2_000
+#: Elements of a tile in which libraries compute a product, and how often it uses each number that it has read, compared
+#: with the first: sides a, b of a tile use it a · b ÷ (a + b) times.
+_TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
+#: Where tiles are too few for the SMs, the sum over the inner dimension is divided; a part is no shorter than this.
+_SHORTEST_PART = 512
+_HALF, _HALF_BYTES = ("bf16", "fp16"), 2
+_WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
+_TILE_IN_NAME = re.compile(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Shares of the data sheet's rates that are reached (0-1): by products in 16 bits, in TF32, of wider numbers on
+    other units, by the memory. `of_measured`: the same for 16-bit rates that were measured.
+    """
+
+    half: float
+    tf32: float
+    wide: float
+    memory: float
+    of_measured: float = 1.0
+
+
+# --- which kernels ---------------------------------------------------------------------------------------------------
+
+
+@once_per_place
+def wide_products(place: Place) -> Mask:
+    """One bool a kernel: does it multiply matrices of 32 or 64 bits? What its name does not prove is not counted."""
+    types = place.kernels.name.has(_matrix_type, *_WIDE_BYTES)
+    wide: Mask = types & place.kernel_rows(*MATMUL_FAMILIES)
+    return wide
+
+
+@once_per_place
+def half_products(place: Place) -> Mask:
+    """One bool a kernel: does it multiply matrices of 16 bits or fewer?"""
+    half: Mask = place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
+    return half
+
+
+@once_per_place
+def tf32_products(place: Place) -> Mask:
+    """By name; and what reads 32 bits by its name where tensor cores were seen at work: they take no plain fp32."""
+    named, seen = (place.kernels.name.has(_matrix_type, each) for each in ("tf32", "fp32"))
+    tf32: Mask = wide_products(place) & (named | (seen & on_tensor_cores(place)))
+    return tf32
+
+
+def _matrix_type(name: str) -> str:
+    """What it reads. A product with a vector, or a channel by itself, gains nothing from tensor cores: "" for those."""
+    is_other = kernel_names.is_vector_product(name) or kernel_names.is_depthwise(name)
+    return "" if is_other else kernel_names.input_type(name)
+
+
+# --- how much each of them computes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of each of `place.kernels` that multiplies wide numbers, else NaN.
+
+    `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;
+    `by_shapes`: does that follow from shapes?
+    """
+
+    flop: Floats
+    results: Floats
+    inputs: Floats
+    wide_bytes: Floats
+    by_shapes: Mask
+
+    @property
+    def inner(self) -> Floats:
+        """Over how many numbers each result is a sum."""
+        return self.flop / (2 * self.results)
+
+    @property
+    def numbers(self) -> Floats:
+        """Read and written, each once."""
+        return self.inputs + np.nan_to_num(self.results)
+
+
+@once_per_place
+def sizes(place: Place, reached: Reached) -> Sizes:
+    """By the op, else by the kernel's own time, its grid and the tile in its name.
+
+    Of a product of unknown sides the square one is taken: no other of as many FLOP and results reads fewer numbers.
+    """
+    wide, count = wide_products(place), len(place.kernels)
+    work, seconds = op_work(place), place.kernels.duration_ns / 1e9
+    flop, results, inputs = (np.full(count, np.nan) for _ in range(3))
+    item = _of_type(place, _WIDE_BYTES)
+    by_shapes = np.zeros(count, dtype=bool)
+    if len(work.ops):
+        op = np.maximum(work.kernel_op, 0)
+        known = wide & (work.kernel_op != UNKNOWN) & work.known[op] & (work.needed_flop[op] > 0) & (work.ns[op] > 0)
+        part = np.where(known, place.kernel_ns / np.maximum(work.ns[op], 1), 0.0)
+        by_shapes = known & (part > 0)
+        flop = np.where(by_shapes, work.needed_flop[op] * part, np.nan)
+        results = np.where(by_shapes, work.results[op] * part, np.nan)
+        moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / item
+        inputs = np.where(np.isnan(results), moved, moved - results)
+    by_time = wide & ~by_shapes
+    estimated = seconds * _wide_rates(place, reached) * _share_of_sms(place)
+    flop = np.where(by_time, estimated, flop)
+    results = np.where(by_time, _grid_results(place), results)
+    side = np.where(np.isnan(results), np.cbrt(flop / 2), np.sqrt(results))
+    square = 2 * side * np.where(np.isnan(results), side, flop / (2 * results))
+    inputs = np.where(np.isnan(inputs) & wide, square, inputs)
+    results = np.where(by_time & np.isnan(results), side**2, results)
+    return Sizes(flop, results, inputs, item, by_shapes)
+
+
+def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
+    """A number for each kernel by the type that its name says; NaN for others."""
+    found = np.full(len(place.kernels), np.nan)
+    for kind, value in values.items():
+        found[place.kernels.name.has(_matrix_type, kind)] = value
+    return found
+
+
+def _wide_rates(place: Place, reached: Reached) -> Floats:
+    """FLOP/s at which each product on wide numbers is taken to run."""
+    rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
+    return np.where(tf32_products(place), _rate(place, "tf32", reached.tf32), rates)
+
+
+def _share_of_sms(place: Place) -> Floats:
+    """Of each kernel: how much of its waves of blocks there is; 1 where grid or GPU are not known."""
+    sms, blocks = _sm_count(place), place.kernels["blocks"]
+    if not sms:
+        return np.ones(len(blocks))
+    return np.where(blocks > 0, _wave_share(np.maximum(blocks, 1), sms), 1.0)
+
+
+def _wave_share(tiles: Floats, sms: int) -> Floats:
+    waves = tiles / sms
+    share: Floats = waves / np.ceil(waves)
+    return share
+
+
+def _grid_results(place: Place) -> Floats:
+    """How many numbers each kernel writes, by its blocks and the tile in its name; NaN where either is not known."""
+    area = place.kernels.name.numbers(_tile_area)
+    blocks = place.kernels["blocks"]
+    return np.where((area > 0) & (blocks > 0), area * blocks, np.nan)
+
+
+def _tile_area(name: str) -> int:
+    found = _TILE_IN_NAME.search(name)
+    return int(found[1]) * int(found[2]) if found else 0
+
+
+def _sm_count(place: Place) -> int:
+    known = peaks(place)
+    return place.info.sm_count or (known.sm_count if known else 0)
+
+
+# --- how long they would take ----------------------------------------------------------------------------------------
+
+
+@once_per_place
+def half_ns(place: Place, reached: Reached, case: str) -> Floats:
+    """For each of `place.kernels`, in ns inside the window: a product of wide numbers as in 16 bits, others as now.
+
+    `case`: low, likely or high, of savings. Where the GPU is not known, its ratio of rates is taken from those of all
+    GPUs in the table: that which most exceed, the middle one, or that which few do.
+    """
+    now, wide = place.kernels.duration_ns.astype(float), wide_products(place)
+    rate = half_rate(place, reached)
+    if not rate:
+        left = now / _ratios_of_unknown(place, case)
+    else:
+        left = start_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
+    shorter = np.where(wide, np.fmin(left, now), now) / np.maximum(now, 1.0)
+    inside: Floats = place.kernel_ns * shorter
+    return inside
+
+
+def _seconds(place: Place, reached: Reached, rate: float) -> tuple[Floats, Floats]:
+    """What each product takes by its FLOP, and by its bytes."""
+    size = sizes(place, reached)
+    computing = size.flop / (rate * _filled(size, _sm_count(place)))
+    as_measured = place.kernels.duration_ns / 1e9 / (half_speedup(place) * reached.of_measured)
+    computing = np.where(np.isnan(as_measured), computing, as_measured)
+    bandwidth = memory_rate(place, reached.memory)
+    moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(len(place.kernels), np.nan)
+    return computing, moving
+
+
+def _filled(size: Sizes, sms: int) -> Floats:
+    """At which share of their rate the SMs compute such a product, in the tile with which they are fastest."""
+    if not sms:
+        return np.ones(len(size.flop))
+    best = np.zeros(len(size.flop))
+    parts = np.maximum(np.floor(np.nan_to_num(size.inner) / _SHORTEST_PART), 1)
+    for area, reuse in _TILES:
+        tiles = np.maximum(np.ceil(np.nan_to_num(size.results) / area), 1)
+        tiles *= np.clip(np.floor(sms / tiles), 1, parts)
+        best = np.maximum(best, reuse * _wave_share(tiles, sms))
+    return np.where(np.isnan(size.results), 1.0, best)  # not known: convolutions, attention
+
+
+def half_rate(place: Place, reached: Reached) -> float:
+    """FLOP/s of large products in 16 bits; 0 where the GPU is not known."""
+    known = max(_known(place).get(kind, 0.0) for kind in _HALF)
+    return known * reached.of_measured or max(_rate(place, kind, reached.half) for kind in _HALF)
+
+
+def memory_rate(place: Place, share: float) -> float:
+    """Bytes/s that kernels reach; 0 where the GPU is not known."""
+    sheet = peaks(place)
+    return _known(place).get("memory", 0.0) or (sheet.memory_bytes_per_second * share if sheet else 0.0)
+
+
+def _rate(place: Place, kind: str, share: float) -> float:
+    """FLOP/s in products of this type: as measured or given by the user, else a share of the data sheet's."""
+    sheet = peaks(place)
+    return _known(place).get(kind, 0.0) or (sheet.matmul_flop_per_second(kind) * share if sheet else 0.0)
+
+
+def _known(place: Place) -> dict[str, float]:
+    """Rates that are no data sheet's."""
+    rates = measured(place)
+    return {**(rates.as_peaks() if rates else {}), **place.timeline.user_values.peaks}
+
+
+def start_ns(place: Place) -> float:
+    """What a kernel takes that has next to nothing to do."""
+    rates = measured(place)
+    return (rates.one("kernel_floor") if rates else 0.0) or START_NS
+
+
+def _ratios_of_unknown(place: Place, case: str) -> Floats:
+    """How many times as fast 16 bits are on a GPU of which nothing is known."""
+    ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
+    return np.where(tf32_products(place), half_speedups("tf32")[case], ratios)
