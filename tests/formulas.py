@@ -47,6 +47,12 @@ def missed(how: Derivation) -> dict[str, float | None]:
 
 
 def all_missed(findings: Iterable[Advice]) -> dict[str, dict[str, float | None]]:
-    """Of all findings whose formulas miss anything."""
-    found = {each.rule: missed(each.derivation) for each in findings if each.derivation}
+    """Of all findings whose formulas miss anything, and of those that predict a saving without one."""
+    found = {each.rule: _missed(each) for each in findings}
     return {rule: wrong for rule, wrong in found.items() if wrong}
+
+
+def _missed(advice: Advice) -> dict[str, float | None]:
+    if advice.derivation is None:
+        return {"a derivation": None} if advice.saving_ns_per_step.high else {}
+    return missed(advice.derivation)

@@ -17,7 +17,7 @@ from perfdoctor.vocabulary.rulebook import SET_BY_USER, Threshold
 
 def derivation(found: Found, run: Run) -> Derivation | None:
     """Of a finding that may save time; None for one that only informs, and for a rule without formulas."""
-    if found.rule.derivation is None or not found.saving.expected.high:
+    if found.rule.derivation is None or not (found.saving.expected.high or found.saving.ns.high):
         return None
     how = found.rule.derivation.of(found.finding.formula or found.finding.situation)
     return Derivation(
