@@ -11,7 +11,7 @@ import pytest
 from builders import draw
 
 from perfdoctor.diagnosis import savings
-from perfdoctor.diagnosis.ranking import ranked
+from perfdoctor.diagnosis.ranking import agreeing, ranked
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -146,3 +146,22 @@ def test_what_limits_a_saving_is_named_with_what_it_leaves():
 def test_every_bound_that_is_applied_has_words():
     source = Path(savings.__file__).read_text("utf-8")
     assert set(re.findall(r'Bound\("(\w+)"', source)) <= set(BOUNDS)
+
+
+def test_a_cause_saves_no_less_than_its_symptoms_as_far_as_both_are_about_the_same_time(run):
+    def both(symptom_ns: Saving, confidence: str = "high") -> tuple[Found, Found]:
+        expected = {"exposed-communication": Saving(1_000, 20_000, 50_000), "slow-links": symptom_ns}
+        cause, symptom = (found(rule, ns, run, host_spare_ns=None) for rule, ns in expected.items())
+        finding = replace(symptom.finding, confidence=confidence, symptom_of=("exposed-communication",))
+        above, below = agreeing([cause, replace(symptom, finding=finding)])
+        assert below.saving.ns == symptom_ns
+        return above, below
+
+    above, _ = both(Saving(10_000, 30_000, 40_000))
+    assert above.saving.ns == Saving(10_000, 30_000, 50_000)
+    assert above.saving.own == Saving(1_000, 20_000, 50_000)
+    assert [each.by for each in above.saving.bounds] == ["symptoms"]
+    assert both(Saving(0, 70_000, 90_000))[0].saving.ns == Saving(1_000, 50_000, 50_000)
+    assert both(Saving(0, 5_000, 9_000))[0].saving.bounds == ()
+    # what nobody is sure of may be about something else
+    assert both(Saving(10_000, 30_000, 40_000), "low")[0].saving.ns == above.saving.own
