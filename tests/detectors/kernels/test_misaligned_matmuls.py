@@ -250,3 +250,10 @@ def test_aligned_matmuls_of_the_recording_say_more_than_those_of_other_machines(
     finding = only_finding("misaligned-matmuls", drawn, aligned_speedup_likely=1.4)
     assert finding.saving_ns_per_step.likely == pytest.approx(4 * roof_ns, rel=0.001)
     assert finding.saving_ns_per_step.low == pytest.approx(6 * roof_ns * (1 - 1 / 1.1), rel=0.01)
+
+
+def test_products_of_an_attention_are_a_symptom_of_its_not_being_fused():
+    softmax = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"
+    attention = step(0, BF16.format(1), kernels="SssS" + "e" * 6, kernel_names={"S": BF16.format(1), "s": softmax})
+    assert only_finding("misaligned-matmuls", attention).symptom_of == ("unfused-attention",)
+    assert only_finding("misaligned-matmuls", step(10, BF16.format(1))).symptom_of == ()

@@ -153,6 +153,11 @@ def test_where_sizes_are_known_the_fused_kernel_takes_what_was_published():
     assert finding.saving_ns_per_step.likely == pytest.approx(10_000_000 - FORWARD_NS, rel=1e-6)
     assert finding.confidence == "high"
     assert finding.saving_ns_per_step.low < finding.saving_ns_per_step.likely
+    (table,) = (each for each in finding.evidence if each.label == "Attentions by size, a step")
+    (row,) = table.rows
+    assert row[:4] == ("512 × 2048 × 2048 × 64", "forward", 1.0, 10_000_000)
+    assert row[4] == pytest.approx(FORWARD_NS, abs=1)
+    assert "arXiv 2307.08691" in row[5]
 
 
 def test_a_gradient_has_four_products_and_the_fused_kernel_five():

@@ -7,7 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.metrics.kernels.attention import attentions
 from perfdoctor.metrics.kernels.matmul_sizes import Misaligned, misaligned_matmuls, padded
 from perfdoctor.metrics.kernels.profiles import tensor_evidence
 from perfdoctor.metrics.kernels.sets import largest
@@ -16,6 +18,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import CASES, Saving
 from perfdoctor.vocabulary.names import kernels as kernel_names
@@ -121,7 +124,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             table or largest(found.worst, found.worst_rows, "Largest of them, a step"),
         ),
         situation="sizes" if odd else "",
+        symptom_of=("unfused-attention",) if _share_of_attention(found.worst, at) > MOST_OF_IT else (),
     )
+
+
+def _share_of_attention(place: Place, at: Mapping[str, float]) -> float:
+    """Of their time, that of an attention's own products: fused, no scores are in memory that could be misaligned."""
+    rows = _misaligned(place).rows
+    inside = rows & (attentions(place, at["max_kernels_between_products"]).number != UNKNOWN)
+    return float(place.kernel_ns[inside].sum() / max(place.kernel_ns[rows].sum(), 1))
 
 
 def _by_size(place: Place, found: Misaligned, min_share: float) -> tuple[Rows | None, tuple[int, int, int] | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,11 +20,13 @@ from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.findings import Finding, Measure
+from perfdoctor.records.findings import Finding, Measure, Rows
 from perfdoctor.records.savings import CASES, Saving
 
 #: Scores and result; and the gradients of their four factors.
 _PRODUCTS, _GRADIENTS_PRODUCTS = 2, 4
+#: How many sizes the table names.
+_TABLE_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class _Cost:
     own_ns: Floats
     products_ns: Floats
     whole_products_ns: Floats
+    sizes: Sequence[Attention | None]
     fused_ns: Mapping[str, Floats]
 
 
@@ -80,6 +83,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             Measure("time between the two products", between.ns, "ns"),
             Measure("time of the products themselves", max(found.ns - between.ns, 0), "ns"),
             Measure("a fused kernel instead of both", found.ns - likely, "ns"),
+            *_by_size(found.worst, worst),
             largest(found.worst, worst.pieces.between, "Largest kernels between them, a step"),
         ),
     )
@@ -111,7 +115,7 @@ def _cost(place: Place, pieces: Pieces) -> _Cost:
         )
         for case in CASES
     }
-    return _Cost(pieces, of_each(belongs, place.kernel_ns), products, whole, fused)
+    return _Cost(pieces, of_each(belongs, place.kernel_ns), products, whole, known, fused)
 
 
 def _fused_ns(size: Attention | None, limits: Peaks | None, case: str, masked: bool, products_ns: float) -> float:
@@ -140,3 +144,24 @@ def _saved_ns(place: Place, cost: _Cost, at: Mapping[str, float], case: str) -> 
     elsewhere = cost.whole_products_ns - cost.products_ns
     saved = float(np.clip(cost.own_ns + elsewhere - fused, 0, cost.own_ns).sum())
     return saved * place.alone_ns(_rows(cost)) / summed
+
+
+def _by_size(place: Place, cost: _Cost) -> tuple[Rows, ...]:
+    """What attentions of each size take now and fused, and where that was published; () where no size is known."""
+    limits, fused = peaks(place), cost.fused_ns["likely"]
+    different: dict[Attention, list[int]] = {}
+    for number, size in enumerate(cost.sizes):
+        if size is not None and not np.isnan(fused[number]):
+            different.setdefault(size, []).append(number)
+    rows = []
+    for size, own in sorted(different.items(), key=lambda each: -cost.own_ns[each[1]].sum())[:_TABLE_ROWS]:
+        found = fused_attention(size, limits, "likely", causal=False) if limits else None
+        text = f"{size.batch} × {size.queries} × {size.keys} × {size.size}"
+        rows.append((
+            text, "backward" if size.backward else "forward", len(own) / place.units,
+            int(cost.own_ns[own].sum() / place.units), int(fused[own].sum() / place.units), found[1] if found else "",
+        ))  # fmt: skip
+    if not rows:
+        return ()
+    columns = ("heads of the batch × queries × keys × head size", "pass", "count", "time", "fused", "published in")
+    return (Rows("Attentions by size, a step", columns, ("text", "text", "count", "ns", "ns", "text"), tuple(rows)),)
