@@ -19,7 +19,7 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import Frame
+from perfdoctor.model.timeline import Frame, Ints
 from perfdoctor.records.findings import Value
 from perfdoctor.vocabulary.names import loaders as loader_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -35,7 +35,9 @@ USUAL_GAP_NS = 4_000
 class ItemFetch:
     """A batch that is collected from `items`, with `ops_per_item` ops each, of which `name` is the most frequent.
 
-    Ns of a batch: `fetch_ns` in all, of which `collate_ns` stacks the items; `at_once_ns`: where it is indexed at once.
+    Ns of the usual batch, the median of each: `fetch_ns` in all, of which `collate_ns` stacks the items; `at_once_ns`:
+    where it is indexed at once. A thread that is preempted in one of a thousand ops makes a mean longer, and most of
+    all that of the few ops that stay.
     """
 
     name: str
@@ -80,17 +82,31 @@ def item_fetch(place: Place) -> ItemFetch | None:
         return None
     ops_per_item = len(of_items) / (items * len(fetches))
     computing = ops_per_item * float(np.mean(~of_items.name.matches(torch_names.VIEWS_ITEM)))
-    copies = rows.take(rows.name.matches(torch_names.CONCATENATES))
     # The rows are read and written once, as stacking them does, and again by each op that computes.
-    copied_ns = copies.duration_ns.sum() / len(fetches) * (1 + computing / tensors)
+    copied_ns = _usual_ns(rows.take(rows.name.matches(torch_names.CONCATENATES)), fetches) * (1 + computing / tensors)
     return ItemFetch(
         max(views, key=lambda name: views[name]),
         items,
         ops_per_item,
-        fetches.total_ns / len(fetches),
-        float(collating.duration_ns.sum()) / len(fetches),
-        float(copied_ns) + tensors * items * LIST_ELEMENT_NS + _python_ns(outer, fetches),
+        float(np.median(fetches.durations_ns)),
+        _usual_ns(collating, fetches),
+        copied_ns + tensors * items * LIST_ELEMENT_NS + _python_ns(outer, fetches),
     )
+
+
+def _usual_ns(rows: Frame, fetches: Intervals) -> float:
+    """What these rows take of the usual fetch."""
+    return _median_of_fetches(_fetch_of(rows.start_ns, fetches), rows.duration_ns, fetches)
+
+
+def _median_of_fetches(fetch: Ints, each_ns: Ints, fetches: Intervals) -> float:
+    return float(np.median(np.bincount(fetch, weights=each_ns, minlength=len(fetches))))
+
+
+def _fetch_of(moments: Ints, fetches: Intervals) -> Ints:
+    """The number of the fetch in which each moment lies."""
+    found: Ints = np.searchsorted(fetches.starts, moments, side="right") - 1
+    return found
 
 
 def _whole(place: Place, fetches: Intervals) -> Intervals:
@@ -107,18 +123,18 @@ def _inside(place: Place, fetches: Intervals) -> Frame:
 
 
 def _python_ns(ops: Frame, fetches: Intervals) -> float:
-    """What a fetch spends on Python that is more than calling the next op: that is the dataset's own, and stays."""
-    fetch = np.searchsorted(fetches.starts, ops.start_ns, side="right")
+    """What the usual fetch spends on Python that is more than calling the next op: the dataset's own, which stays."""
+    fetch = _fetch_of(ops.start_ns, fetches)
     of_item = ~ops.name.matches(torch_names.COLLATES)
     between = (fetch[1:] == fetch[:-1]) & of_item[1:] & of_item[:-1]
     gaps = (ops.start_ns[1:] - ops.end_ns[:-1])[between]
-    return float(np.maximum(gaps - USUAL_GAP_NS, 0).sum()) / len(fetches)
+    return _median_of_fetches(fetch[1:][between], np.maximum(gaps - USUAL_GAP_NS, 0), fetches)
 
 
 def _views(ops: Frame, fetches: Intervals) -> dict[str, int]:
     """Of the views that items are: how many of each name the usual fetch has."""
     views = ops.take(ops.name.matches(torch_names.VIEWS_ITEM))
-    fetch = np.searchsorted(fetches.starts, views.start_ns, side="right") - 1
+    fetch = _fetch_of(views.start_ns, fetches)
     usual = {
         str(views.name.values[code]): int(
             np.median(np.bincount(fetch[views.name.codes == code], minlength=len(fetches)))
