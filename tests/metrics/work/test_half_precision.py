@@ -14,7 +14,7 @@ from perfdoctor.model.timeline import Device
 
 A100, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"
 MS = 1_000_000
-REACHED = Reached(half=0.7, tf32=0.75, wide=0.9, memory=0.85)
+REACHED = Reached(half=0.7, tf32=0.75, wide=0.9, memory=0.85, memory_of_products=0.5)
 START_NS = 2_000
 
 
@@ -48,7 +48,7 @@ def test_a_thin_product_takes_its_bytes():
     """Eight rows times 4096²: half of 67 MB."""
     moved = 2 * (8 * 4096 + 4096 * 4096 + 8 * 4096)
     place = product(100_000, (8, 4096), (4096, 4096))
-    assert half(place) == pytest.approx(START_NS + moved / (2.039e12 * 0.85) * 1e9)
+    assert half(place) == pytest.approx(START_NS + moved / (2.039e12 * 0.5) * 1e9)
 
 
 def test_nothing_takes_longer_than_before():
@@ -63,10 +63,11 @@ def test_few_tiles_leave_sms_without_work():
 
 
 def test_a_long_sum_is_divided_among_sms_that_have_no_tile():
-    """The same results over 8192 numbers: in sixteen parts at most, and as many as there are SMs for."""
-    tiles = 8 * (108 // 8)
-    computing = 2 * 512 * 256 * 8192 / (312e12 * 0.7 * tiles / 108)
-    assert half(product(MS, (512, 8192), (8192, 256))) == pytest.approx(START_NS + computing * 1e9)
+    """The same results over 2048 numbers: in four parts at most, and as many as there are SMs for. 32 tiles of 64² in three
+    parts each keep 96 of 108 at work.
+    """
+    computing = 2 * 512 * 256 * 2048 / (312e12 * 0.7 * 0.5 * 96 / 108)
+    assert half(product(MS, (512, 2048), (2048, 256))) == pytest.approx(START_NS + computing * 1e9)
 
 
 def test_without_shapes_a_kernels_own_time_says_its_flop():

@@ -78,6 +78,7 @@ def _reached(at: Mapping[str, float], case: str) -> Reached:
         tf32=min(half * at[f"tf32_nearer_to_peak_{case}"], 1.0),
         wide=at[f"fp32_rate_share_{case}"],
         memory=at["memory_rate_share"],
+        memory_of_products=at[f"matmul_memory_share_{case}"],
         of_measured=half / at["half_rate_share_likely"],
     )
 

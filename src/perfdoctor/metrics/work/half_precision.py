@@ -47,13 +47,15 @@ _TILE_IN_NAME = re.compile(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 @dataclass(frozen=True)
 class Reached:
     """Shares of the data sheet's rates that are reached (0-1): by products in 16 bits, in TF32, of wider numbers on
-    other units, by the memory. `of_measured`: the same for 16-bit rates that were measured.
+    other units; of the bandwidth by kernels that only move numbers, and by products. `of_measured`: the same for
+    16-bit rates that were measured.
     """
 
     half: float
     tf32: float
     wide: float
     memory: float
+    memory_of_products: float
     of_measured: float = 1.0
 
 
@@ -220,7 +222,7 @@ def _seconds(place: Place, reached: Reached, rate: float) -> tuple[Floats, Float
     computing = size.flop / (rate * _filled(size, _sm_count(place)))
     as_measured = place.kernels.duration_ns / 1e9 / (half_speedup(place) * reached.of_measured)
     computing = np.where(np.isnan(as_measured), computing, as_measured)
-    bandwidth = memory_rate(place, reached.memory)
+    bandwidth = memory_rate(place, reached.memory) * reached.memory_of_products / reached.memory
     moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(len(place.kernels), np.nan)
     return computing, moving
 
