@@ -54,6 +54,12 @@ promises: $(BIN)/.made  ## predicted savings of the examples on this processor, 
 programs: $(BIN)/.made  ## steps, verdicts and promises of programs with real packages, against the programs themselves
 	$(BIN)/python benchmarks/run_programs.py --rounds $(or $(ROUNDS),3) $(PROGRAMS)
 
+pairs: $(BIN)/.made  ## programs before and after a change, recorded and measured on this processor; nothing else should run
+	$(BIN)/python benchmarks/make_pairs.py --minutes $(or $(MINUTES),15) $(RECORDINGS)
+
+calibration: $(BIN)/.made  ## how wide ranges of savings are, from all measured pairs: writes docs/savings.md
+	$(BIN)/python benchmarks/calibrate.py
+
 gpu-bundle: $(BIN)/.made  ## one file that tries perfdoctor on a machine without a network: dist/
 	PYTHON=$(BIN)/python scripts/gpu-bundle $(foreach version,$(PYTHONS),--python $(version))
 
@@ -75,5 +81,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-all lint truth accuracy promises programs gpu-bundle gpu-results bench docs site pictures wheel clean
+.PHONY: help demo test test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench docs site pictures wheel clean
 .DEFAULT_GOAL := help

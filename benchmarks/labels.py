@@ -36,11 +36,6 @@ def cases() -> list[Mapping[str, Any]]:
     return list(tomllib.loads((_HERE / "labels.toml").read_text("utf-8"))["case"])
 
 
-def rungs() -> list[Mapping[str, Any]]:
-    """Recordings of which the step was measured after something had been fixed."""
-    return list(tomllib.loads((_HERE / "labels.toml").read_text("utf-8"))["rung"])
-
-
 def fixture_cases() -> list[Mapping[str, Any]]:
     """Every recording of fixtures/ with what its expected.toml says, as a case with a whole path."""
     folders = [

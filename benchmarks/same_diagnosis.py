@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from differences import Difference, Renamed, differences, renamed
-from labels import recordings, rungs
+from labels import recordings
+from pairs import public
 
 _WORKER = Path(__file__).parent / "one_side.py"
 #: Asked of every recording of fixtures/, beside the plain diagnosis.
@@ -103,10 +104,10 @@ def fixture_cases(checkout: Path) -> Iterator[Case]:
 
 
 def asked_cases(folder: Path) -> Iterator[Case]:
-    """The questions of labels.toml."""
-    for rung in rungs():
-        asked = ", ".join(rung["fixed"])
-        yield Case(f"{rung['path']} {asked}", "recordings asked", (folder / rung["path"],), asked)
+    """The questions of pairs.toml."""
+    for each in public():
+        asked = ", ".join(each["fixed"])
+        yield Case(f"{each['path']} {asked}", "recordings asked", (folder / each["path"],), asked)
 
 
 def planted_cases(folder: Path) -> Iterator[Case]:

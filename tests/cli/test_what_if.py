@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from folders import FIXTURES
-from labels import rungs
+from pairs import public
 from tables import of_each
 from typer.testing import CliRunner
 
@@ -87,8 +87,8 @@ def test_a_usage_error_has_one_line_and_another_with_valid_values(text, what, ri
     assert "\n" not in error.value.what + error.value.do
 
 
-def test_every_rung_of_a_ladder_can_be_predicted():
-    parsed = [what_if.questions(", ".join(rung["fixed"]), RULES) for rung in rungs()]
+def test_every_pair_of_public_recordings_can_be_asked():
+    parsed = [what_if.questions(", ".join(each["fixed"]), RULES) for each in public()]
     assert {question.rule for questions in parsed for question in questions} >= {"batch", "ranks", "synthetic-data"}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
 from perfdoctor.diagnosis.real_prediction import in_real_time
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
@@ -77,7 +78,8 @@ def predicted(ranked: Sequence[Advice], found: Sequence[Found], run: Run, replay
     )
     if len(fixes) <= 1:
         return _subtracted(ranked[0], run, replay.error)
-    return in_real_time(_simulated(replay, fixes), _real_shares(found), run)
+    together = in_real_time(_simulated(replay, fixes), _real_shares(found), run)
+    return in_calibrated_range(together, [by_rule[fix.rule].saving for fix in fixes])
 
 
 def _best_fix(advice: Advice, by_rule: Mapping[str, Found], replay: Replay) -> Found:
@@ -187,7 +189,10 @@ def answered(
     shares = _real_shares(found)
     if len(fixes) == len(questions):
         choices = {question.rule: question.choice for question in questions}
-        return in_real_time(_simulated(replay, list(fixes.values()), choices), shares, run)
+        together = in_real_time(_simulated(replay, list(fixes.values()), choices), shares, run)
+        return (
+            together if any(choices.values()) else in_calibrated_range(together, [can[each].saving for each in fixes])
+        )
     changes = [
         fix_change(fixes[each.rule], each.choice)
         if each.rule in fixes

@@ -9,13 +9,17 @@ always         only what is there without a recorder is saved, of the step more 
                than noise is no saving
 a cause        saves no less than what fixes a part of it
 ```
+
+The range of what remains is at least as wide as measured savings lie around likely ones (`calibration.py`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from perfdoctor.diagnosis.calibration import Spread, spread_of
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -43,7 +47,8 @@ class PredictedSaving:
     `step_ns`, which is the step without a recorder, and `real_share` of the time is there without one, at most
     `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
     `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
-    longer; or it may, and what is likely saved is lost in noise.
+    longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
+    from the likely ones; None: not known.
     """
 
     expected: Saving
@@ -58,35 +63,55 @@ class PredictedSaving:
     of_symptoms: Saving = field(default_factory=lambda: Saving(0, 0, 0))
     added_host_ns: tuple[int, int] = (0, 0)
     limited_by_host: bool = False
+    spread: Spread | None = None
 
     @property
     def ns(self) -> Saving:
         """What a fix saves: no less than one of its symptoms' does, as far as they are about the same time."""
-        return list(self._all())[-1].left
+        return self.calibrated(self.spread)
 
     @property
     def own(self) -> Saving:
         """What remains of it. The most that it may be is limited by physics alone: a loader can be made faster, too."""
-        return list(self._limited())[-1].left
+        return list(self._limited(self.spread))[-1].left
+
+    @property
+    def before_calibration(self) -> Saving:
+        """What a fix saves, in the range that was expected or simulated."""
+        return self.calibrated(None)
+
+    def calibrated(self, spread: Spread | None) -> Saving:
+        """What a fix saves if measured savings are so far from likely ones."""
+        return list(self._all(spread))[-1].left
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """What limited it, in the order in which it is applied, each with what it left; () where nothing did."""
-        limited = list(self._all())
+        """What limited or widened it, in the order in which it is applied, each with what it left; () for nothing."""
+        limited = list(self._all(self.spread))
         before = [self.expected, *(each.left for each in limited)]
         return tuple(each for each, left in zip(limited, before, strict=False) if each.left != left)
+
+    @property
+    def _most_ns(self) -> int:
+        """What physics allow: what leaves the remaining work what it needs, and no more than there is."""
+        share = max(self.real_share, self.most_real_share)
+        bound_ns = [] if self.bound_ns is None else [round(self.bound_ns * share)]
+        step_ns = [] if self.step_ns is None else [max(int(self.step_ns - self.noise_ns), 0)]
+        return min([*bound_ns, *step_ns], default=sys.maxsize)
 
     @property
     def is_in_vain(self) -> bool:
         """Would the fix take time away, but none off the step?"""
         return bool(self.expected.likely) and not self.ns.high
 
-    def _all(self) -> Iterator[Bound]:
-        yield from self._limited()
-        yield Bound("symptoms", _no_less(self.own, self.of_symptoms.within(self.own.high)))
+    def _all(self, spread: Spread | None) -> Iterator[Bound]:
+        limited = list(self._limited(spread))
+        yield from limited
+        own = limited[-1].left
+        yield Bound("symptoms", _no_less(own, self.of_symptoms.within(own.high)))
 
-    def _limited(self) -> Iterator[Bound]:
-        """Each limit in turn, with what it leaves of the saving."""
+    def _limited(self, spread: Spread | None) -> Iterator[Bound]:
+        """Each limit in turn, with what it leaves of the saving; and the range that measured savings have."""
         if self.replayed is not None:
             yield Bound("replay", left := self.replayed)
         else:
@@ -101,6 +126,8 @@ class PredictedSaving:
         yield Bound("recorder", left := replace(left.scaled(self.real_share), high=high))
         if self.step_ns is not None:
             yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
+        if spread is not None and left.likely:
+            yield Bound("calibration", left := spread.around(left, self._most_ns))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         yield Bound("noise", Saving(low, likely, high))
 
@@ -137,6 +164,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         real_share(rule, finding, run),
         most_real_share(rule, finding, run),
         added_host_ns=added_ns,
+        spread=spread_of(rule.category),
     )
     if not any(added_ns) or not finding.saving_ns_per_step.likely:
         return saving

@@ -1,0 +1,57 @@
+"""How far are measured savings from likely ones? By category of rule, from trainings measured with and without a fix.
+
+`calibration.toml` holds it: `benchmarks/calibrate.py` writes that, from the pairs of `benchmarks/pairs.toml` and from
+planted faults, and says how. A range that is at least so wide holds the measured saving of 80 in 100 such pairs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from perfdoctor.records.savings import Saving
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: For categories of which too few pairs were measured.
+OTHERS = "others"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Measured over likely saving: a tenth of the pairs are below `low`, and a tenth above `high`.
+
+    `pairs`: the measured ones that it rests on; `planted`: the planted faults.
+    """
+
+    low: float
+    high: float
+    pairs: int = 0
+    planted: int = 0
+
+    def around(self, saving: Saving, most_ns: int) -> Saving:
+        """The range of this saving, at least so wide: never less than nothing, and never more than `most_ns`."""
+        low, high = self.low * saving.likely, min(self.high * saving.likely, most_ns)
+        return Saving(
+            max(min(saving.low, round(low)), 0),
+            saving.likely,
+            max(saving.high, round(high)),
+        )
+
+
+def spread_of(category: str) -> Spread | None:
+    """That of this category, else the widest of any; None where nothing was measured."""
+    table = _table()
+    return table.get(category) or table.get(OTHERS)
+
+
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, Spread]:
+    document = tomllib.loads(files("perfdoctor.diagnosis").joinpath("calibration.toml").read_text("utf-8"))
+    return {name: Spread(**row) for name, row in document.get("spread", {}).items()}
