@@ -59,6 +59,7 @@ pairs: $(BIN)/.made  ## programs before and after a change, recorded and measure
 
 calibration: $(BIN)/.made  ## how wide ranges of savings are, from all measured pairs: writes docs/savings.md
 	$(BIN)/python benchmarks/calibrate.py
+	$(BIN)/python scripts/generate_docs.py
 
 gpu-bundle: $(BIN)/.made  ## one file that tries perfdoctor on a machine without a network: dist/
 	PYTHON=$(BIN)/python scripts/gpu-bundle $(foreach version,$(PYTHONS),--python $(version))

@@ -23,6 +23,7 @@ from pathlib import Path
 import pairs
 from pairs import Held
 
+from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibration import OTHERS, Spread
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -54,13 +55,15 @@ def bounds(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def spreads(found: Sequence[Held], planted: Mapping[str, Spread]) -> dict[str, Spread]:
-    """By category, and for others: how far measured savings lie from likely ones."""
-    by_category = {name: [] for name in CATEGORIES}
+    """By category, and for others: how far measured savings lie from likely ones. Empty where all pairs are too few."""
+    by_category: dict[str, list[float]] = {name: [] for name in CATEGORIES}
     for each in found:
         if each.ratio is not None:
             by_category[each.pair.kind].append(each.ratio)
     enough = {name: bounds(ratios) for name, ratios in by_category.items() if len(ratios) >= FEWEST}
     pooled = [ratio for ratios in by_category.values() for ratio in ratios]
+    if len(pooled) < FEWEST:
+        return {}
     widest = _around([*enough.values(), bounds(pooled)])
     table = {}
     for name, ratios in by_category.items():
@@ -76,7 +79,7 @@ def spreads(found: Sequence[Held], planted: Mapping[str, Spread]) -> dict[str, S
 def _around(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Around all of them that are known."""
     known = [each for each in ranges if math.isfinite(each[0])]
-    return min((low for low, _ in known), default=0.0), max((high for _, high in known), default=math.inf)
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def judged_by_others(found: Sequence[Held], planted: Mapping[str, Spread]) -> list[Held]:
@@ -87,7 +90,7 @@ def judged_by_others(found: Sequence[Held], planted: Mapping[str, Spread]) -> li
             judged.append(each)
             continue
         others = [other for other in found if other.pair.path != each.pair.path]
-        judged.append(each.with_spread(spreads(others, planted)[each.pair.kind]))
+        judged.append(each.with_spread(spreads(others, planted).get(each.pair.kind)))
     return judged
 
 
@@ -161,14 +164,16 @@ def main() -> int:
     parser.add_argument("--planted", action="store_true", help="plant faults anew")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where coverage is not as aimed at")
     given = parser.parse_args()
-    found = pairs.held(pairs.pairs())
+    given_pairs = pairs.pairs()
     planted = of_planted() if given.planted else known_planted()
-    table = spreads(found, planted)
-    found, by_others = [each.with_spread(table.get(each.pair.kind)) for each in found], judged_by_others(found, planted)
-    part = "\n".join(page_part(found, by_others))
+    if not given.check:
+        table = spreads(pairs.held([pair for pair in given_pairs if pair.rule]), planted)
+        TABLE.write_text(table_text(table, planted), "utf-8")
+        calibration.known.cache_clear()
+    found = pairs.held(given_pairs)
+    part = "\n".join(page_part(found, judged_by_others(found, planted)))
     print(part)
     if not given.check:
-        TABLE.write_text(table_text(table, planted), "utf-8")
         PAGE.write_text(with_part(PAGE.read_text("utf-8"), part), "utf-8")
     inside = sum(each.holds for each in found) / len(found)
     return int(given.check and abs(inside - AIM) > TOLERANCE)

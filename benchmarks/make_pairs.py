@@ -56,6 +56,7 @@ class Program:
     ranks: int
     packages: tuple[str, ...]
     options: str
+    steps: int
     after: dict[str, str] = field(default_factory=dict)
 
 
@@ -67,7 +68,12 @@ def programs() -> dict[str, Program]:
         program = found.setdefault(
             name,
             Program(
-                name, each["before"], each.get("ranks", 1), tuple(each.get("packages", ())), each.get("options", "")
+                name,
+                each["before"],
+                each.get("ranks", 1),
+                tuple(each.get("packages", ())),
+                each.get("options", ""),
+                each.get("steps", 0),
             ),
         )
         assert program.before == each["before"], f"{name}: two programs of this name"
@@ -150,8 +156,9 @@ def _without_folders(run: Path) -> None:
 
 def measure(python: str, program: Program) -> dict[str, tuple[float, float]]:
     """One round: by pair the step before and after, in ms. Each change is run right behind the program as it is."""
-    before = _step_ms(python, program.before, program.ranks)
-    return {name: (before, _step_ms(python, line, program.ranks)) for name, line in program.after.items()}
+    shorter = f" --steps {program.steps}" if program.steps else ""
+    before = _step_ms(python, program.before + shorter, program.ranks)
+    return {name: (before, _step_ms(python, line + shorter, program.ranks)) for name, line in program.after.items()}
 
 
 def _add(known: dict[str, Measured], found: Mapping[str, tuple[float, float]]) -> None:

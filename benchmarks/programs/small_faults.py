@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import time
 import zlib
@@ -123,17 +124,17 @@ def layer_hooks(given: Training) -> None:
 
 
 def large_heap(given: Training) -> None:
-    """A full garbage collection every second step over a large heap; fixed: the heap is frozen, which none looks at."""
-    heap = [{"number": number, "parts": [number]} for number in range(50_000)]
+    """A full garbage collection every fifth step, over all that torch and a cache keep; fixed: `gc.freeze()` before."""
+    cache = [{"number": number, "parts": [number]} for number in range(20_000)]
     if given.fixed:
         gc.freeze()
 
     def after(number: int, _: torch.Tensor) -> None:
-        if number % 2:
+        if number % 5 == 0:
             gc.collect()
 
-    given.run(given.again_and_again(given.batch()), after)
-    assert heap
+    given.run(given.again_and_again(given.batch(2_048)), after)
+    assert cache
 
 
 def rows_one_by_one(given: Training) -> None:
@@ -148,6 +149,39 @@ def rows_one_by_one(given: Training) -> None:
         _ = area(boxes) if given.fixed else torch.stack([area(box) for box in boxes])
 
     given.run(given.again_and_again(given.batch(64)), after)
+
+
+def cell_by_hand(given: Training) -> None:
+    """A recurrent cell is called in Python for every tick; fixed: `torch.nn.RNN` goes through all of them."""
+    rows, labels = torch.randn(48, 16, 64), torch.randint(CLASSES, (16,))
+    cell, out = torch.nn.RNN(64, 64), torch.nn.Linear(64, CLASSES)
+
+    class Recurrent(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.out = cell, out
+
+        def forward(self, ticks: torch.Tensor) -> torch.Tensor:
+            if given.fixed:
+                return self.out(self.cell(ticks)[0][-1])
+            state = ticks.new_zeros(16, 64)
+            for tick in ticks:
+                fresh = tick @ self.cell.weight_ih_l0.T + self.cell.bias_ih_l0
+                state = torch.tanh(fresh + state @ self.cell.weight_hh_l0.T + self.cell.bias_hh_l0)
+            return self.out(state)
+
+    given.model = Recurrent()
+    given.optimizer = torch.optim.SGD(given.model.parameters(), lr=0.01)
+    given.run(given.again_and_again((rows, labels)))
+
+
+def adamw_one_by_one(given: Training) -> None:
+    """AdamW goes through 66 small tensors one by one, a dozen ops each; fixed: `fused=True`."""
+    given.depth, given.width = 32, 96
+    given.__post_init__()
+    how = {"fused": True} if given.fixed else {"foreach": False}
+    given.optimizer = torch.optim.AdamW(given.model.parameters(), lr=1e-3, **how)
+    given.run(given.again_and_again(given.batch(64)))
 
 
 def momentum_one_by_one(given: Training) -> None:
@@ -165,19 +199,13 @@ def momentum_one_by_one(given: Training) -> None:
 
 
 def new_shapes(given: Training) -> None:
-    """A compiled model sees another number of rows in every step and is compiled anew; fixed: rows are padded."""
-    given.depth = 1
+    """A compiled model sees another number of rows every fifth step, and is compiled anew; fixed: rows are padded."""
+    given.depth, given.width = 2, 512
     given.__post_init__()
     dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 100_000
     given.model = torch.compile(given.model, backend="aot_eager", dynamic=False)
-
-    def batches() -> Iterator[Batch]:
-        number = 64
-        while True:
-            number += 1
-            yield given.batch(256 if given.fixed else number)
-
-    given.run(batches())
+    batches = (given.batch(1_024 if given.fixed else 1_024 - number // 5) for number in itertools.count())
+    given.run(batches)
 
 
 def too_many_threads(given: Training) -> None:
@@ -330,7 +358,8 @@ def one_reports(given: Training) -> None:
 
 
 ONE_RANK = (
-    gradient_log, counted_in_python, layer_hooks, large_heap, rows_one_by_one, momentum_one_by_one, new_shapes,
+    gradient_log, counted_in_python, layer_hooks, large_heap, rows_one_by_one, cell_by_hand, adamw_one_by_one,
+    momentum_one_by_one, new_shapes,
     too_many_threads, lists_of_numbers, one_worker, packed_samples, new_workers,
 )  # fmt: skip
 TWO_RANKS = (uneven_rows, sums_one_by_one, sent_each_time, one_reports)

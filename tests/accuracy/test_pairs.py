@@ -24,6 +24,9 @@ ENTRIES = pairs.entries()
 MOST_BYTES = 300_000
 
 
+measured_already = pytest.mark.skipif(not pairs.measured(), reason="nothing was measured yet: make pairs")
+
+
 def pair_of(rule: str, recording: str = "a", left: float = 0.5) -> Pair:
     return Pair(Path(recording), (rule,), recording, measured=Measured((100.0,), (100.0 * left,)))
 
@@ -35,6 +38,7 @@ def held_of(rule: str, ratio: float, recording: str) -> Held:
     return Held(pair_of(rule, recording, measured_ms / 100), 100.0, measured_ms, (49.0, 50.0, 51.0), saving)
 
 
+@measured_already
 def test_there_are_enough_pairs_over_enough_rules():
     known = pairs.measured()
     own = [each for each in pairs.own() if each["name"] in known]
@@ -119,6 +123,7 @@ def test_rounds_are_compared_one_behind_the_other():
     assert measured.spread == pytest.approx(0.05)
 
 
+@measured_already
 def test_a_pair_is_predicted_from_its_recording_by_the_findings_own_saving():
     pair = next(each for each in pairs.pairs() if each.measured and each.rule == "input-wait")
     (held,) = pairs.held([pair])

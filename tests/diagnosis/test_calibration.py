@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,17 +42,18 @@ def test_a_range_that_is_wider_by_itself_stays():
 def test_the_remaining_work_keeps_what_it_needs():
     bound = PredictedSaving(Saving(900, 1_000, 1_100), bound_ns=1_200, spread=WIDE)
     assert bound.ns == Saving(500, 1_000, 1_200)
-    assert replace(bound, real_share=0.5).ns == Saving(250, 500, 600)
+    assert replace(bound, real_share=0.5, most_real_share=0.5).ns == Saving(250, 500, 600)
 
 
 def test_nothing_is_widened_where_nothing_is_likely():
     assert PredictedSaving(Saving(0, 0, 300), spread=WIDE).ns == Saving(0, 0, 300)
 
 
+@pytest.mark.skipif(not calibration.known(), reason="nothing was measured yet: make pairs")
 def test_every_category_has_a_spread_that_holds_what_is_likely():
     known = {category: spread_of(category) for category in CATEGORIES}
     assert all(spread is not None and spread.low <= 1 <= spread.high for spread in known.values()), known
-    assert spread_of("a category of tomorrow") == calibration._table()[calibration.OTHERS]
+    assert spread_of("a category of tomorrow") == calibration.known()[calibration.OTHERS]
 
 
 def test_a_step_with_several_fixes_has_the_range_of_their_savings():

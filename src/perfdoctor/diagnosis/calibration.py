@@ -47,11 +47,11 @@ class Spread:
 
 def spread_of(category: str) -> Spread | None:
     """That of this category, else the widest of any; None where nothing was measured."""
-    table = _table()
-    return table.get(category) or table.get(OTHERS)
+    return known().get(category) or known().get(OTHERS)
 
 
 @lru_cache(maxsize=1)
-def _table() -> Mapping[str, Spread]:
+def known() -> Mapping[str, Spread]:
+    """By category, and for others."""
     document = tomllib.loads(files("perfdoctor.diagnosis").joinpath("calibration.toml").read_text("utf-8"))
     return {name: Spread(**row) for name, row in document.get("spread", {}).items()}

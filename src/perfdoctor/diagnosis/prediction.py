@@ -190,9 +190,8 @@ def answered(
     if len(fixes) == len(questions):
         choices = {question.rule: question.choice for question in questions}
         together = in_real_time(_simulated(replay, list(fixes.values()), choices), shares, run)
-        return (
-            together if any(choices.values()) else in_calibrated_range(together, [can[each].saving for each in fixes])
-        )
+        own_range = all(choice in ("", *PRECISIONS.get(rule, ())) for rule, choice in choices.items())
+        return in_calibrated_range(together, [can[rule].saving for rule in fixes]) if own_range else together
     changes = [
         fix_change(fixes[each.rule], each.choice)
         if each.rule in fixes

@@ -1,0 +1,12 @@
+"""Here savings keep the ranges that are expected or simulated: how measured ones widen them is a test of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.diagnosis import savings
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "spread_of", lambda _: None)
