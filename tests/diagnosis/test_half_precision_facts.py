@@ -84,3 +84,14 @@ def test_where_the_host_limits_nothing_is_saved_and_the_finding_says_why(size, c
     assert finding.saving_ns_per_step.likely == 0
     assert "host is the limit" in finding.summary
     assert finding.fixes[0].title == "Relieve the host first: compile the model"
+
+
+@pytest.mark.parametrize("shapes", [True, False])
+def test_a_single_pass_is_limited_by_the_host_as_well(shapes):
+    """It begins where the clock does."""
+    ops = forward("small", 128)
+    step_ns = FACTS["small", 128][0] * MS
+    rank = recorded(ops, step_ns, step_ns / len(ops), steps=1)
+    with TemporaryDirectory() as folder:
+        diagnosis = diagnose(read([written(rank, Path(folder), shapes=shapes)]), [RULE])
+    assert [each.saving_ns_per_step.likely for each in diagnosis.findings] == [0]

@@ -67,7 +67,7 @@ class HostCalls:
 def host_calls(place: Place, period: Period) -> HostCalls:
     """None where no launch of the period was recorded."""
     none = np.empty(0, np.int64)
-    if not period.launch_begin_ns:
+    if not period.launch_begin_ns and not period.closed:
         nowhere = none.astype(bool)
         return HostCalls(none, none, none, none, nowhere, nowhere, 0, none, none)
     calls = place.timeline.calls
