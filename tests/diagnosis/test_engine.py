@@ -490,7 +490,7 @@ def test_faster_kernels_gain_no_more_than_the_host_has_to_spare():
     (found,) = [each for each in flat(diagnosis) if each.rule == "fp32-matmuls"]
     # Two units a step in which it waits for the device, less two casts: each product reads fp32, as nothing else runs.
     assert found.saving_ns_per_step.likely == pytest.approx(200_000 - 2 * 32_000, rel=0.1)
-    assert found.saving_ns_per_step.high <= 1.1 * found.saving_ns_per_step.likely
+    assert found.saving_ns_per_step.high <= 200_000
     assert any("could launch the same work in 5 % less time" in note for note in diagnosis.notes)
 
 

@@ -18,23 +18,22 @@ from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.records.savings import CASES
 
-#: Times a launch: for what is saved at least, likely and at most.
-_LAUNCHES = (5.5, 4.0, 3.1)
+#: Times a launch, where little is saved and likely.
+_LAUNCHES = {"low": 5.5, "likely": 4.0}
 #: The most in any of these recordings.
 _LONGEST_NS = 32_000
 
 
 @once_per_place
 def cast_cost_ns(place: Place) -> Mapping[str, float]:
-    """Ns for each of CASES; 0 where no launch was recorded."""
+    """Ns, where little is saved (`low`) and likely; 0 where no launch was recorded."""
     calls, call = place.timeline.calls, launches_of(place, "kernels").call
     call = np.unique(call[call != UNKNOWN])
     took = calls.duration_ns[call]
     usual = took[took <= LONGEST_LAUNCH_NS]
     if not usual.size:
-        return dict.fromkeys(CASES, 0.0)
+        return dict.fromkeys(_LAUNCHES, 0.0)
     launch_ns = float(np.median(usual))
     start, end, thread = (calls[column][call] for column in ("start_ns", "end_ns", "thread"))
     order = np.lexsort((start, thread, calls["process"][call]))
@@ -42,4 +41,4 @@ def cast_cost_ns(place: Place) -> Mapping[str, float]:
     between = (start[1:] - end[:-1])[thread[1:] == thread[:-1]] + launch_ns
     between = between[(between > 0) & (between <= LONGEST_LAUNCH_NS)]
     most = min(float(np.median(between)) if between.size else np.inf, _LONGEST_NS)
-    return {case: min(times * launch_ns, most) for case, times in zip(CASES, _LAUNCHES, strict=True)}
+    return {case: min(times * launch_ns, most) for case, times in _LAUNCHES.items()}

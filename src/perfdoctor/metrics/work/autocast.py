@@ -61,15 +61,16 @@ class Autocast:
 def autocast(place: Place, reached: Reached, case: str) -> Autocast:
     """`case`: low, likely or high, of savings.
 
-    At least nothing but products gets faster, at most nothing needs a cast on the device; what a cast takes of the host
-    is as uncertain as `cast_cost` says.
+    At least nothing but products gets faster, and a cast takes as much of the host as `cast_cost` allows; at most
+    nothing needs a cast, as with weights in 16 bits.
     """
     flow, wide = _flow(place), wide_products(place)
     casts = np.where(wide, _casts(place, flow), _kept(place) & (flow == _HALF))
     scale = _beside(place, flow, case)
     ns = np.where(wide, half_ns(place, reached, case), place.kernel_ns * scale)
-    if case != "high":
-        ns = ns + np.where(wide, _casting_ns(place, reached, flow, casts), 0.0) * _inside(place)
+    if case == "high":
+        return Autocast(ns, casts, np.zeros(len(ns)))
+    ns = ns + np.where(wide, _casting_ns(place, reached, flow, casts), 0.0) * _inside(place)
     return Autocast(ns, casts, np.where(_in_graph(place), 0.0, casts * cast_cost_ns(place)[case]))
 
 
