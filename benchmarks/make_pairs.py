@@ -44,7 +44,8 @@ _LENGTH = re.compile(r"^(?:a step takes|median step) ([\d.]+) ms$", re.MULTILINE
 _STEPS, _MOST_BYTES = 10, 300_000
 #: A program that takes longer hangs.
 _LONGEST_S = 300
-_FOLDERS = re.compile(r"^.*?(?:site-packages/|lib/python[\d.]+/|programs/|examples/)(?=.+\(\d+\): )")
+#: Of a path in a Python function's name: what lies before the package or the program.
+_FOLDERS = re.compile(r"^/.*/(?=perfdoctor_agent/)|^/.*/(?:site-packages|python[\d.]+)/|^/.*/(?=[^/]+\.py\(\d+\): )")
 
 
 @dataclass

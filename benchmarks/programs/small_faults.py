@@ -139,7 +139,7 @@ def large_heap(given: Training) -> None:
 
 def rows_one_by_one(given: Training) -> None:
     """Boxes are cut to the picture and measured one by one, four ops each; fixed: all in four ops."""
-    boxes = torch.rand(160, 4)
+    boxes = torch.rand(430, 4)
 
     def area(corners: torch.Tensor) -> torch.Tensor:
         inside = corners.clamp(0.1, 0.9)
@@ -151,28 +151,21 @@ def rows_one_by_one(given: Training) -> None:
     given.run(given.again_and_again(given.batch(64)), after)
 
 
-def cell_by_hand(given: Training) -> None:
-    """A recurrent cell is called in Python for every tick; fixed: `torch.nn.RNN` goes through all of them."""
-    rows, labels = torch.randn(48, 16, 64), torch.randint(CLASSES, (16,))
-    cell, out = torch.nn.RNN(64, 64), torch.nn.Linear(64, CLASSES)
+def targets_one_by_one(given: Training) -> None:
+    """Soft targets are written into a table number by number; fixed: `scatter_` writes all of them."""
+    given.width = 64
+    given.__post_init__()
+    batch = given.batch(800)
 
-    class Recurrent(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.cell, self.out = cell, out
+    def after(_: int, __: torch.Tensor) -> None:
+        targets = torch.full((800, CLASSES), 0.01)
+        if given.fixed:
+            targets.scatter_(1, batch[1][:, None], 0.91)
+            return
+        for row, label in enumerate(batch[1].tolist()):
+            targets[row, label] = 0.91
 
-        def forward(self, ticks: torch.Tensor) -> torch.Tensor:
-            if given.fixed:
-                return self.out(self.cell(ticks)[0][-1])
-            state = ticks.new_zeros(16, 64)
-            for tick in ticks:
-                fresh = tick @ self.cell.weight_ih_l0.T + self.cell.bias_ih_l0
-                state = torch.tanh(fresh + state @ self.cell.weight_hh_l0.T + self.cell.bias_hh_l0)
-            return self.out(state)
-
-    given.model = Recurrent()
-    given.optimizer = torch.optim.SGD(given.model.parameters(), lr=0.01)
-    given.run(given.again_and_again((rows, labels)))
+    given.run(given.again_and_again(batch), after)
 
 
 def adamw_one_by_one(given: Training) -> None:
@@ -358,7 +351,7 @@ def one_reports(given: Training) -> None:
 
 
 ONE_RANK = (
-    gradient_log, counted_in_python, layer_hooks, large_heap, rows_one_by_one, cell_by_hand, adamw_one_by_one,
+    gradient_log, counted_in_python, layer_hooks, large_heap, rows_one_by_one, targets_one_by_one, adamw_one_by_one,
     momentum_one_by_one, new_shapes,
     too_many_threads, lists_of_numbers, one_worker, packed_samples, new_workers,
 )  # fmt: skip
