@@ -85,9 +85,11 @@ def programs() -> dict[str, Program]:
 # --- to run ----------------------------------------------------------------------------------------------------------
 
 
-def _run(command: Sequence[str], folder: Path) -> str:
-    """Standard output. RuntimeError with the last lines where it fails."""
+def _run(command: Sequence[str], folder: Path, *, again: bool = True) -> str:
+    """Standard output. RuntimeError with the last lines where it fails twice: gloo sometimes aborts at a program's end."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
+    if done.returncode and again:
+        return _run(command, folder, again=False)
     if done.returncode:
         raise RuntimeError(f"ended with {done.returncode}: {' | '.join((done.stdout + done.stderr).splitlines()[-6:])}")
     return done.stdout
