@@ -150,7 +150,7 @@ def page_part(found: Sequence[Held], by_others: Sequence[Held]) -> Iterator[str]
         yield (
             f"| {each.pair.label} | {', '.join(f'`{rule}`' for rule in each.pair.fixed)} | {each.base_ms:.1f} ms | "
             f"{likely:.1f} ({least:.1f} to {most:.1f}) | {each.measured_ms:.1f} | "
-            f"{each.error:+.1%}{'' if each.holds else ', outside'} |"
+            f"{pairs.off(each)} |"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labels import recordings
+from labels import all_findings, recordings
 
 from perfdoctor.cli.what_if import questions
 from perfdoctor.diagnosis.calibration import Spread
@@ -67,6 +68,7 @@ class Pair:
     step_ms: float = 0.0
     source: str = ""
     measured: Measured | None = None
+    advice: str = ""
 
     @property
     def label(self) -> str:
@@ -103,8 +105,10 @@ class Held:
     saving: PredictedSaving | None = None
 
     @property
-    def error(self) -> float:
-        """Of the predicted step, as a share of the measured one."""
+    def error(self) -> float | None:
+        """Of the predicted step, as a share of the measured one; None where a saving is only bounded, none is likely."""
+        if self.saving is not None and not self.saving.ns.likely and self.saving.ns.high:
+            return None
         return self.predicted_ms[1] / self.measured_ms - 1
 
     @property
@@ -162,7 +166,13 @@ def pairs() -> list[Pair]:
         for each in (public() if folder else ())
     ]
     found += [
-        Pair(KEPT / each["recording"], tuple(each["fixed"]), each["name"], measured=known[each["name"]])
+        Pair(
+            KEPT / each["recording"],
+            tuple(each["fixed"]),
+            each["name"],
+            measured=known[each["name"]],
+            advice=each.get("advice", ""),
+        )
         for each in own()
         if each["name"] in known and (KEPT / each["recording"]).is_dir()
     ]
@@ -170,19 +180,24 @@ def pairs() -> list[Pair]:
 
 
 def held(given: Sequence[Pair]) -> list[Held]:
-    """Each pair predicted from the recording before it. Each recording is read once."""
+    """Each pair predicted from the recording before it, but those whose fix nobody advised. Each recording is read once."""
     by_path: dict[Path, list[Pair]] = {}
     for pair in given:
         by_path.setdefault(pair.path, []).append(pair)
     found = {id(each.pair): each for path, of_path in by_path.items() for each in _of_recording(path, of_path)}
-    return [found[id(pair)] for pair in given]
+    return [found[id(pair)] for pair in given if id(pair) in found]
 
 
 def _of_recording(path: Path, given: Sequence[Pair]) -> Iterator[Held]:
     rules = load_rules()
     run = prepare(read([path]))
     plain = examine(run, list(rules.values()))
+    first_fixes = {
+        each.rule: each.fixes[0].title.lower() if each.fixes else "" for each in all_findings(plain.diagnosis)
+    }
     for pair in given:
+        if pair.advice not in first_fixes.get(pair.rule, pair.advice):
+            continue
         if pair.rule:
             yield _of_rule(pair, plain)
             continue
@@ -211,7 +226,7 @@ def _of_saving(pair: Pair, base_ms: float, ns: Saving, saving: PredictedSaving |
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of the pairs of one class: how many, the median error of the predicted step, and how many are inside."""
+    """Of the pairs of one class: how many, the median error of the likely step (NaN: none has one), how many are inside."""
 
     kind: str
     pairs: int
@@ -226,9 +241,14 @@ def coverage(found: Sequence[Held]) -> list[Coverage]:
         Coverage(
             kind,
             len(of_kind),
-            statistics.median(abs(each.error) for each in of_kind),
+            statistics.median([abs(each.error) for each in of_kind if each.error is not None] or [math.nan]),
             sum(each.holds for each in of_kind),
         )
         for kind in (*kinds, "all")
         if (of_kind := [each for each in found if kind in (each.pair.kind, "all")])
     ]
+
+
+def off(each: Held) -> str:
+    """By how much the likely step is off, and whether the measured one is outside of the range."""
+    return ("bounded only" if each.error is None else f"{each.error:+.1%}") + ("" if each.holds else ", outside")

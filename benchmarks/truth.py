@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labels import cases, fixture_cases, paths, recordings, wrong
-from pairs import Held, coverage, held, pairs
+from pairs import Held, coverage, held, off, pairs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -56,7 +56,7 @@ def _pairs(found: Sequence[Held]) -> Table:
         table.add_row(
             Text(each.pair.label), Text(", ".join(each.pair.fixed)), f"{each.base_ms:.1f}",
             f"{likely:.1f} ({best:.1f} to {worst:.1f})", Text(f"{each.measured_ms:.1f}, {how}"),
-            f"{each.error:+.1%}" + ("" if each.holds else ", outside"),
+            off(each),
         )  # fmt: skip
     return table
 
