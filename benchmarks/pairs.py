@@ -130,6 +130,9 @@ class Held:
         return _of_saving(self.pair, self.base_ms, self.saving.calibrated(spread), self.saving)
 
 
+#: A recorded run whose step differs by more from what was measured before the change had the machine to share: what it says
+#: is of another step.
+_SAME_STEP = 1.25
 #: Of the step. The step of one training differs by so much from run to run (`replay/what_if/spread.py`): how far a
 #: smaller saving was missed says nothing of its prediction.
 LEAST_SHARE = 0.05
@@ -192,11 +195,12 @@ def _of_recording(path: Path, given: Sequence[Pair]) -> Iterator[Held]:
     rules = load_rules()
     run = prepare(read([path]))
     plain = examine(run, list(rules.values()))
+    base_ms = plain.diagnosis.base_ns / 1e6
     first_fixes = {
         each.rule: each.fixes[0].title.lower() if each.fixes else "" for each in all_findings(plain.diagnosis)
     }
     for pair in given:
-        if pair.advice not in first_fixes.get(pair.rule, pair.advice):
+        if pair.advice not in first_fixes.get(pair.rule, pair.advice) or not _is_same_step(pair, base_ms):
             continue
         if pair.rule:
             yield _of_rule(pair, plain)
@@ -206,6 +210,11 @@ def _of_recording(path: Path, given: Sequence[Pair]) -> Iterator[Held]:
         base_ms = asked.base_ns / 1e6
         least, likely, most = (ns / 1e6 for ns in asked.prediction.step_ns)
         yield Held(pair, base_ms, pair.measured_ms(base_ms), (least, likely, most))
+
+
+def _is_same_step(pair: Pair, base_ms: float) -> bool:
+    before_ms = statistics.median(pair.measured.before_ms) if pair.measured else base_ms
+    return 1 / _SAME_STEP <= base_ms / before_ms <= _SAME_STEP
 
 
 def _of_rule(pair: Pair, plain: Examination) -> Held:

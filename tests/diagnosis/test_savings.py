@@ -11,6 +11,7 @@ import pytest
 from builders import draw
 
 from perfdoctor.diagnosis import savings
+from perfdoctor.diagnosis.calibration import Spread
 from perfdoctor.diagnosis.ranking import agreeing, ranked
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE, PredictedSaving, predicted_saving
@@ -83,6 +84,14 @@ def test_at_most_a_late_rank_is_late_in_no_step(run):
 def test_what_recording_cost_is_inferred_and_at_most_it_was_a_slower_machine():
     saving = PredictedSaving(Saving(100, 200, 300), real_share=0.4, most_real_share=0.6)
     assert saving.ns == Saving(40, 80, 180)
+
+
+def test_measured_spreads_go_no_further_than_what_the_fix_is_about():
+    spread = Spread(0.5, 2.0)
+    saving = PredictedSaving(Saving(90, 100, 110), step_ns=1_000, spread=spread)
+    assert saving.ns == Saving(50, 100, 200)
+    assert replace(saving, about_ns=150).ns == Saving(50, 100, 150)
+    assert replace(saving, about_ns=80).ns == Saving(50, 100, 110), "a rule's own highest saving stays"
 
 
 def test_no_fix_saves_more_than_physics_allow():

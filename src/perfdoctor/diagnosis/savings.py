@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from perfdoctor.diagnosis.calibration import Spread, spread_of
+from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -28,6 +29,7 @@ from perfdoctor.model.run import Run
 from perfdoctor.records.derivations import Bound
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
+from perfdoctor.replay.edits.actions import affected_ns
 from perfdoctor.replay.what_if.savings import Replay, SimulatedFix
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -48,7 +50,8 @@ class PredictedSaving:
     `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
     `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
     longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
-    from the likely ones; None: not known.
+    from the likely ones; None: not known. `about_ns`: the time of a device's step that the fix is about, beyond which
+    no spread goes; None: without a GPU, where what runs behind a pause gets shorter, too.
     """
 
     expected: Saving
@@ -64,6 +67,7 @@ class PredictedSaving:
     added_host_ns: tuple[int, int] = (0, 0)
     limited_by_host: bool = False
     spread: Spread | None = None
+    about_ns: int | None = None
 
     @property
     def ns(self) -> Saving:
@@ -99,6 +103,9 @@ class PredictedSaving:
         step_ns = [] if self.step_ns is None else [max(int(self.step_ns - self.noise_ns), 0)]
         return min([*bound_ns, *step_ns], default=sys.maxsize)
 
+    def _most_of_spread_ns(self, high_ns: int) -> int:
+        return self._most_ns if self.about_ns is None else min(self._most_ns, max(high_ns, self.about_ns))
+
     @property
     def is_in_vain(self) -> bool:
         """Would the fix take time away, but none off the step?"""
@@ -127,7 +134,7 @@ class PredictedSaving:
         if self.step_ns is not None:
             yield Bound("step", left := left.within(max(int(self.step_ns - self.noise_ns), 0)))
         if spread is not None and left.likely:
-            yield Bound("calibration", left := spread.around(left, self._most_ns))
+            yield Bound("calibration", left := spread.around(left, self._most_of_spread_ns(left.high)))
         low, likely, high = (ns if ns >= self.noise_ns else 0 for ns in (left.low, left.likely, left.high))
         yield Bound("noise", Saving(low, likely, high))
 
@@ -165,6 +172,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         most_real_share(rule, finding, run),
         added_host_ns=added_ns,
         spread=spread_of(rule.category),
+        about_ns=affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None,
     )
     if not any(added_ns) or not finding.saving_ns_per_step.likely:
         return saving
