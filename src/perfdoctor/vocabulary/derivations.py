@@ -31,7 +31,7 @@ BOUNDS = {
     "casts": "the host is the limit: casts would make the step longer, or the saving is lost in noise",
     "physics": "the work that remains needs the rest",
     "recorder": "without a recorder only this share of the time is there",
-    "step": "a step has no more",
+    "step": "there is no more time than this",
     "calibration": "measured savings of such rules lie so far around the likely one",
     "noise": "less than this is noise",
     "symptoms": "a fix of one of its symptoms saves at least this",

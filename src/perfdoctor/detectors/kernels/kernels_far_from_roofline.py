@@ -16,12 +16,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     found = claim(run, bounds.other)
     if not found.rows.any() or found.share < at["min_share_of_step"]:
         return
+    saving = found.saving(
+        lambda kernels, case: 1 - kernels.busiest_share / at[f"reached_share_{case}"],
+        lambda kernels: kernels.estimated_share,
+    )
     yield Finding(
         rule="kernels-far-from-roofline",
-        saving_ns_per_step=found.saving(
-            lambda kernels, case: 1 - kernels.busiest_share / at[f"reached_share_{case}"],
-            lambda kernels: kernels.estimated_share,
-        ),
+        saving_ns_per_step=saving,
+        bound_ns=saving.high,  # no kernel gets beyond its roof
         confidence="medium",
         values={**found.sentence_values(), "busy_percent": percent(found.mean(found.kernels.busiest_share))},
         evidence=evidence(found, {"how busy their busiest unit is": found.kernels.busiest_share}),
