@@ -113,8 +113,9 @@ class Held:
 
     @property
     def holds(self) -> bool:
-        """Is the measured step inside of the range?"""
-        return self.predicted_ms[0] <= self.measured_ms <= self.predicted_ms[2]
+        """Is the measured step inside of the range, as far as its rounds agree on it?"""
+        unsure_ms = self.pair.measured.spread * self.base_ms if self.pair.measured else 0.0
+        return self.predicted_ms[0] - unsure_ms <= self.measured_ms <= self.predicted_ms[2] + unsure_ms
 
     @cached_property
     def ratio(self) -> float | None:

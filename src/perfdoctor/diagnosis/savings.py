@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from perfdoctor.diagnosis.calibration import Spread, spread_of
+from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share
 from perfdoctor.metrics.host.pace import run_spare_ns
@@ -49,8 +50,8 @@ class PredictedSaving:
     `most_real_share`. `of_symptoms`: what a fix of its symptoms saves.
     `added_host_ns`: what the fix adds to the host's time, at most and likely. `limited_by_host`: by that the step gets
     longer; or it may, and what is likely saved is lost in noise. `spread`: how far measured savings of such rules were
-    from the likely ones; None: not known. `about_ns`: the time of a step that the fix is about, beyond which no spread
-    goes; None: not known.
+    from the likely ones; None: not known. `about_ns`: the time of a device's step that the fix is about, beyond which
+    no spread goes; None without a GPU: measured there, what runs behind a pause gets shorter as well (docs/savings.md).
     """
 
     expected: Saving
@@ -171,7 +172,7 @@ def predicted_saving(rule: Rule, finding: Finding, run: Run, replay: Replay | No
         most_real_share(rule, finding, run),
         added_host_ns=added_ns,
         spread=spread_of(rule.category),
-        about_ns=affected_ns(rule.action, finding, run) if rule.action else None,
+        about_ns=affected_ns(rule.action, finding, run) if rule.action and not host_places(run) else None,
     )
     if not any(added_ns) or not finding.saving_ns_per_step.likely:
         return saving
