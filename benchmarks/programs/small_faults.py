@@ -11,6 +11,7 @@ import contextlib
 import gc
 import itertools
 import json
+import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -202,8 +203,8 @@ def new_shapes(given: Training) -> None:
 
 
 def too_many_threads(given: Training) -> None:
-    """Sixteen threads share every op, on however few cores; fixed: one."""
-    torch.set_num_threads(1 if given.fixed else 16)
+    """Sixteen threads share every op, on however few cores; fixed: one a core."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if given.fixed else 16)
     given.width = 512
     given.__post_init__()
     given.run(given.again_and_again(given.batch(512)))
