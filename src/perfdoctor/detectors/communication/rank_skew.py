@@ -31,7 +31,7 @@ _UNNAMED = ("launch_bound", "host_work")
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The late rank is the one that waits least. Only waiting that no compute hides is counted."""
     matched = skew(run)
-    if matched is None or not matched.duration_ns.sum():
+    if matched is None or not matched.took_ns.sum():
         return
     seen = _seen(run, matched, at["clear_culprit_share"])
     if seen.most_ns >= at["min_share_of_step"] * run.step_ns:
@@ -102,7 +102,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
     if is_clear:
         # The fix is on one rank: all others, also the last of them, must be able to go on then.
-        of_late = np.where(matched.last == matched.ranks.index(late.rank), matched.behind_ns, 0)
+        of_late = np.where(matched.last == matched.number(late.rank), matched.behind_ns, 0)
         caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late))
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
@@ -120,7 +120,7 @@ def _exposed_waits_ns(
     """
 
     def of_place(place: Place) -> int:
-        return (matched.waits(matched.ranks.index(place.rank), at_most_ns) & place.exposed_communication).total_ns
+        return (matched.waits(matched.number(place.rank), at_most_ns) & place.exposed_communication).total_ns
 
     own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
     return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]
@@ -170,13 +170,13 @@ def _symptoms(main: str, late: Place, others: Sequence[Place], at: Mapping[str, 
 
 def _late_share(matched: Skew) -> float:
     """How much of all lateness is the late rank's."""
-    late = matched.ranks.index(matched.late_rank)
+    late = matched.number(matched.late_rank)
     return float(matched.caused_ns[late] / max(matched.caused_ns.sum(), 1))
 
 
 def _share_of_its_own(matched: Skew) -> float:
     """How much of the late rank's lateness would go with it: little where another one comes just before it."""
-    caused = int(matched.caused_ns[matched.ranks.index(matched.late_rank)])
+    caused = int(matched.caused_ns[matched.number(matched.late_rank)])
     return matched.caused_by_late_rank_ns / max(caused, 1)
 
 

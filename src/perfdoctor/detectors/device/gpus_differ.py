@@ -66,7 +66,7 @@ def _caused_ns(run: Run, place: Place) -> int:
     matched = skew(run)
     if matched is None or place.rank not in matched.ranks:
         return 0
-    return place.per_step(int(matched.caused_ns[matched.ranks.index(place.rank)]))
+    return place.per_step(int(matched.caused_ns[matched.number(place.rank)]))
 
 
 def _table(found: SameKernels) -> Rows:

@@ -70,10 +70,10 @@ def won_by_all_ns(run: Run) -> float:
     won, unmatched = 0.0, 0.0
     places = _places(run, matched)
     for number in range(len(places)):
-        place, own = places[number], matched.rows[number]
+        place, own = places[number], matched.rows_of(number)
         frame = place.recorded_collectives
-        waited, last = waited_for(place), own[matched.last == number]
-        others = np.flatnonzero(~_is_of_same_kind(frame, own[own != UNKNOWN]))
+        waited, last = waited_for(place), matched.last_rows_of(number)
+        others = np.flatnonzero(~_is_of_same_kind(frame, own))
         won += (Intervals.of(frame.start_ns[last], frame.end_ns[last]) & waited).total_ns / place.units
         unmatched += (Intervals.of(frame.start_ns[others], frame.end_ns[others]) & waited).total_ns / place.units
     # For broadcasts, sends and uneven loads the last rank is unknown: what the ranks wait for them on the mean.
@@ -147,22 +147,24 @@ def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
         return []
     places = _places(run, matched)
     # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
-    size = column(places, matched.rows, "bytes").max(axis=0)
-    group = column(places, matched.rows, "group_size").max(axis=0)
-    taking_part = matched.taking_part
-    usable = (size >= min_bytes) & (taking_part.sum(axis=0) == group) & (matched.shortest_ns > 0)
-    kinds = np.array(matched.kinds)
-    groups, group_of = np.unique(taking_part, axis=1, return_inverse=True)
+    size = matched.largest(column(places, matched.came, "bytes"))
+    group = matched.largest(column(places, matched.came, "group_size"))
+    usable = np.flatnonzero((size >= min_bytes) & (matched.members == group) & (matched.shortest_ns > 0))
     found = []
-    for number in range(groups.shape[1]):
-        members = np.flatnonzero(groups[:, number])
-        for kind in dict.fromkeys(matched.kinds):
-            chosen = np.flatnonzero(usable & (group_of.ravel() == number) & (kinds == kind))
-            if chosen.size:
-                own = tuple(places[member] for member in members.tolist())
-                rows = matched.rows[np.ix_(members, chosen)]
-                found.append(_bandwidth(kind, own, rows, size[chosen], matched.shortest_ns[chosen]))
+    for kind, members, chosen in _alike(matched, usable):
+        own = [places[member] for member in members]
+        found.append(_bandwidth(kind, own, matched.rows_at(chosen), size[chosen], matched.shortest_ns[chosen]))
     return sorted(found, key=lambda each: -each.exposed_ns)
+
+
+def _alike(matched: Skew, collectives: Ints) -> list[tuple[str, tuple[int, ...], Ints]]:
+    """These collectives by kind and members."""
+    found: dict[tuple[tuple[int, ...], str], list[int]] = {}
+    for number in collectives.tolist():
+        found.setdefault((tuple(matched.members_of(number).tolist()), matched.kinds[number]), []).append(number)
+    kinds = list(dict.fromkeys(matched.kinds))
+    order = sorted(found, key=lambda key: (tuple(-member for member in key[0]), kinds.index(key[1])))
+    return [(kind, members, np.array(found[members, kind], np.int64)) for members, kind in order]
 
 
 @dataclass(frozen=True)
@@ -184,13 +186,17 @@ def matched_bytes(run: Run, kind: str) -> Loads | None:
     if matched is None:
         return None
     places = _places(run, matched)
-    sizes, sent = (column(places, matched.rows, name) for name in ("bytes", "sent_bytes"))
-    usable = (np.array(matched.kinds) == kind) & (sizes != UNKNOWN).all(axis=0)
+    by_all = (np.array(matched.kinds) == kind) & (matched.members == len(places))
+    if not by_all.any():
+        return None
+    came = matched.came.of(by_all)
+    sizes, sent = (column(places, came, name).reshape(-1, len(places)).T for name in ("bytes", "sent_bytes"))
+    usable = (sizes != UNKNOWN).all(axis=0)
     even = np.where((sent != UNKNOWN).all(axis=0), sent.mean(axis=0), sizes.mean(axis=0))
     return Loads(matched.ranks, sizes[:, usable], even[usable]) if usable.any() else None
 
 
-def _bandwidth(kind: str, places: tuple[Place, ...], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
+def _bandwidth(kind: str, places: Sequence[Place], rows: Matrix, sizes: Ints, transfer_ns: Ints) -> Bandwidth:
     algorithm = float(np.median(sizes / (transfer_ns / 1e9)))
     exposed = []
     for place, own in zip(places, rows, strict=True):

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN
 
 
 def between_collectives(place: Place, matched: Skew) -> Intervals:
     """From the end of this rank's first matched collective to the end of its last; the window where it has one."""
-    rows = matched.rows[matched.ranks.index(place.rank)]
-    ends = place.recorded_collectives.end_ns[rows[rows != UNKNOWN]]
+    ends = place.recorded_collectives.end_ns[matched.rows_of(matched.number(place.rank))]
     if ends.size < 2 or ends.min() == ends.max():
         return place.window
     return Intervals.single(int(ends.min()), int(ends.max())) & place.window
@@ -35,15 +34,29 @@ def parts_ns(place: Place, matched: Skew) -> dict[str, int]:
 
 def excess_ns(places: Sequence[Place], matched: Skew) -> Mapping[int, Mapping[str, int]]:
     """By rank and activity: how much more time than the median of the other ranks, in ns, where it is more."""
-    parts = {place.rank: parts_ns(place, matched) for place in places}
-    return {
-        rank: {name: max(round(own - _middle(parts, rank, name)), 0) for name, own in mine.items()}
-        for rank, mine in parts.items()
-    }
+    parts = [parts_ns(place, matched) for place in places]
+    names = list(parts[0]) if parts else []
+    own = np.array([[each[name] for name in names] for each in parts], np.int64)
+    more = np.maximum(np.rint(own - _middle_of_others(own)), 0).astype(np.int64).tolist()
+    return {place.rank: dict(zip(names, each, strict=True)) for place, each in zip(places, more, strict=True)}
 
 
-def _middle(parts: Mapping[int, Mapping[str, int]], but: int, name: str) -> float:
-    return float(np.median([each[name] for rank, each in parts.items() if rank != but]))
+def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """For each rank (a line) and activity (a column) the median of the other ranks; its own where there are none."""
+    others = len(own) - 1
+    if others < 1:
+        return own.astype(np.float64)
+    order = np.argsort(own, axis=0, kind="stable")
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(len(own))[:, None], axis=0)
+    ascending = np.take_along_axis(own, order, axis=0)
+
+    def nth(number: int) -> npt.NDArray[np.int64]:
+        """The one of this number among the others: one further where the rank itself stands before it."""
+        found: npt.NDArray[np.int64] = np.take_along_axis(ascending, number + (place <= number), axis=0)
+        return found
+
+    return (nth((others - 1) // 2) + nth(others // 2)) / 2
 
 
 def made_late_by(places: Sequence[Place], matched: Skew) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdoctor.model.place import Place
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
+from perfdoctor.model.timeline import Ints, Mask
 
 #: Kinds in which every rank takes part and that end together. The root of a broadcast is done once its bytes are on
 #: their way, and of a reduce the others are: who is out first did not come last.
@@ -26,29 +26,65 @@ _RHYTHM_SLACK = 0.02
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
-def rows_of_collectives(places: Sequence[Place], *, everywhere: bool) -> tuple[Matrix, tuple[str, ...]]:
-    """By place and collective its row of `recorded_collectives`, UNKNOWN where the rank takes no part; and its kind.
+@dataclass(frozen=True)
+class Arrivals:
+    """Who took part in which collective: one element an arrival of a rank, by collective and then by place.
 
-    Those that most places have in their window; `everywhere`: all that can be matched.
+    `place` is the place in the list of places, `row` its row of `recorded_collectives`; `kinds` has the kind of each
+    collective. A job of thousands of ranks has thousands of groups: a matrix of all ranks and collectives would hold
+    next to nothing.
     """
-    found = [_collectives(place) for place in places]
-    rows: list[Matrix] = []
+
+    collective: Ints
+    place: Ints
+    row: Ints
+    kinds: tuple[str, ...]
+
+    def of(self, collectives: Mask) -> Arrivals:
+        """The same of these collectives alone."""
+        kept = collectives[self.collective]
+        number = np.cumsum(collectives) - 1
+        kinds = tuple(kind for kind, is_kept in zip(self.kinds, collectives.tolist(), strict=True) if is_kept)
+        return Arrivals(number[self.collective[kept]], self.place[kept], self.row[kept], kinds)
+
+
+def arrivals(places: Sequence[Place], *, everywhere: bool) -> Arrivals:
+    """Those of collectives that most of their ranks have in their window; `everywhere`: of all that can be matched."""
+    found: dict[tuple[str, str, int], dict[int, _Own]] = {}
+    for number, place in enumerate(places):
+        for key, own in _collectives(place).items():
+            found.setdefault(key, {})[number] = own
+    numbers: list[Ints] = []
+    of_place: list[Ints] = []
+    rows: list[Ints] = []
     kinds: list[str] = []
-    for kind, group, size in dict.fromkeys(key for each in found for key in each):
-        own = [each.get((kind, group, size)) for each in found]
-        if 0 < size < sum(each is not None for each in own):
-            continue  # several groups under one name
-        matched = _matched(own, everybody=not group, everywhere=everywhere)
-        rows.append(matched)
-        kinds.extend([kind] * matched.shape[1])
-    joined = np.concatenate(rows, axis=1) if rows else np.empty((len(places), 0), np.int64)
-    return joined, tuple(kinds)
+    for (kind, group, size), own_of in found.items():
+        if 0 < size < len(own_of) or len(own_of) < (len(places) if not group else 2):
+            continue  # several groups under one name; a group without a name has to be that of all ranks
+        matched = _matched(list(own_of.values()), everywhere=everywhere)
+        count = matched.shape[1]
+        numbers.append(np.repeat(np.arange(len(kinds), len(kinds) + count), len(own_of)))
+        of_place.append(np.tile(np.array(list(own_of), np.int64), count))
+        rows.append(matched.T.ravel())
+        kinds.extend([kind] * count)
+    if not kinds:
+        nothing = np.empty(0, np.int64)
+        return Arrivals(nothing, nothing, nothing, ())
+    return Arrivals(np.concatenate(numbers), np.concatenate(of_place), np.concatenate(rows), tuple(kinds))
 
 
-def column(places: Sequence[Place], rows: Matrix, name: str) -> Matrix:
-    """A column of each place's `recorded_collectives` for these rows; UNKNOWN where a rank takes no part."""
-    known = [place.recorded_collectives[name][np.maximum(own, 0)] for place, own in zip(places, rows, strict=True)]
-    return np.where(rows != UNKNOWN, np.stack(known), UNKNOWN)
+def column(places: Sequence[Place], of: Arrivals, name: str) -> Ints:
+    """A column of each place's `recorded_collectives`, one number an arrival."""
+    result = np.empty(of.row.size, np.int64)
+    for place, own in zip(places, by_place(of.place, len(places)), strict=True):
+        result[own] = place.recorded_collectives[name][of.row[own]]
+    return result
+
+
+def by_place(place: Ints, count: int) -> list[Ints]:
+    """For each place which elements are its own, ascending."""
+    order = np.argsort(place, kind="stable")
+    return np.split(order, np.searchsorted(place[order], np.arange(1, count)))
 
 
 @dataclass(frozen=True)
@@ -63,25 +99,20 @@ class _Own:
         return _Own(self.rows[places], self.inside[places], self.end_ns[places])
 
 
-def _matched(ranks: Sequence[_Own | None], *, everybody: bool, everywhere: bool) -> Matrix:
+def _matched(known: Sequence[_Own], *, everywhere: bool) -> Matrix:
     """The rows of one kind and group, a line a rank: those that most ranks have in their window, or all of them.
 
     Matched over the whole recording, since a collective may reach over the edge of a window on one rank only; within
-    the windows where the recordings do not hold equally many. A group without a name has to be that of all ranks.
+    the windows where the recordings do not hold equally many.
     """
-    nothing = np.empty((len(ranks), 0), np.int64)
-    known = [own for own in ranks if own is not None]
-    if len(known) < 2 or (everybody and len(known) < len(ranks)):
-        return nothing
+    ranks = len(known)
     if len({own.rows.size for own in known}) > 1:
         inside_only = [own.take(np.flatnonzero(own.inside)) for own in known]
         known = inside_only if len({own.rows.size for own in inside_only}) == 1 else _aligned(known)
     if not known:
-        return nothing
+        return np.empty((ranks, 0), np.int64)
     inside = np.mean([own.inside | everywhere for own in known], axis=0) >= 0.5
-    result = np.full((len(ranks), int(inside.sum())), UNKNOWN, np.int64)
-    result[[own is not None for own in ranks]] = np.stack([own.rows for own in known])[:, inside]
-    return result
+    return np.stack([own.rows for own in known])[:, inside]
 
 
 def _aligned(ranks: Sequence[_Own]) -> list[_Own]:

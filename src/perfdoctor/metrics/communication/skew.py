@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perfdoctor.metrics.communication.matching import Matrix, column, rows_of_collectives
+from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -27,59 +27,159 @@ _EVEN = 1.1
 
 @dataclass(frozen=True)
 class Skew:
-    """Times of matched collectives: `duration_ns[i, k]` is collective k on the i-th of `ranks`, from `start_ns[i, k]`.
+    """When the ranks came to matched collectives, and how long they were in them: one element an arrival.
 
-    `start_ns` is by each rank's own clock. UNKNOWN stands where a rank is not in the collective's group. `rows[i, k]`
-    is its row of the rank's `recorded_collectives`; `kinds` has the kind of each collective.
+    `came` says which rank (its place in `ranks`) and which collective; `began_ns` is by the rank's own clock.
     """
 
     ranks: tuple[int, ...]
-    start_ns: Matrix
-    duration_ns: Matrix
-    rows: Matrix
-    kinds: tuple[str, ...]
+    came: Arrivals
+    began_ns: Ints
+    took_ns: Ints
 
-    def of(self, columns: Mask) -> Skew:
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each collective."""
+        return self.came.kinds
+
+    def of(self, collectives: Mask) -> Skew:
         """The same of these collectives alone."""
-        kinds = tuple(kind for kind, kept in zip(self.kinds, columns.tolist(), strict=True) if kept)
-        start, duration, rows = (each[:, columns] for each in (self.start_ns, self.duration_ns, self.rows))
-        return Skew(self.ranks, start, duration, rows, kinds)
+        kept = collectives[self.came.collective]
+        return Skew(self.ranks, self.came.of(collectives), self.began_ns[kept], self.took_ns[kept])
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        return {rank: number for number, rank in enumerate(self.ranks)}
+
+    def number(self, rank: int) -> int:
+        """Its place in `ranks`."""
+        return self._numbers[rank]
+
+    @cached_property
+    def _of_rank(self) -> list[Ints]:
+        """Each rank's arrivals."""
+        return by_place(self.came.place, len(self.ranks))
+
+    def rows_of(self, rank: int) -> Ints:
+        """Its rows of the place's `recorded_collectives`, by collective. `rank` is the place in `ranks`."""
+        rows: Ints = self.came.row[self._of_rank[rank]]
+        return rows
+
+    def last_rows_of(self, rank: int) -> Ints:
+        """Those at which it came last."""
+        own = self._of_rank[rank]
+        rows: Ints = self.came.row[own[self.last[self.came.collective[own]] == rank]]
+        return rows
+
+    # --- a line a rank, a column a collective: for jobs of which every rank was read in full ---
+
+    def matrix(self, values: Ints) -> Matrix:
+        """One value an arrival as `matrix[rank, collective]`; UNKNOWN where the rank takes no part."""
+        result = np.full((len(self.ranks), len(self.kinds)), UNKNOWN, np.int64)
+        result[self.came.place, self.came.collective] = values
+        return result
+
+    @cached_property
+    def duration_ns(self) -> Matrix:
+        return self.matrix(self.took_ns)
+
+    @cached_property
+    def rows(self) -> Matrix:
+        return self.matrix(self.came.row)
 
     @cached_property
     def taking_part(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
         """One bool a rank and collective: is the rank in its group?"""
-        known: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = self.duration_ns != UNKNOWN
-        return known
+        there: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = self.rows != UNKNOWN
+        return there
 
-    @property
-    def _sorted_ns(self) -> Matrix:
-        """Per collective the durations on the ranks that take part, the shortest first."""
-        return np.sort(np.where(self.taking_part, self.duration_ns, np.iinfo(np.int64).max), axis=0)
+    @cached_property
+    def waited_ns(self) -> Matrix:
+        """As `waits_ns`; 0 where a rank takes no part."""
+        return np.maximum(self.matrix(self.waits_ns), 0)
+
+    # --- collectives ---
+
+    @cached_property
+    def _by_duration(self) -> Ints:
+        """The arrivals by collective, and of each the one that came last first."""
+        return np.lexsort((self.took_ns, self.came.collective))
+
+    @cached_property
+    def _edges(self) -> Ints:
+        """Where the arrivals of each collective begin, and the end."""
+        return np.searchsorted(self.came.collective, np.arange(len(self.kinds) + 1))
+
+    @cached_property
+    def members(self) -> Ints:
+        """Per collective: how many ranks take part."""
+        return np.diff(self._edges)
+
+    def members_of(self, collective: int) -> Ints:
+        """Which ranks (their places in `ranks`) take part."""
+        return self.came.place[self._edges[collective] : self._edges[collective + 1]]
+
+    def rows_at(self, collectives: Ints) -> Matrix:
+        """The rows of collectives of the same ranks, a line a rank."""
+        return np.stack([self.came.row[self._edges[each] : self._edges[each + 1]] for each in collectives], axis=1)
+
+    def largest(self, values: Ints) -> Ints:
+        """Per collective the largest of these, one an arrival."""
+        largest: Ints = np.maximum.reduceat(values, self._edges[:-1])
+        return largest
+
+    def _nth_ns(self, nth: Ints | int) -> Ints:
+        """Per collective the n-th shortest duration."""
+        nth_ns: Ints = self.took_ns[self._by_duration[self._edges[:-1] + nth]]
+        return nth_ns
 
     @cached_property
     def shortest_ns(self) -> Ints:
         """Per collective: from the arrival of the last rank to the end, which is the transfer."""
-        shortest: Ints = self._sorted_ns[0]
-        return shortest
+        return self._nth_ns(0)
+
+    @cached_property
+    def last(self) -> Ints:
+        """Per collective: which of `ranks` (its place there) came last."""
+        return self.came.place[self._by_duration[self._edges[:-1]]]
+
+    @cached_property
+    def late_by_ns(self) -> Ints:
+        """Per collective: how much the last rank came after the middle one; of two, after the other."""
+        middle = (self._nth_ns((self.members - 1) // 2) + self._nth_ns(self.members // 2)) / 2
+        before = np.where(self.members > 2, middle, self._nth_ns(1))
+        return (before - self.shortest_ns).astype(np.int64)
+
+    @cached_property
+    def behind_ns(self) -> Ints:
+        """Per collective: how much the last rank came after the last but one, who would be waited for instead."""
+        return self._nth_ns(1) - self.shortest_ns
+
+    # --- ranks ---
+
+    @cached_property
+    def _ahead_ns(self) -> Ints:
+        """Per arrival: how long before the last one."""
+        return self.took_ns - self.shortest_ns[self.came.collective]
 
     @cached_property
     def spent_ns(self) -> Ints:
         """Per rank: how long it stood in collectives; in several at once, once."""
-        return np.array([self._standing(rank, self.duration_ns[rank]).total_ns for rank in range(len(self.ranks))])
+        return np.array([self._standing(own, self.took_ns[own]).total_ns for own in self._of_rank])
 
     @cached_property
-    def waited_ns(self) -> Matrix:
-        """Per rank and collective: how long it waited there for the last rank, and not in an earlier one already."""
-        waited = np.zeros_like(self.duration_ns)
-        for rank, there in enumerate(self.taking_part):
-            begun = self.start_ns[rank, there]
-            waited[rank, there] = _not_twice(begun, begun + (self.duration_ns[rank] - self.shortest_ns)[there])
+    def waits_ns(self) -> Ints:
+        """Per arrival: how long it waited there for the last rank, and not in an earlier collective already."""
+        waited = np.zeros_like(self.took_ns)
+        for own in self._of_rank:
+            waited[own] = _not_twice(self.began_ns[own], self.began_ns[own] + self._ahead_ns[own])
         return waited
 
-    @property
+    @cached_property
     def waiting_ns(self) -> Ints:
         """Per rank: how long it stood in collectives that the last rank had not entered yet."""
-        waiting: Ints = self.waited_ns.sum(axis=1)
+        waiting = np.zeros(len(self.ranks), np.int64)
+        np.add.at(waiting, self.came.place, self.waits_ns)
         return waiting
 
     def waits(self, rank: int, at_most_ns: Ints | None = None) -> Intervals:
@@ -87,14 +187,14 @@ class Skew:
 
         `rank` is the place in `ranks`.
         """
-        waited = self.duration_ns[rank] - self.shortest_ns
-        piece = waited if at_most_ns is None else np.minimum(waited, at_most_ns)
-        return self._standing(rank, piece, waited - piece)
+        own = self._of_rank[rank]
+        waited = self._ahead_ns[own]
+        piece = waited if at_most_ns is None else np.minimum(waited, at_most_ns[self.came.collective[own]])
+        return self._standing(own, piece, waited - piece)
 
-    def _standing(self, rank: int, lasts_ns: Ints, later_ns: Ints | int = 0) -> Intervals:
-        begun = self.start_ns[rank] + later_ns
-        there = self.taking_part[rank]
-        return Intervals.of(begun[there], (begun + lasts_ns)[there])
+    def _standing(self, own: Ints, lasts_ns: Ints, later_ns: Ints | int = 0) -> Intervals:
+        begun = self.began_ns[own] + later_ns
+        return Intervals.of(begun, begun + lasts_ns)
 
     @property
     def transfer_ns(self) -> int:
@@ -106,32 +206,13 @@ class Skew:
         """The rank the others wait for most; among equals the one that waits least itself."""
         return self.ranks[int(np.lexsort((self.waiting_ns, -self.caused_ns))[0])]
 
-    @property
-    def last(self) -> Ints:
-        """Per collective: which of `ranks` (its place there) came last."""
-        last: Ints = np.where(self.taking_part, self.duration_ns, np.iinfo(np.int64).max).argmin(axis=0)
-        return last
-
-    @cached_property
-    def late_by_ns(self) -> Ints:
-        """Per collective: how much the last rank came after the middle one; of two, after the other."""
-        middle = np.nanmedian(np.where(self.taking_part, self.duration_ns.astype(float), np.nan), axis=0)
-        before = np.where(self.taking_part.sum(axis=0) > 2, middle, self._sorted_ns[1])
-        return (before - self.shortest_ns).astype(np.int64)
-
-    @cached_property
-    def behind_ns(self) -> Ints:
-        """Per collective: how much the last rank came after the last but one, who would be waited for instead."""
-        behind: Ints = self._sorted_ns[1] - self.shortest_ns
-        return behind
-
     @cached_property
     def caused_ns(self) -> Ints:
         """Per rank: by how much it came after the middle rank, in the collectives in which it came last.
 
         Weighed so, ranks that come together but for some ns do not count as late by turns.
         """
-        return np.array([self._later_ns(rank, self.late_by_ns) for rank in range(len(self.ranks))])
+        return np.array([self._later_ns(own, self.late_by_ns) for own in self._last_of_rank])
 
     @property
     def caused_by_late_rank_ns(self) -> int:
@@ -139,12 +220,16 @@ class Skew:
 
         They would wait for the last but one.
         """
-        return self._later_ns(self.ranks.index(self.late_rank), self.behind_ns)
+        return self._later_ns(self._last_of_rank[self.number(self.late_rank)], self.behind_ns)
 
-    def _later_ns(self, rank: int, by_ns: Ints) -> int:
-        """How long before this rank came, where it came last; late for several at once it is late once."""
-        own = self.last == rank
-        came = self.start_ns[rank, own]
+    @cached_property
+    def _last_of_rank(self) -> list[Ints]:
+        """For each rank the collectives in which it came last."""
+        return by_place(self.last, len(self.ranks))
+
+    def _later_ns(self, own: Ints, by_ns: Ints) -> int:
+        """How long before a rank came, where it came last; late for several at once it is late once."""
+        came = self.began_ns[self._by_duration[self._edges[own]]]
         return Intervals.of(came - by_ns[own], came).total_ns
 
     @property
@@ -182,36 +267,40 @@ def skew(run: Run, *, with_uneven: bool = False, everywhere: bool = False) -> Sk
     places = [place for place in run.places if len(place.collectives)]
     if len(places) < 2 or len({place.rank for place in places}) != len(places):
         return None
-    joined, kinds = rows_of_collectives(places, everywhere=everywhere)
+    came = arrivals(places, everywhere=everywhere)
     if not with_uneven:
-        even = _are_even(places, joined)
-        joined, kinds = joined[:, even], tuple(kind for kind, kept in zip(kinds, even.tolist(), strict=True) if kept)
-    if not joined.shape[1]:
+        came = came.of(_are_even(places, came))
+    if not came.kinds:
         return None
-    start, end = (column(places, joined, edge) for edge in ("start_ns", "end_ns"))
-    took = np.where(joined != UNKNOWN, _ended_together(places, joined, start, end) - start, UNKNOWN)
-    return Skew(tuple(place.rank for place in places), start, took, joined, kinds)
+    start, end = (column(places, came, edge) for edge in ("start_ns", "end_ns"))
+    took = _ended_together(places, came, start, end) - start
+    return Skew(tuple(place.rank for place in places), came, start, took)
 
 
-def _are_even(places: Sequence[Place], rows: Matrix) -> Mask:
+def _are_even(places: Sequence[Place], came: Arrivals) -> Mask:
     """One bool a collective: do all ranks that take part have about the same load, or is that unknown?"""
-    sizes = column(places, rows, "bytes")
-    smallest = np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes).min(axis=0)
-    even: Mask = sizes.max(axis=0) <= _EVEN * smallest
+    if not came.kinds:
+        return np.empty(0, dtype=bool)
+    sizes = column(places, came, "bytes")
+    first = np.searchsorted(came.collective, np.arange(len(came.kinds)))
+    smallest = np.minimum.reduceat(np.where(sizes == UNKNOWN, np.iinfo(np.int64).max, sizes), first)
+    even: Mask = np.maximum.reduceat(sizes, first) <= _EVEN * smallest
     return even
 
 
-def _ended_together(places: Sequence[Place], rows: Matrix, start: Matrix, end: Matrix) -> Matrix:
+def _ended_together(places: Sequence[Place], came: Arrivals, start: Ints, end: Ints) -> Ints:
     """When each collective ended, on each rank's clock: where host threads send and have one clock, for all at once.
 
     They have one where nobody was through before the last had come, and where the ends on a rank are no further from
     those on the first than they scatter: a clock that differs would move all of them.
     """
-    if any(place.device is not None for place in places) or (rows == UNKNOWN).any():
+    ranks = len(places)
+    if any(place.device is not None for place in places) or start.size != ranks * len(came.kinds):
         return end
-    apart = end - end[0]
+    starts, ends = start.reshape(-1, ranks).T, end.reshape(-1, ranks).T
+    apart = ends - ends[0]
     usual = np.median(apart, axis=1, keepdims=True)
     scatter = np.median(np.abs(apart - usual), axis=1, keepdims=True)
-    if (start.max(axis=0) > end.min(axis=0)).any() or (np.abs(usual) > scatter).any():
+    if (starts.max(axis=0) > ends.min(axis=0)).any() or (np.abs(usual) > scatter).any():
         return end
-    return np.broadcast_to(np.rint(end.mean(axis=0)).astype(np.int64), end.shape)
+    return np.repeat(np.rint(ends.mean(axis=0)).astype(np.int64), ranks)

@@ -117,7 +117,7 @@ def waiting_calls(place: Place) -> Frame:
 
 def exposed_waiting_ns(place: Place, matched: Skew) -> int:
     """How long this rank stood in collectives for a late one and computed nothing meanwhile, in the whole window."""
-    number = matched.ranks.index(place.rank)
+    number = matched.number(place.rank)
     spent = max(int(matched.spent_ns[number]), 1)
     return int(place.exposed_communication.total_ns * int(matched.waiting_ns[number]) / spent)
 
@@ -128,7 +128,7 @@ def paced_waiting_ns(run: Run, cause: str) -> int:
     It is what a rank waits beyond what its host could have been sooner, as far as that cause held the late ranks up.
     """
     matched = skew(run)
-    if matched is None or not matched.duration_ns.sum():
+    if matched is None or not matched.took_ns.sum():
         return 0
     places = [place for place in run.places if place.rank in matched.ranks]
     beyond = {place.rank: _beyond_spare_ns(place, matched) for place in places}

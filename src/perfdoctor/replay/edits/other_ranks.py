@@ -172,7 +172,7 @@ def measured(run: Run) -> Iterator[Message]:
         frame, rows = place.recorded_collectives, np.arange(len(place.recorded_collectives))
         took = frame.duration_ns
         if matched is not None and everybody:
-            own = matched.rows[matched.ranks.index(place.rank)]
+            own = matched.rows[matched.number(place.rank)]
             rows, took = own[own != UNKNOWN], matched.shortest_ns[own != UNKNOWN]
         for key, ns in zip(_keys(place, rows), took.tolist(), strict=True):
             found.setdefault(key, []).append(ns)
