@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +23,7 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from perfdoctor.late import regex
+
 #: The environment variable with which the shell requests completions.
 VARIABLE = "_PERFDOCTOR_COMPLETE"
-_TITLE = re.compile(r'^title *= *"(.*)"$', re.MULTILINE)
-_ACTION = re.compile(r"^action *=", re.MULTILINE)
+_TITLE = regex(r'^title *= *"(.*)"$', re.MULTILINE)
+_ACTION = regex(r"^action *=", re.MULTILINE)
 _PASSES = {
     "auto": "what this machine supports",
     "torch": "torch.profiler",

@@ -6,13 +6,13 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from perfdoctor.recording.plan import Machine

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdoctor.cli import completion
 from perfdoctor.errors import UsageError
+from perfdoctor.late import regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ Parameters = Annotated[
     typer.Option(help="Parameters of the model, 70B: MFU from 6 · parameters · tokens.", metavar="N"),
 ]
 
-_NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
+_NUMBER = regex(r"(\d+(?:\.\d*)?(?:e[+]?\d{1,3})?)\s*([kMGBTP]?)")
 _POWERS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
 #: A lower peak has the wrong unit: every GPU has more FLOP/s and bytes/s.
 _LEAST_PEAK = 1e9

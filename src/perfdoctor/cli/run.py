@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ import typer
 from perfdoctor.cli import analyze, hardware_options, run_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

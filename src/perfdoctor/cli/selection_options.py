@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdoctor.errors import UsageError
+from perfdoctor.late import regex
 
 if TYPE_CHECKING:
     from perfdoctor.model.selection import Selection
@@ -41,7 +41,7 @@ Process = Annotated[
     ),
 ]
 
-_STEPS = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
+_STEPS = regex(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
 
 
 def selection(range_name: str | None, steps: str | None) -> Selection | None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ import typer
 
 from perfdoctor.cli import analyze, report_files
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.report.words.foreign_text import clean
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdoctor.cli import completion
 from perfdoctor.errors import UsageError
+from perfdoctor.late import regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ WhatIf = Annotated[
     ),
 ]
 
-_SHARE = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%")
-_FACTOR = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
-_RANKS = re.compile(r"([1-9]\d{0,5})(?:@(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s)?")
+_SHARE = regex(r"(\d{1,3}(?:\.\d+)?) ?%")
+_FACTOR = regex(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
+_RANKS = regex(r"([1-9]\d{0,5})(?:@(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s)?")
 #: Bytes per second of each unit of a network's rate.
 _RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 1e6 / 8}
 _SIZES_SHOWN = ("batch=2x", "ranks=8", "ranks=64@50GB/s", "synthetic-data")

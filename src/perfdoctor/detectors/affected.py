@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place

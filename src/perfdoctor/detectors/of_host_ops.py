@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace, host_places
 from perfdoctor.metrics.host.host_ops import HostOps
 from perfdoctor.model.intervals import Intervals

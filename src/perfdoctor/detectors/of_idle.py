@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, each_step_ns, host_rows, table
 from perfdoctor.metrics.units import ms
 from perfdoctor.model.cache import once_per_place

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.detectors.of_idle import Idle, of_idle
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.host.tensor_loops import TensorLoop, idle_behind, inside, spans_of
 from perfdoctor.model.cache import once_per_place

@@ -8,11 +8,11 @@ no kernel does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.affected import Affected, affected
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns
 from perfdoctor.metrics.copies.transfers import bytes_of, exposed_ns
 from perfdoctor.metrics.finding_rows import work_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from perfdoctor.late import dataclass
 from perfdoctor.records.savings import Saving
 
 #: Of a likely saving, what is certain where nothing is known of it but that it is less: half, by convention.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+from perfdoctor.late import dataclass
 from perfdoctor.records.savings import Saving
 
 if sys.version_info >= (3, 11):

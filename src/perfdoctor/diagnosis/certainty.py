@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time

@@ -6,13 +6,14 @@ Savings of several fixes are never added up: they hide each other, or uncover ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.diagnosis.calibrated_prediction import in_calibrated_range
 from perfdoctor.diagnosis.real_prediction import in_real_time
 from perfdoctor.diagnosis.records import Found
 from perfdoctor.diagnosis.savings import NOISE_SHARE
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_step_ns
 from perfdoctor.model.run import Run

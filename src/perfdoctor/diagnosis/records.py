@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.diagnosis.savings import PredictedSaving
+from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from perfdoctor.diagnosis.calibration import Spread, spread_of
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import most_real_share, real_share, real_step_ns
 from perfdoctor.metrics.host.loader import unhidden_share

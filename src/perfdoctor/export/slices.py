@@ -6,10 +6,9 @@ stream, ranges started and ended out of order) go to further lanes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Ints, Mask
 
 #: Order at one moment: first ends, then begins, then slices without duration, which do both.

@@ -10,7 +10,6 @@ interned_data/interned_data.proto, track_event/*.proto). They are part of a stab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from perfdoctor.export import packets
 from perfdoctor.export.slices import Events, Slices, events, lanes
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Text
 
 _PACKET = 1
@@ -46,8 +46,8 @@ _CHUNK = 1 << 15
 #: Interned names in one packet.
 _INTERNED_AT_ONCE = 1 << 12
 
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
-_UNREADABLE = re.compile("[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = regex("[\x00-\x1f\x7f]")
+_UNREADABLE = regex("[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 Value = int | float | str | bool
 

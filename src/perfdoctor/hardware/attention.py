@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.late import dataclass, regex
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -110,7 +110,7 @@ def _kernel(entry: Mapping[str, Any]) -> FusedKernel:
                 points = zip(entry["lengths"][-len(rate[name]) :], rate[name], strict=True)
                 key = rate["size"], bool(rate.get("causal")), backward
                 rates[key] = tuple((length, each * 1e12) for length, each in points)
-    match = re.compile(str(entry["match"]), re.IGNORECASE)
+    match = regex(str(entry["match"]), re.IGNORECASE)
     return FusedKernel(
         entry["name"], entry["case"], match, entry["numbers"], entry["peak"] * 1e12, rates, entry["source"]
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+
+from perfdoctor.late import dataclass, regex
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -40,7 +41,7 @@ def _file() -> dict[str, list[dict[str, Any]]]:
 
 @lru_cache(maxsize=1)
 def _table() -> list[tuple[re.Pattern[str], Link]]:
-    return [(re.compile(entry["match"], re.IGNORECASE), _link(entry)) for entry in _file()["link"]]
+    return [(regex(entry["match"], re.IGNORECASE), _link(entry)) for entry in _file()["link"]]
 
 
 def _link(entry: dict[str, float | str]) -> Link:

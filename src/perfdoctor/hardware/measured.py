@@ -7,7 +7,6 @@ less: what it reached is the better base of a predicted saving. The document is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +14,7 @@ import msgspec
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.peaks import DATA_TYPES, Peaks
+from perfdoctor.late import dataclass
 
 FORMAT = 1
 #: A document is a few kB; a file beyond this is none.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from types import MappingProxyType
+
+from perfdoctor.late import dataclass, regex
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,9 +23,9 @@ _RATES = (*DATA_TYPES, "fp64_matrix", "fp32_matrix")
 #: What `--peak` can set: FLOP/s of a type, and bytes/s of the memory and of the link to the host, one way.
 SETTABLE = (*DATA_TYPES, "memory", "host_link")
 
-_VENDOR = re.compile(r"^(?:(?:NVIDIA|AMD|Tesla|GeForce|Instinct)\s+)+", re.IGNORECASE)
+_VENDOR = regex(r"^(?:(?:NVIDIA|AMD|Tesla|GeForce|Instinct)\s+)+", re.IGNORECASE)
 #: Slices, laptop and virtual GPUs carry the name of a board that they are not.
-_NOT_THE_BOARD = re.compile(r"\bMIG\b|\bLaptop\b|\bMobile\b|^GRID\b|-\d+[CQAB]$", re.IGNORECASE)
+_NOT_THE_BOARD = regex(r"\bMIG\b|\bLaptop\b|\bMobile\b|^GRID\b|-\d+[CQAB]$", re.IGNORECASE)
 #: An 80 % interval.
 _TENTHS = {"low": 0.1, "likely": 0.5, "high": 0.9}
 #: In a name that fits several boards: how far its memory may be from the one meant (drivers and ECC keep some).
@@ -93,7 +95,7 @@ def _board(entry: Mapping[str, float | str]) -> _Board:
     memory, link = float(entry["memory"]) * 1e9, float(entry["pcie"]) * 1e9
     sms = int(entry["sms"])
     peaks = Peaks(str(entry["name"]), MappingProxyType(rates), memory, link, str(entry["source"]), sms)
-    return _Board(re.compile(str(entry["match"]), re.IGNORECASE), sms, float(entry["memory_gb"]), peaks)
+    return _Board(regex(str(entry["match"]), re.IGNORECASE), sms, float(entry["memory_gb"]), peaks)
 
 
 @lru_cache(maxsize=256)

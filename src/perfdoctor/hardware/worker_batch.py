@@ -7,9 +7,8 @@ reductions.py; torch/utils/data/_utils/worker.py). So both sides pay a time a ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.hardware.measured import MeasuredRates, Measurement
+from perfdoctor.late import dataclass
 
 
 @dataclass(frozen=True)

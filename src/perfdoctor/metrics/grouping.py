@@ -5,11 +5,10 @@ A group is a number from 0; every array has one element a row, every result one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 
 #: 2.4 hours in ns: no single kernel, call or op is longer, and 20 bits are left for the groups.

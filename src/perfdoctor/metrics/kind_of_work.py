@@ -6,9 +6,9 @@ The one place that decides it: words, rules and fixes ask here.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.vocabulary.names import serving as names

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import Regex
+
 #: Columns of numbers, one element a row unless said otherwise.
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -154,7 +156,7 @@ class _Answers:
 
 def _is_lasting(question: object) -> bool:
     """A pattern, or a function that will still be the same one: neither a lambda nor inside another function."""
-    if isinstance(question, re.Pattern):
+    if isinstance(question, (re.Pattern, Regex)):
         return True
     return "<" not in getattr(question, "__qualname__", "<") and getattr(question, "__self__", None) is None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring
 from perfdoctor.model.timeline import Frame, Timeline

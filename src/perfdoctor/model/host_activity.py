@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
 

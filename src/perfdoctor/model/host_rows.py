@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring
 from perfdoctor.model.intervals import Intervals, Nanoseconds

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import UNKNOWN, Ints, Mask
 from perfdoctor.model.host_rows import Nested, nested_rows, when_open

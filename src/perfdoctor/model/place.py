@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import Kept, once_per_place
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import Kept
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection

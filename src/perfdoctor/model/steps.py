@@ -17,13 +17,13 @@ one or two host    │step 1           ···│                       the only 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
@@ -35,7 +35,7 @@ from perfdoctor.vocabulary.names.kernels import family
 FoundBy = Literal["profiler-step", "user-range", "optimizer-hook", "optimizer-kernels", "periodicity", "none"]
 Confidence = Literal["high", "medium", "low"]
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = regex(r"\d+")
 
 _NEVER = np.iinfo(np.int64).max
 

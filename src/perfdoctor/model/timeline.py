@@ -8,7 +8,7 @@ signal is an answer, a signal that is not in it was not recorded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.hardware.measured import MeasuredRates
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import Kept
 from perfdoctor.model.columns import DTYPES, UNKNOWN, Column, Floats, Ints, Mask, Text, occurring
 from perfdoctor.system.run_folder import ReportedLoader

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import Frame, Timeline, merge
 from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files
 from perfdoctor.readers.kineto import trace as kineto
@@ -36,7 +37,7 @@ _FORMATS = (
 #: Files of Nsight Compute: its report, and a printed table.
 _PROFILES = ("ncu-report", "ncu-table")
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
-_NVIDIA_SMI_PAGE = re.compile(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
+_NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
 #: Snapshots of torch's allocator. Like profiles they are joined with the other recordings.
 _SNAPSHOT = "snapshot"
 #: torch.profiler's memory by purpose.

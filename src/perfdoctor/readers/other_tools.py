@@ -6,9 +6,9 @@ Known by marks that only that tool writes, among the first bytes of the file. Th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 
 TORCH = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
 _NSYS = "record with Nsight Systems: perfdoctor run -- COMMAND"
@@ -25,7 +25,7 @@ class OtherTool:
 
 
 def _tool(mark: bytes, what: str, do: str = TORCH) -> OtherTool:
-    return OtherTool(re.compile(mark, re.MULTILINE), what, do)
+    return OtherTool(regex(mark, re.MULTILINE), what, do)
 
 
 OTHER_TOOLS = (

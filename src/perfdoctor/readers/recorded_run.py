@@ -8,7 +8,7 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.hardware import measured
 from perfdoctor.hardware.measured import MeasuredRates
+from perfdoctor.late import dataclass
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
 from perfdoctor.readers import side_files, text_rows

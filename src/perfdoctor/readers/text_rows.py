@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.columns import DTYPES
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Frame, Text
 
 #: Colours and underlines (nvidia-smi underlines its header even in a file), and what else moves a terminal's cursor.
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_JSON = re.compile(rb"\s*(\{|\[\s*[{\[\"\]])")
+_ESCAPES = regex(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_JSON = regex(rb"\s*(\{|\[\s*[{\[\"\]])")
 #: These tools print no longer lines; the rest of a longer one is ignored.
 LONGEST_LINE = 20_000
 

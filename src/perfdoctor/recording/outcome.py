@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.late import dataclass
 from perfdoctor.recording.launch.program_run import Ended
 from perfdoctor.recording.tools.torch_profiler import Window
 from perfdoctor.system.run_folder import ProcessReport

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import program
 from perfdoctor.recording.tools import ncu, nsys
 from perfdoctor.recording.tools import nvml as device

@@ -7,9 +7,9 @@ import gzip
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan

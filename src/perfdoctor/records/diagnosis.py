@@ -6,9 +6,10 @@ A Diagnosis contains numbers and texts, no arrays and no Timeline: a report form
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.steps import Confidence
 from perfdoctor.model.timeline import Floats, Ints, Mask
 from perfdoctor.records.derivations import Derivation

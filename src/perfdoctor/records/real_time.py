@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from perfdoctor.late import dataclass
 
 #: Steps of one training differ by some per cent from each other anyway: a smaller difference is no stretch.
 NOTABLE_STRETCH = 1.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from perfdoctor.late import dataclass
 
 #: The three values of a range, in the order of `Saving`.
 CASES = ("low", "likely", "high")

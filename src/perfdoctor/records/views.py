@@ -7,11 +7,12 @@ of the analysed window, as in a finding's `Span`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 
 #: The unit of a number; only reports round. `number` has no unit, `position` counts from 0 and must not be summed.

@@ -6,8 +6,9 @@ steps were found) and per GPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from perfdoctor.late import dataclass
 
 
 @dataclass(frozen=True)

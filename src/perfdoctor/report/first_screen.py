@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import dataclass
 from perfdoctor.records.findings import Measure
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name

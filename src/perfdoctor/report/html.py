@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections import defaultdict
 from functools import lru_cache
 from importlib.resources import files
@@ -14,6 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from perfdoctor import __version__
+from perfdoctor.late import regex
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Measure, Rows, Span
 from perfdoctor.records.time_split import TimeSplit
@@ -46,7 +46,7 @@ SCRIPTS = (
     "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js",
     "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "start.js",
 )  # fmt: skip
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
+_BEFORE_UNIT = regex(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 
 def render(diagnosis: Diagnosis, views: Views | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
+from perfdoctor.late import regex
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
@@ -24,7 +24,7 @@ from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 FORMAT = 1
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = regex("[\ud800-\udfff]")
 
 
 def render(diagnosis: Diagnosis) -> str:

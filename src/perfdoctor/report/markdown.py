@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import regex
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SHOWN_ROWS = 5
-_MARKUP = re.compile(r"([\\`*_\[\]|~#$!])")
+_MARKUP = regex(r"([\\`*_\[\]|~#$!])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # GitHub turns @name into a mention even after a backslash; an empty comment prevents that.
-_MENTION = re.compile(r"@(?=\w)")
+_MENTION = regex(r"@(?=\w)")
 
 
 def render(diagnosis: Diagnosis) -> str:

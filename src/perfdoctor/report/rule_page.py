@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from perfdoctor.late import regex
 from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, wrapped
 from perfdoctor.report.words import code_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DIM = "dim"
 _INDENT = "  "
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_PLACEHOLDER = regex(r"\{[^{}]*\}")
 #: A need that every recording with a timeline meets.
 _ALWAYS = "places"
 _LIMITS = (

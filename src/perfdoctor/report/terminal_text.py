@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
+
+from perfdoctor.late import regex
 
 #: Longer lines are hard to read, even where the terminal is wider.
 WIDEST = 100
@@ -14,7 +15,7 @@ _NARROWEST = 20
 #: A character of the private use area, for a space at which no line may break.
 _GLUE = "\ue000"
 _UNITS = r"ns|µs|ms|s|[KMGTP]i?B|kB|B|[kKMGTP]?B/s|[kMGTPEZ]?FLOP(?:/s)?"
-_BEFORE_UNIT = re.compile(rf"(?<=\d) (?=%|(?:{_UNITS})(?![\w/]))")
+_BEFORE_UNIT = regex(rf"(?<=\d) (?=%|(?:{_UNITS})(?![\w/]))")
 
 
 class Terminal(Console):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from perfdoctor.late import dataclass
 from perfdoctor.recording.plan import Machine
 from perfdoctor.recording.tools import nsys
 from perfdoctor.selftest import chain, memory, promise, rates

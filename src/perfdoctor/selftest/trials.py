@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 
 #: The line in which each example prints its median step, which no two runs share.
-MEDIAN_STEP = re.compile(r"^median step ([\d.]+) ms\n?", re.MULTILINE)
+MEDIAN_STEP = regex(r"^median step ([\d.]+) ms\n?", re.MULTILINE)
 #: A training of a few seconds that takes this long hangs.
 TIME_LIMIT_S = 180.0
 #: Steps that are recorded, and skipped before: the defaults of `perfdoctor run`.

@@ -14,18 +14,19 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.system.masking import masked
 
 FORMAT = 1
 MANIFEST = "run.json"
 
 #: Environment variables that explain a recording. No others are kept.
-_KEPT_ENVIRONMENT = re.compile(
+_KEPT_ENVIRONMENT = regex(
     r"^(CUDA_|NCCL_|TORCH_|PYTORCH_|OMP_|MKL_NUM|KMP_|(LOCAL_)?(RANK|WORLD_SIZE)$|SLURM_(PROCID|NTASKS|NNODES)$)"
 )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from perfdoctor.late import dataclass
 from perfdoctor.system.run_folder import ProcessReport
 
 #: Linux counts the begin of a process in such ticks.

@@ -8,24 +8,25 @@ becomes `40 kernels`; a program that answers requests is no training.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from perfdoctor.late import dataclass, regex
 
 #: What a number is a part of: `of a {step_ms:.1f} ms step`.
-_PART_OF = re.compile(r"\bof an? (\{\w+:[^{}]*\} ms) step\b")
+_PART_OF = regex(r"\bof an? (\{\w+:[^{}]*\} ms) step\b")
 #: In how many steps it was seen: `, in {steps_hit:.0f} of {steps_seen:.0f} recorded steps`.
-_SEEN_IN = re.compile(r",? in \{steps_hit[^{}]*\} of \{steps_seen[^{}]*\} (?:recorded )?steps\b")
+_SEEN_IN = regex(r",? in \{steps_hit[^{}]*\} of \{steps_seen[^{}]*\} (?:recorded )?steps\b")
 #: A rate: `{kernels_per_step:.0f} kernels a step`, `Largest of them, a step`.
-_RATE = re.compile(r"(?<! of)(?<! in)(,?) (?:a|per) step\b")
-_ONE = re.compile(r"\b(An?|One|Each|Every|Per|The|Next|This|Whole) (whole )?step\b", re.IGNORECASE)
+_RATE = regex(r"(?<! of)(?<! in)(,?) (?:a|per) step\b")
+_ONE = regex(r"\b(An?|One|Each|Every|Per|The|Next|This|Whole) (whole )?step\b", re.IGNORECASE)
 #: Steps of a recurrence are no steps of the program, and a placeholder (`{steps:.0f}`) or an option is no word.
-_SEVERAL = re.compile(r"(?<!time )(?<![{-])\bsteps\b(?!\()")
+_SEVERAL = regex(r"(?<!time )(?<![{-])\bsteps\b(?!\()")
 #: What is called otherwise in a program that answers requests, in sentences and in code.
 _SERVING = (
-    (re.compile(r"\b(t|T)raining(?:'s)?( process)? thread\b"), {"t": "main thread", "T": "Main thread"}),
-    (re.compile(r"\b(t|T)raining\b"), {"t": "program", "T": "Program"}),
-    (re.compile(r"\b(t)rain\.py\b"), {"t": "main.py"}),
-    (re.compile(r"\b(t)rain_step\(\w+\)"), {"t": "run(request)"}),
-    (re.compile(r"\b(f)or (?:step, )?batch in (?:enumerate\()?loader\)?:"), {"f": "for request in requests:"}),
+    (regex(r"\b(t|T)raining(?:'s)?( process)? thread\b"), {"t": "main thread", "T": "Main thread"}),
+    (regex(r"\b(t|T)raining\b"), {"t": "program", "T": "Program"}),
+    (regex(r"\b(t)rain\.py\b"), {"t": "main.py"}),
+    (regex(r"\b(t)rain_step\(\w+\)"), {"t": "run(request)"}),
+    (regex(r"\b(f)or (?:step, )?batch in (?:enumerate\()?loader\)?:"), {"f": "for request in requests:"}),
 )
 #: What a program repeats, where the recording does not show as what.
 _ITERATION = "iteration"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 
 #: Where a number may come from. `machine`, the best known of a rate, is `option`, `measured` or `data-sheet` with a
 #: recording at hand; a threshold is the `rule`'s, or where it was set in pyproject.toml, an `option`.
@@ -52,7 +52,7 @@ _UNITS = {
     "_us": "µs",
     "_ns": "ns",
 }
-_NAMED = re.compile(r"\{(\w+)\}")
+_NAMED = regex(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from perfdoctor.late import dataclass
 from perfdoctor.vocabulary.shipped import shipped_folder
 
 if sys.version_info >= (3, 11):

@@ -7,8 +7,9 @@ exports and replays take it from there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from perfdoctor.late import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
@@ -27,7 +27,7 @@ else:
 
 #: Why a threshold is what it is, where the user says so.
 SET_BY_USER = "set in pyproject.toml"
-_FILLED = re.compile(r"\{(\w+)\|([^{}|]*)\}")
+_FILLED = regex(r"\{(\w+)\|([^{}|]*)\}")
 
 
 @dataclass(frozen=True)

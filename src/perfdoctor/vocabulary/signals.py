@@ -7,7 +7,8 @@ Also what a rule may need that is no signal but follows from several: steps, pla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from perfdoctor.late import dataclass
 
 _WHERE_ON_DEVICE = {"rank": int, "device": int, "stream": int, "process": int}
 _WHERE_ON_HOST = {"rank": int, "process": int, "thread": int}

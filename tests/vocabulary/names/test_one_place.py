@@ -12,6 +12,7 @@ from pathlib import Path
 
 from folders import ROOT
 
+from perfdoctor.late import Regex
 from perfdoctor.vocabulary import names
 
 SOURCES = ROOT / "src" / "perfdoctor"
@@ -24,10 +25,9 @@ FRAMEWORKS = re.compile(
 
 
 def patterns_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of what is given to a function of `re` as its pattern."""
+    """Line and text of what is given to `regex`, or to a function of `re`, as its pattern."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
-        if is_call and isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
+        if isinstance(node, ast.Call) and node.args and re.match(r"regex$|re\.", ast.unparse(node.func)):
             parts = (part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant))
             yield node.lineno, "".join(part for part in parts if isinstance(part, str))
 
@@ -51,7 +51,7 @@ def test_no_pattern_stands_there_twice():
         (module.__name__, name): (value.pattern, value.flags)
         for module in modules
         for name, value in vars(module).items()
-        if isinstance(value, re.Pattern)
+        if isinstance(value, Regex)
     }
     often = {pattern for pattern, times in Counter(patterns.values()).items() if times > 1}
     assert [where for where, pattern in patterns.items() if pattern in often] == []

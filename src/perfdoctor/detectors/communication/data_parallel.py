@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.hideable import backward_ns, last_bucket_ns, left_ns
 from perfdoctor.metrics.communication.taken_share import Taken, taken
 from perfdoctor.metrics.copies.peers import stood_ns

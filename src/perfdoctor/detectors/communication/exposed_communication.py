@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.savings import half_certain
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.collectives import (
     bandwidth_table,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.detectors.savings import at_most
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.link_baseline import best_bus_bandwidth
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.nearest_nic import detours

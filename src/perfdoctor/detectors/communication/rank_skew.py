@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.savings import half_certain
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns

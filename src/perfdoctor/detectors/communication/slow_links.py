@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs

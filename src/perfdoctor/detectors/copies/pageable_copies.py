@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.affected import affected
 from perfdoctor.detectors.savings import Shares
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.longest import longest_exposed
 from perfdoctor.metrics.copies.pinned import PinnedRate, pinned_rate
 from perfdoctor.metrics.copies.transfers import before_work_begins, compute_stream, host_memory

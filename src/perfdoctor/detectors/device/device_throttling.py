@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.savings import at_most
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.lateness import excess_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.communication.step_together import won_ns

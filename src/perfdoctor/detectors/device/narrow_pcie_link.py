@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE, bytes_per_second
 from perfdoctor.metrics.copies.transfers import copies_of, exposed_ns, host_memory, sizes
 from perfdoctor.metrics.machine.gpu_samples import Gpu, gpus, of_places

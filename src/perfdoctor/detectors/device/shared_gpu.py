@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.savings import NO_SAVING
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.machine.gpu_samples import Gpu, of_places
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, percent

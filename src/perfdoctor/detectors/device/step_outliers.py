@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.detectors.savings import at_most
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.longest import Moment, longest
 from perfdoctor.metrics.accounting.outliers import OWNERS, Outliers, edges, least_of_rate, outliers, same_work
 from perfdoctor.metrics.units import ms, percent

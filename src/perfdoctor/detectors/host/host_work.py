@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.of_idle import Idle, of_idle
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import (
     Culprit,
     culprits,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.detectors.of_idle import Idle, of_cause
 from perfdoctor.detectors.savings import at_most, half_certain, shares
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.real_time import real_time
 from perfdoctor.metrics.host import cpu_use, feeding

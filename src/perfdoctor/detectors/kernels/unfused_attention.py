@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from perfdoctor.detectors.of_work import of_kernels
 from perfdoctor.hardware.attention import Attention, fused_attention
 from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.attention import Pieces, attentions, sizes
 from perfdoctor.metrics.kernels.sets import largest
 from perfdoctor.metrics.units import ms

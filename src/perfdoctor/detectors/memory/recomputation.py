@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.detectors.of_work import of_kernels
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.recompute import kept_bytes, recomputed
 from perfdoctor.metrics.memory.growth import reserved_peaks
 from perfdoctor.metrics.units import mib, ms

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import own_ns

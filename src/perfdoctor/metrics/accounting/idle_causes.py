@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.queued import (
     LONGEST_LAUNCH_NS,

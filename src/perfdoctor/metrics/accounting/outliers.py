@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.vocabulary.parts import PARTS

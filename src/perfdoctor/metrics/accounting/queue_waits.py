@@ -12,10 +12,9 @@ stream 3                                        ░░░░░░░░░ B wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.host.own_code import own_functions

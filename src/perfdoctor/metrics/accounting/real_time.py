@@ -17,11 +17,11 @@ is shorter by the same factor, but for the time in which the training thread sle
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import driving_threads
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.stack_cost import FRAME_NS

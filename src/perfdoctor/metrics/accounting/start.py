@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import Culprit, culprits, host_rows
 from perfdoctor.metrics.accounting.first_use import awaited_children, captures, compilations, initialisation
 from perfdoctor.metrics.accounting.idle_causes import ON_HOST

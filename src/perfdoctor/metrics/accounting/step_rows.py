@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.outliers import OWNERS, edges, outliers, own_durations, step_parts
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints

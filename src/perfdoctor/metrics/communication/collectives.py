@@ -8,10 +8,10 @@ from the arrival of the last rank to the end, known where every rank of the grou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.matching import Matrix, column
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.intervals import Intervals

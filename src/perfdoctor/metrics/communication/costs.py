@@ -6,11 +6,10 @@ rank of the group was recorded. Elsewhere the quickest run shows what the links 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
+from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.communication.collectives import bus_factor, in_one_node
 from perfdoctor.metrics.communication.link_baseline import baseline

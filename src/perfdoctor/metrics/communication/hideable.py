@@ -13,11 +13,10 @@ What runs beside compute takes SMs and memory bandwidth from it: see `taken_shar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.hardware.links import link_of
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import bus_factor, transfer_share, waited_for
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.work.device_peaks import peaks

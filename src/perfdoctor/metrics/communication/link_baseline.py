@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import PASSES_OF_ALL_REDUCE, bus_factor
 from perfdoctor.model.timeline import Timeline
 

@@ -7,10 +7,10 @@ which belong together: it is the same on every rank. A send or receive may end f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 

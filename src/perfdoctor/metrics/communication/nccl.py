@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Frame, Mask, Timeline
 from perfdoctor.records.findings import Rows
 

@@ -7,8 +7,7 @@ it is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.nccl import NcclLog
 from perfdoctor.metrics.communication.topology import Pairs, pairs
 from perfdoctor.model.timeline import Timeline

@@ -9,11 +9,11 @@ from them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.matching import Arrivals, Matrix, arrivals, by_place, column
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals

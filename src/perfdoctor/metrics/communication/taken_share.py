@@ -9,11 +9,11 @@ Distributed Deep Learning, 2025, arXiv 2507.03114): beside communication, 1 - 1 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 

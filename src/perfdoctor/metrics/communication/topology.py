@@ -7,11 +7,11 @@ them crosses NVLinks alone, though some pairs of them may have none (a hybrid cu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from math import comb
 
+from perfdoctor.late import regex
 from perfdoctor.metrics.communication.collectives import in_one_node
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -19,8 +19,8 @@ from perfdoctor.model.timeline import Timeline
 
 Pairs = Mapping[tuple[str, str], str]
 
-_NVLINK = re.compile(r"NV\d+$")
-_GPU = re.compile(r"GPU(\d+)$")
+_NVLINK = regex(r"NV\d+$")
+_GPU = regex(r"GPU(\d+)$")
 #: Choices of GPUs that are looked through; 8 of 16 are 12,870.
 _MOST_CHOICES = 20_000
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.hardware.links import link_of
+from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.copies.pcie import bytes_per_second
 from perfdoctor.metrics.copies.transfers import asked_by

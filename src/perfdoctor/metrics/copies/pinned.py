@@ -6,11 +6,11 @@ its link gives less PCIe's protocol.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.copies.costs import links_of_places
 from perfdoctor.metrics.copies.pcie import PAYLOAD_SHARE
 from perfdoctor.metrics.copies.transfers import copies_of, host_memory, sharing_ns, sizes

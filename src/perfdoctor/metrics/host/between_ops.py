@@ -6,10 +6,9 @@ as it usually is, the median over the steps of the stretches in front of the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step, spread
 from perfdoctor.metrics.host.op_loops import op_loops

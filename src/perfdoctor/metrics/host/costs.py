@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step
 from perfdoctor.metrics.host.launch_window import host_window

@@ -7,10 +7,9 @@ steps take less than a sample. Both are recorded by `perfdoctor run` on Linux; N
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_run
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run

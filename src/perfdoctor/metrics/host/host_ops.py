@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 
 

@@ -9,10 +9,10 @@ at once        __next__ │ index │ index │
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.units import us
 from perfdoctor.model.cache import once_per_place

@@ -19,9 +19,9 @@ one behind the other: 2.4 → 4.1 ms with batches from memory, 6.0 → 7.7 and 1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from perfdoctor.hardware.worker_batch import WorkerBatch
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.units import ms
 from perfdoctor.records.findings import Value
 

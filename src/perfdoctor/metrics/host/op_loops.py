@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.grouping import number_in_step
 from perfdoctor.model.cache import once_per_place

@@ -7,10 +7,10 @@ same ones, and each takes longer. What waits for the device or for other ranks i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.pace import busy_ns, launching, waiting_calls
 from perfdoctor.model.host_rows import nested_rows
 from perfdoctor.model.intervals import Intervals

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.host.between_ops import between_ops
 from perfdoctor.metrics.host.host_ops import HostOps

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import host_rows
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.longest import Moment

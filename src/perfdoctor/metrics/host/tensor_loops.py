@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import outermost, when_open
 from perfdoctor.model.intervals import Intervals

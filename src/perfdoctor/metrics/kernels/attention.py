@@ -7,11 +7,10 @@ sorts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.hardware.attention import Attention
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.sets import stream_order
 from perfdoctor.metrics.work.flops import shapes_of, work_of_op
 from perfdoctor.model.cache import once_per_place

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.memory_bandwidth import passes_by_kernel
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order

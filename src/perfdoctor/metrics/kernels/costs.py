@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.grouping import Spread
 from perfdoctor.metrics.host.own_code import own_function, own_functions
@@ -26,7 +25,7 @@ _TYPES = {
     "float32": "fp32", "float64": "fp64", "float16": "fp16", "long int": "int64", "long": "int64", "int": "int32",
     "unsigned char": "uint8", "signed char": "int8", "bool": "bool",
 }  # fmt: skip
-_TYPE = re.compile(r'"([^"]*)"')
+_TYPE = regex(r'"([^"]*)"')
 
 
 @dataclass(frozen=True)

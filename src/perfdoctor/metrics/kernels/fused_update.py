@@ -11,11 +11,11 @@ depth_to_max_blocks, kChunkSize): 7,000 million parameters are more than 330 lau
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics.work.device_peaks import attained, measured
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Mask
@@ -26,7 +26,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 _TENSORS, _NUMBERS = 36, 320 * 65_536
 #: Of a number: parameters and moments are kept in 32 bits.
 _BYTES = 4
-_CLASS = re.compile(r"#(\w+)\.step$")
+_CLASS = regex(r"#(\w+)\.step$")
 #: An update of fewer different kernels is no Adam's.
 _KERNELS_OF_ADAM = 5
 

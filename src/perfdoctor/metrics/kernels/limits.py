@@ -8,11 +8,11 @@ they are and not by what was measured of them, are left to those.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.kernels.matmul_sizes import misaligned_matmuls
 from perfdoctor.metrics.kernels.optimizer import in_optimizer

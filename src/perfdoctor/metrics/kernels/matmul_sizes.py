@@ -8,12 +8,12 @@ few libraries have one: `torch._scaled_mm` and Transformer Engine refuse widths 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.host_rows import named

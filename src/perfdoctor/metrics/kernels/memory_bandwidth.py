@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of

@@ -8,11 +8,12 @@ Times are always the timeline's: ncu runs a kernel alone, with cold caches. What
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.profile_matches import matched, on_same_gpu

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.launches import launches, recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints

@@ -5,10 +5,9 @@ The same kernel is one of the same name with as many blocks: another number of b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

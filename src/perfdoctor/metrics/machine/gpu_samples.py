@@ -8,10 +8,10 @@ are as many of the one as of the other; else it is unknown (there may be another
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

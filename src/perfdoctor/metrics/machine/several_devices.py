@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.same_kernels import medians_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.memory.step_samples import samples
 from perfdoctor.model.timeline import Frame, Ints, Timeline

@@ -7,11 +7,11 @@ row of events to the place at which its memory could be used again. Position -1 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Timeline
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.memory.in_use import Replay, replays
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text, Timeline
 from perfdoctor.records.memory import Holder, MemoryUse

@@ -14,10 +14,9 @@ kept in fp32        as now, and behind 16 bits a cast more: 6 bytes a number, of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.cast_cost import cast_cost_ns
 from perfdoctor.metrics.kernels.optimizer import in_optimizer
 from perfdoctor.metrics.kernels.sets import stream_order

@@ -6,11 +6,10 @@ savings rest on what the machine reached, where that was measured: a step comes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.hardware.links import link_of, nvlink_source
 from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.hardware.peaks import Peaks, named, peaks_of, with_rates
+from perfdoctor.late import dataclass
 from perfdoctor.model.place import Place
 
 

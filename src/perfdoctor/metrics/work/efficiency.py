@@ -11,11 +11,10 @@ often than not, and what runs in the slower counts as time lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.hardware.peaks import Peaks
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.op_work import OpWork, known_share, op_work

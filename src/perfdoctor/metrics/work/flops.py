@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.work import flops_attention, flops_convolution
 
 #: The type of a tensor's numbers as Kineto writes it, and how a matrix product of them is called.

@@ -13,8 +13,9 @@ of several lengths, and what a compiler writes do not show in shapes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+
+from perfdoctor.late import dataclass
 
 Shape = tuple[int, ...]
 #: FLOP by convention, of these what the model asks for, what is needed (None: unknown), and numbers read and written.

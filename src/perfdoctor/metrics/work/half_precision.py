@@ -14,12 +14,10 @@ Quantization Effects"); without shapes from the kernel's grid and the tile in it
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.hardware.peaks import half_speedups
+from perfdoctor.late import dataclass, regex
 from perfdoctor.metrics.kernels.profiles import on_tensor_cores
 from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.half_speedup import half_speedup
@@ -41,7 +39,7 @@ _TILES = ((128 * 128, 1.0), (128 * 64, 2 / 3), (64 * 64, 1 / 2))
 _SHORTEST_PART = 512
 _HALF, _HALF_BYTES = ("bf16", "fp16"), 2
 _WIDE_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4}
-_TILE_IN_NAME = re.compile(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
+_TILE_IN_NAME = regex(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 
 
 @dataclass(frozen=True)

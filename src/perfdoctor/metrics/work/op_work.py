@@ -6,11 +6,10 @@ ops that it calls are part of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
 from perfdoctor.model.cache import once_per_place

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.host_rows import outermost
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import launches

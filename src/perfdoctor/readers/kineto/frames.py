@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.kineto.columns import product
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.readers.kineto.columns import Table
 
-_DIRECTION = re.compile(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
+_DIRECTION = regex(r"(host|device|array|peer|[HDAP])to(host|device|array|peer|[HDAP])(?![a-z])", re.IGNORECASE)
 _BYTES_PER_ELEMENT = {
     "complexdouble": 16, "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "float": 4, "int": 4, "uint32": 4,
     "half": 2, "bfloat16": 2, "short": 2, "uint16": 2, "byte": 1, "char": 1, "bool": 1, "float8_e4m3fn": 1,

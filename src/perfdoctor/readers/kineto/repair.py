@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from perfdoctor.late import regex
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,22 +24,22 @@ Buffer = bytes | bytearray
 
 _BATCH_BYTES = 1 << 19
 # One event's end and the next one's start. Inside a string this cannot stand: its first quote would end the string.
-_SEPARATOR = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]*"\s*:)')
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_CLOSING = re.compile(rb'\}\s*\]\s*(,\s*"|\}|$)')
-_BETWEEN = re.compile(rb"[\s,]*")
+_SEPARATOR = regex(rb'\}\s*,\s*(?=\{\s*"[^"\\]*"\s*:)')
+_ARRAY = regex(rb'"traceEvents"\s*:\s*\[')
+_CLOSING = regex(rb'\}\s*\]\s*(,\s*"|\}|$)')
+_BETWEEN = regex(rb"[\s,]*")
 _WINDOWS = (1 << 16, 1 << 24)  # nearly every event fits the first
 
-_NOT_A_NUMBER = re.compile(rb'(?<=")(\s*:\s*)[-+]?(?:nan|inf(?:inity)?|n/a)(?=\s*[,}\]])', re.IGNORECASE)
-_ESCAPE = re.compile(
+_NOT_A_NUMBER = regex(rb'(?<=")(\s*:\s*)[-+]?(?:nan|inf(?:inity)?|n/a)(?=\s*[,}\]])', re.IGNORECASE)
+_ESCAPE = regex(
     rb'\\(?:(?P<good>["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     rb"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2}))?"
 )
 _CONTROL_TO_SPACE = bytes(max(byte, 32) for byte in range(256))
-_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+_QUOTE = regex(r'\\.|"', re.DOTALL)
 _COLONS = (":", ": ", ":\t", ":\n")
-_BEHIND_VALUE = re.compile(r'\s*(?:\}\s*(?:[,}\]]|$)|,\s*"[^"\\]*"\s*:)')
-_BEHIND_KEY = re.compile(r'\s*(?:[:}\]]|,\s*(?:["{\[\d-]|null|true|false))')
+_BEHIND_VALUE = regex(r'\s*(?:\}\s*(?:[,}\]]|$)|,\s*"[^"\\]*"\s*:)')
+_BEHIND_KEY = regex(r'\s*(?:[:}\]]|,\s*(?:["{\[\d-]|null|true|false))')
 _BLANK = "\0 \t\r\n\ufeff\u00ef\u00bb\u00bf"  # also a byte order mark read as Latin-1
 _JSON = json.JSONDecoder(strict=False)
 _FAILURES = (ValueError, RecursionError)  # of msgspec and of json alike; UnicodeDecodeError is a ValueError

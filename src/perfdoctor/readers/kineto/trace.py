@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto.columns import NO_TIME
@@ -34,7 +35,7 @@ _RECORD = other_tools.TORCH
 #: Marks of other tools stand among the first bytes, or in the first events.
 _MARKED_BYTES = 1 << 20
 _BLANK = b"\0 \t\r\n"
-_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
+_RANK_IN_NAME = regex(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
 
 

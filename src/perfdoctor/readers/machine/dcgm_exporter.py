@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
+from perfdoctor.late import regex
 from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, TIME, Meaning, of_dcgm
 
-_LINE = re.compile(r"DCGM_FI_(\w+)\{([^{}]*)\}\s+(\S+)(?:\s+(\d{10,19}))?$")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LINE = regex(r"DCGM_FI_(\w+)\{([^{}]*)\}\s+(\S+)(?:\s+(\d{10,19}))?$")
+_LABEL = regex(r'(\w+)="((?:[^"\\]|\\.)*)"')
 #: DCGM_FI_… → the short name under which dcgmi prints the same field (dcgm_fields.cpp).
 _SHORT = {
     "DEV_POWER_USAGE": "POWER", "DEV_SM_CLOCK": "SMCLK", "DEV_MAX_SM_CLOCK": "SMMAX", "DEV_APP_SM_CLOCK": "SACLK",

@@ -10,24 +10,25 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine.sample_times import USUAL_INTERVAL_NS, parsed
 
 _MIB = 1 << 20
 #: `# gpu pid type sm mem … command`, with date and time in front if requested.
-_PMON = re.compile(r"#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+pid\s+type\b", re.IGNORECASE)
+_PMON = regex(r"#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+pid\s+type\b", re.IGNORECASE)
 #: Columns that identify the GPU in a query, the best first.
 _GPU_COLUMNS = ("gpu_uuid", "gpu_bus_id", "gpu_serial", "gpu_name")
-_HEADLESS = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}, ?\d{1,10}, ?.*\S")
+_HEADLESS = regex(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}, ?\d{1,10}, ?.*\S")
 _HEADLESS_COLUMNS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory [MiB]")
-_PID = re.compile(r"[0-9]{1,10}$")
-_NUMBER = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:MiB|%)?$")
+_PID = regex(r"[0-9]{1,10}$")
+_NUMBER = regex(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?:MiB|%)?$")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from perfdoctor.late import dataclass, regex
 
 TIME, DEVICE, GPU, REASONS = "time", "device", "gpu", "reasons"
 
@@ -103,9 +104,9 @@ _DCGM = {
     "DRAMA": ("dram_active_share", "share"),
 }  # fmt: skip
 #: A unit at the end of a name, as scripts write it: power_W, temperature_C, utilization_gpu_percent.
-_UNIT_TAIL = re.compile(r"\.(mw|w|mhz|c|percent|pct|mib|mb|gib|gb|kb\.per\.s|mb\.per\.s|bytes|ns)$")
-_BRACKET = re.compile(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
+_UNIT_TAIL = regex(r"\.(mw|w|mhz|c|percent|pct|mib|mb|gib|gb|kb\.per\.s|mb\.per\.s|bytes|ns)$")
+_BRACKET = regex(r"\s*[\[(]\s*([^\])]*?)\s*[\])]\s*$")
+_NUMBER = regex(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
 
 
 @lru_cache(maxsize=10_000)

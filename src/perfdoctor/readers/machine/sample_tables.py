@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import SAMPLE_NUMBERS
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.machine import dcgm_exporter
@@ -19,13 +20,13 @@ from perfdoctor.readers.machine.sample_columns import DEVICE, GPU, REASONS, TIME
 from perfdoctor.readers.machine.sample_times import times_of
 
 #: Words separated by spaces, or with --format=csv by commas.
-_DMON_HEADER = re.compile(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)(?!.*\bpid\b)", re.IGNORECASE)
-_BETWEEN = re.compile(r"[,\s]+")
-_DCGM_HEADER = re.compile(r"#\s*Entity\b")
-_ENTITY = re.compile(r"GPU\s+(\d+)\s")
-_MASK = re.compile(r"0x[0-9a-fA-F]{16}")
-_UUID = re.compile(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
-_WITH_UNIT = re.compile(r"[-\d.]+ (W|MHz|MiB|%)|\[(N/A|Not Supported)\]|N/A|\[Unknown Error\]")
+_DMON_HEADER = regex(r"#\s*(?:Date,?\s+)?(?:Time,?\s+)?gpu(?:,|\s)(?!.*\bpid\b)", re.IGNORECASE)
+_BETWEEN = regex(r"[,\s]+")
+_DCGM_HEADER = regex(r"#\s*Entity\b")
+_ENTITY = regex(r"GPU\s+(\d+)\s")
+_MASK = regex(r"0x[0-9a-fA-F]{16}")
+_UUID = regex(r"GPU-[0-9a-f]{8}-[0-9a-f-]{27}")
+_WITH_UNIT = regex(r"[-\d.]+ (W|MHz|MiB|%)|\[(N/A|Not Supported)\]|N/A|\[Unknown Error\]")
 _NEEDED = frozenset((*SAMPLE_NUMBERS, REASONS))
 #: NVML's mask of supported reasons has most bits set; that of the active ones at most so many.
 _MOST_ACTIVE_BITS = 5

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import Ints
 
 SECOND_NS = 1_000_000_000
@@ -23,12 +24,12 @@ EPOCH_NS = 10**18
 #: The year 2200: later times are damage, and could overflow.
 _LATEST_NS = 7_258_118_400 * SECOND_NS
 
-_DATE_TIME = re.compile(
+_DATE_TIME = regex(
     r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|[+-]\d\d:?\d\d)?$",
     re.ASCII,
 )
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$", re.ASCII)
-_UNIX = re.compile(r"\d{9,19}(\.\d{1,9})?$", re.ASCII)
+_TIME = regex(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$", re.ASCII)
+_UNIX = regex(r"\d{9,19}(\.\d{1,9})?$", re.ASCII)
 
 
 def parsed(text: str) -> tuple[int, bool] | None:

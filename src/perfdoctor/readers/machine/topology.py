@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Source, Timeline
 from perfdoctor.readers import text_rows
 
 #: From near to far as in the legend of `nvidia-smi topo -m`; NV# is the nearest.
-LINK = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
+LINK = regex(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
 _DEVICE = (
     r"(?:GPU\d+|NIC\d+|mlx[45]_\w+|bnxt_\w+|irdma\w*|rdma\w+|qedr\w+|efa_?\w+|hns_\w+|ib\w+|roce\w+|hfi1_\w+|cxi\w+)"
 )
-_HEADER = re.compile(rf"GPU\d+(?:\s+{_DEVICE})*(?:\s+(?:CPU|NUMA)\s+Affinity|\s+CPUs|\s*$)")
-_ALIAS = re.compile(r"(NIC\d+):\s+(\S{1,64})$")
-_AFFINITY = re.compile(r"[\d,-]+$")
+_HEADER = regex(rf"GPU\d+(?:\s+{_DEVICE})*(?:\s+(?:CPU|NUMA)\s+Affinity|\s+CPUs|\s*$)")
+_ALIAS = regex(r"(NIC\d+):\s+(\S{1,64})$")
+_AFFINITY = regex(r"[\d,-]+$")
 
 
 @dataclass

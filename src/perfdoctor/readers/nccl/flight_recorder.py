@@ -15,6 +15,7 @@ from math import prod
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.readers import plain_pickle, text_rows
 
@@ -25,12 +26,12 @@ _BYTES = {
 }  # fmt: skip
 #: Pattern of `profiling_name` → kind.
 _KINDS = (
-    (re.compile(r"all_?reduce"), "all_reduce"),
-    (re.compile(r"all_?gather"), "all_gather"),
-    (re.compile(r"reduce_?scatter"), "reduce_scatter"),
-    (re.compile(r"all_?to_?all"), "all_to_all"),
-    (re.compile(r"broadcast"), "broadcast"),
-    (re.compile(r"\breduce\b"), "reduce"),
+    (regex(r"all_?reduce"), "all_reduce"),
+    (regex(r"all_?gather"), "all_gather"),
+    (regex(r"reduce_?scatter"), "reduce_scatter"),
+    (regex(r"all_?to_?all"), "all_to_all"),
+    (regex(r"broadcast"), "broadcast"),
+    (regex(r"\breduce\b"), "reduce"),
 )
 
 

@@ -14,27 +14,28 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.readers import text_rows
 from perfdoctor.readers.nccl import nccl_tests
 
-_LINE = re.compile(
+_LINE = regex(
     # Bounded, or a long line without a colon would be scanned from each of its characters.
     r"(?P<host>[A-Za-z0-9][\w.\-]{0,99}):(?P<pid>\d{1,18}):\d{1,18} \[(?P<device>-?\d{1,9})\]"
     r"(?: (?P<where>[\w./\-]{1,200}:\d+))? "
     r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION) ?"
 )
-_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+\S*)")
-_WAY = re.compile(
+_VERSION = regex(r"NCCL version (\d+\.\d+\.\d+\S*)")
+_WAY = regex(
     r"(?:Channel|Ring) (?P<channel>\d{1,9})(?:/\d+)? : (?P<member>\d{1,9})(?:\[\w+\])? -> (?P<peer>\d{1,9})(?:\[\w+\])?"
     r"(?: \[(?P<direction>send|receive)\])? via (?P<way>\S+(?: pointer(?:/\w+)*)?)"
 )
-_NIC = re.compile(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
-_DIGITS = re.compile(r"\d+")
+_NIC = regex(r"\[(\d+)\]([\w.\-]+):\d+/(\w+)")
+_DIGITS = regex(r"\d+")
 #: Messages that are kept as text are cut at this length.
 _LONGEST = 160
 
@@ -53,7 +54,7 @@ def _environment(found: re.Match[str]) -> _Fact:
 
 #: Pattern of a message → the fact in it. The first match counts.
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = tuple(
-    (re.compile(pattern), fact)
+    (regex(pattern), fact)
     for pattern, fact in (
         (r"NCCL version (\d+\.\d+\.\d+\S*)", lambda m: ("version", m.group(1)[:40], _NAN)),
         (r"Using network (\S+)", lambda m: ("network", m.group(1)[:40], _NAN)),
@@ -82,14 +83,14 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Fact]], ...] = t
     )
 )  # fmt: skip
 #: Messages that may contain a fact. Most of a log does not match, and is skipped at once.
-_MAY_HAVE_FACT = re.compile(
+_MAY_HAVE_FACT = regex(
     r"NCCL version|Using|NCCL_\w+ set|n[rR]anks \d|Plugin|libibverbs|No device|topology file|Direct RDMA|all rings|"
     r"\] - GPU|Pattern \d|coll channels|-> Algo|P2P Type|\.(?:cc|cu|c|h):\d+ ->| via |Reduce |Gather |ReduceScatter "
 )
-_MEMBERS = re.compile(r"n[rR]anks (\d+)")
-_NVLS = re.compile(r"(\d+) nvls channels")
-_TUNED = re.compile(r"\s*(AllReduce|AllGather|ReduceScatter) \|")
-_LATENCY_BANDWIDTH = re.compile(r"\d+\.\d+/\s*(\d+\.\d+)")
+_MEMBERS = regex(r"n[rR]anks (\d+)")
+_NVLS = regex(r"(\d+) nvls channels")
+_TUNED = regex(r"\s*(AllReduce|AllGather|ReduceScatter) \|")
+_LATENCY_BANDWIDTH = regex(r"\d+\.\d+/\s*(\d+\.\d+)")
 
 
 @dataclass

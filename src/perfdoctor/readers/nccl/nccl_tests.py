@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Source, Timeline
 from perfdoctor.readers import text_rows
 
-_HEADER = re.compile(r"#\s+size\s+count\s.*\btime\s+algbw\s+busbw\b")
-_STARTS = re.compile(r"#\s*Collective test starting:\s*(\w+)_perf")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)$")
-_BEGIN = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([A-Za-z]\w*)\s+([A-Za-z]\w*)\b(.*)$")
-_BARE = re.compile(r"\s*(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(-?\d+)\b(.*)$")  # all_gather has no operation
-_NUMBER = re.compile(r"\d{1,14}(\.\d{1,9})?$|N/A$", re.ASCII)
+_HEADER = regex(r"#\s+size\s+count\s.*\btime\s+algbw\s+busbw\b")
+_STARTS = regex(r"#\s*Collective test starting:\s*(\w+)_perf")
+_RANK = regex(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)$")
+_BEGIN = regex(r"\s*(\d{1,18})\s+(\d{1,18})\s+([A-Za-z]\w*)\s+([A-Za-z]\w*)\b(.*)$")
+_BARE = regex(r"\s*(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(-?\d+)\b(.*)$")  # all_gather has no operation
+_NUMBER = regex(r"\d{1,14}(\.\d{1,9})?$|N/A$", re.ASCII)
 _KINDS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce", "sendrecv": "send_recv",

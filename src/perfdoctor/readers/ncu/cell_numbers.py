@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import nan
 
+from perfdoctor.late import regex
+
 #: Base units. `count` is everything that is no time, size, rate or share.
 NS, BYTES, HZ, SHARE, BYTES_PER_SECOND, COUNT = "ns", "byte", "hz", "share", "byte/s", "count"
 
@@ -20,11 +22,11 @@ _TIMES_NS = {
     "nsecond": 1.0,
 }  # fmt: skip
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_SCALED = re.compile(r"^([KMGTP]?)(i?)(hz|bytes?|b|inst|sectors?|cycles?|threads?|warps?|requests?)$", re.IGNORECASE)
+_SCALED = regex(r"^([KMGTP]?)(i?)(hz|bytes?|b|inst|sectors?|cycles?|threads?|warps?|requests?)$", re.IGNORECASE)
 
 #: Spaces (also hard and narrow ones) and apostrophes only ever separate thousands.
-_GAPS = re.compile(r"[\s'’_]")
-_NUMBER = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?")
+_GAPS = regex(r"[\s'’_]")
+_NUMBER = regex(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?")
 
 
 @lru_cache(maxsize=1024)

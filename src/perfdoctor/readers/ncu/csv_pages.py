@@ -11,15 +11,15 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import nan
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.readers.ncu.cell_numbers import has_decimal_comma, number
 from perfdoctor.readers.ncu.metric_names import Advice, Launch, is_stall, wanted_names
 
-_HEADER = re.compile(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
-_NOTICE = re.compile(r"^==\w+==.*$\n?", re.MULTILINE)
+_HEADER = regex(r'^\s*"?ID"?\s*([,;\t])\s*"?Process ID"?\s*\1', re.MULTILINE)
+_NOTICE = regex(r"^==\w+==.*$\n?", re.MULTILINE)
 _BYTE_ORDER = (b"\xff\xfe", b"\xfe\xff")
 _NAME, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_{}"
 #: No version of a GPU is higher.

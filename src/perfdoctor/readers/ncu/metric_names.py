@@ -10,12 +10,12 @@ Sources: NVIDIA's section files and the metrics reference of the Kernel Profilin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from math import fsum, isnan, nan
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.readers.ncu.cell_numbers import BYTES, BYTES_PER_SECOND, COUNT, HZ, NS, SHARE, unit_of
 
 
@@ -93,10 +93,10 @@ _BLOCK_LIMITS = {
 _FLOP = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2}
 #: What an issue slot waited for: by measurement, else by samples of the program counter. `selected` is no wait.
 _STALLS = (
-    re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$"),
-    re.compile(r"^smsp__average_warp_latency_issue_stalled_(\w+?)\.ratio$"),
-    re.compile(r"^smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)(\w+)$"),
-    re.compile(r"^Stall (.+)$"),
+    regex(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$"),
+    regex(r"^smsp__average_warp_latency_issue_stalled_(\w+?)\.ratio$"),
+    regex(r"^smsp__pcsamp_warps_issue_stalled_(?!\w+_not_issued$)(\w+)$"),
+    regex(r"^Stall (.+)$"),
 )
 _NO_WAIT = "selected"
 #: Larger numbers are damage: no launch takes so many ns (a month), moves so many bytes or counts as much.
@@ -105,7 +105,7 @@ _LARGEST = 2.6e15
 _LARGEST_SHARE = 2.0
 _SECTORS = "memory_l2_theoretical_sectors_global"
 _EXCESS_RULE = "UncoalescedGlobalAccess"
-_EXCESS_MESSAGE = re.compile(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
+_EXCESS_MESSAGE = regex(r"total of (\d+) excessive sectors \(\d+% of the total (\d+) sectors\)")
 _SECTOR_BYTES = 32
 
 

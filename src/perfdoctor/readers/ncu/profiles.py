@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.profile_matches import matched, on_same_gpu
 from perfdoctor.model.timeline import PROFILE_NUMBERS, UNKNOWN, Frame, Ints, Source, Text, Timeline
 from perfdoctor.readers.ncu import csv_pages as ncu_csv
@@ -30,7 +31,7 @@ from perfdoctor.vocabulary.names.base_names import base_name
 
 _GZIP = b"\x1f\x8b"
 #: ncu's progress messages, and the headings of its text pages.
-_PRINTED = re.compile(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
+_PRINTED = regex(rb"\A==PROF== |^\s*Section: [\w ]+\r?\n\s*-{3,}", re.MULTILINE)
 SIGNALS = ("kernel_profiles", "kernel_advice")
 #: How many names a note has at most, and how long they may be.
 _NAMED, _LONGEST_NAME = 3, 60

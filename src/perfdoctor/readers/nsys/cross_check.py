@@ -14,12 +14,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.system import tool_process
 from perfdoctor.system.user_cache import cache_folder
 
@@ -27,13 +28,11 @@ TIMEOUT_S = 1_800
 _WITH_PAYLOADS = "--include-blobs=true"
 #: Environment variables that nsys needs. It gets no others, so they cannot appear in what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
-_NEWER = re.compile(
-    r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE
-)
+_NEWER = regex(r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE)
 #: Since 2024 a report begins with its writer's version, `Report 2026@2@1@210-…`, before with `Report 1.`; streams
 #: always have the version.
-_WRITER = re.compile(rb"(?:Report|Stream) (20\d\d(?:[@.]\d+){2,3})")
-_WRITER_INSIDE = re.compile(rb"(?<![\d.])(20\d\d\.\d+\.\d+\.\d+)-[0-9a-z]{7,}")
+_WRITER = regex(rb"(?:Report|Stream) (20\d\d(?:[@.]\d+){2,3})")
+_WRITER_INSIDE = regex(rb"(?<![\d.])(20\d\d\.\d+\.\d+\.\d+)-[0-9a-z]{7,}")
 _SEARCHED_BYTES = 64 << 20
 _LONGEST_STEM = 80
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 
 import numpy as np
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import Ints
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
 from perfdoctor.readers.nsys.tables import NONE, Columns, Tables, different
@@ -24,8 +23,8 @@ _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12:
 #: Moves of managed memory's pages between host and device, whatever memory kinds the row contains.
 _PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
-_OP_DETAILS = re.compile(r", (?:op_id|seq|input_op_ids|sizes) = ")
-_OP_SIZES = re.compile(r", sizes = (\[.*?\])(?=, \w+ = |$)")
+_OP_DETAILS = regex(r", (?:op_id|seq|input_op_ids|sizes) = ")
+_OP_SIZES = regex(r", sizes = (\[.*?\])(?=, \w+ = |$)")
 
 
 # --- ranks ---

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.device_work import launch_rows
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.collective_kinds import open_at

@@ -7,11 +7,10 @@ whole, with the columns that it has. Of a damaged file the tables that are still
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ from urllib.parse import quote
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import Ints, Mask, Text
 from perfdoctor.readers.nsys.columns import integer_columns
 
@@ -41,8 +41,8 @@ _TABLE_SIZE = 4_000_000
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\x00"
-_VERSIONED = re.compile(r"^(?P<table>.+)_V(?P<version>\d+)$")
-_HOLDS_EVENTS = re.compile(
+_VERSIONED = regex(r"^(?P<table>.+)_V(?P<version>\d+)$")
+_HOLDS_EVENTS = regex(
     r"CUPTI_ACTIVITY_KIND_|TARGET_INFO_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
 _PUSH_POP, _START_END = 59, 60

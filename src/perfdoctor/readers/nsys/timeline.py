@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.nsys.device_memory import device_memory
@@ -41,11 +42,11 @@ _CALLS, _CUPTI_OVERHEAD = _CUPTI + "RUNTIME", _CUPTI + "OVERHEAD"
 _NVTX, _OS_CALLS, _OVERHEAD = "NVTX_EVENTS", "OSRT_API", "PROFILER_OVERHEAD"
 
 _WARNING, _ERROR = 2, 3
-_COLLECTION_TROUBLE = re.compile(
+_COLLECTION_TROUBLE = regex(
     r"not (?:be |been )?(?:collected|started)|not supported|no (?:cuda|nvtx) events|cupti", re.IGNORECASE
 )
 #: A sentence with a path, a setting, an address or a person's name is not quoted.
-_PRIVATE = re.compile(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
+_PRIVATE = regex(r"[/\\~@=$]|\b(host|user|environment)", re.IGNORECASE)
 
 
 def is_nsys_sqlite(path: Path) -> bool:

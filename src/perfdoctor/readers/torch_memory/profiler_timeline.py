@@ -7,18 +7,18 @@ category has two rows: less of the old one, more of the new one. The file does n
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import Frame, Ints, Source, Text, Timeline
 from perfdoctor.readers.kineto.repair import decompressed
 from perfdoctor.readers.torch_memory.snapshot_rows import MOST_BYTES, rank_in_name
 
-_HEAD = re.compile(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]\s*[,\]]")
+_HEAD = regex(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]\s*[,\]]")
 #: Categories in the order of their numbers. torch calls tensors of unproven purpose temporary.
 CATEGORIES = (
     "parameters", "optimizer_state", "inputs", "temporaries", "activations", "gradients", "backward", "unknown",

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from perfdoctor.late import regex
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
 from perfdoctor.readers.torch_memory.stacks import Stack, StackFrame, frame_of_row, stack_of
 
 Row = Mapping[str, Any]
 
-_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
+_RANK_IN_NAME = regex(r"(?<![a-z])rank[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 
 #: No device has as much; a larger number is damage.
 MOST_BYTES = 1 << 50

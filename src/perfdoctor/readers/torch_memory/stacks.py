@@ -18,9 +18,9 @@ The category follows from the frames alone, where they prove it; otherwise it is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from perfdoctor.late import dataclass
 from perfdoctor.vocabulary.names.python_code import (
     COMMUNICATION_FILE,
     LIBRARY_FILE,

@@ -6,8 +6,10 @@ import contextlib
 import fcntl
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from perfdoctor.late import dataclass
 
 _CHILD_ENTRY = Path(__file__).with_name("child_entry.py")
 _FIRST_FREE = 3  # 0, 1 and 2 may be closed, and must not be given to the tool's pipes

@@ -8,13 +8,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.recording.launch import startable
 
-_PYTHON = re.compile(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
-_ENV = re.compile(r"^(?:\S*/)?env$")
+_PYTHON = regex(r"^(python|pypy)(\d+(\.\d+)*)?(d|t)?$")
+_ENV = regex(r"^(?:\S*/)?env$")
 #: Options of Python that take a value, so that the next word is no script.
 _WITH_VALUE = frozenset("WX")
 #: -I ignores PYTHONPATH and the user's site, -E ignores PYTHONPATH, -S starts without site and its sitecustomize.

@@ -21,10 +21,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import processes
 from perfdoctor.recording.launch.child_watch import ChildWatch, Entry
 from perfdoctor.recording.launch.signals import ENDING, Signals

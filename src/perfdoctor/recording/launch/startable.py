@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfdoctor.late import dataclass
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells, env and timeout exit
 

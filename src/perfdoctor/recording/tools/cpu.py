@@ -16,9 +16,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TextIO
+
+from perfdoctor.late import dataclass
 
 COLUMNS = (
     "unix_ns", "cores", "allowed_cores", "busy_ns", "idle_ns", "steal_ns", "runnable", "pressure_ns", "throttled_ns",

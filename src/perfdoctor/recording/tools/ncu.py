@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import regex
 from perfdoctor.model.columns import Text
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.system import tool_process
@@ -43,10 +44,10 @@ _NOT_STARTED = "Set PERFDOCTOR_NCU to the ncu program."
 _REQUIRED = ("--kernel-name", "--profile-from-start", "--target-processes", "--export")
 
 #: `  -o [ --export ] arg`, `  --set arg`: options are at the left, descriptions further right.
-_OPTION = re.compile(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
+_OPTION = regex(r"^ {0,4}(?:-\w \[ )?(--[a-z][a-z0-9-]+)", re.MULTILINE)
 #: ncu prints messages between the rows of its table.
-_NOTICE = re.compile(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
-_VERSION = re.compile(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
+_NOTICE = regex(rb"^==(?:PROF|WARNING|ERROR)==.*\n?", re.MULTILINE)
+_VERSION = regex(r"^Version (\d+(?:\.\d+){1,2})", re.MULTILINE)
 
 
 def find_ncu() -> str | None:
@@ -287,12 +288,12 @@ _KNOWN_TROUBLE = (
         "the GPU had no memory left to replay kernels: record with a smaller batch",
     ),
 )  # fmt: skip
-_ERROR = re.compile(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
-_UNSPECIFIC = re.compile(
+_ERROR = regex(r"^==ERROR== *(.+)", re.MULTILINE | re.IGNORECASE)
+_UNSPECIFIC = regex(
     r"An error was reported by|For more information|Failed to (?:profile|prepare)|An error occurred while"
     r"|The application returned"
 )
-_PROGRAM_FAILED = re.compile(r"The application returned an error code \((\d+)\)")
+_PROGRAM_FAILED = regex(r"The application returned an error code \((\d+)\)")
 _ENDED_BY_NCU = "Trying to shutdown target application"
 
 

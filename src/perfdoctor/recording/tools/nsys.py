@@ -12,18 +12,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-_OPTION = re.compile(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
-_VERSION = re.compile(r"version (\d{4}(?:\.\d+)+)")
+from perfdoctor.late import dataclass, regex
+
+_OPTION = regex(r"^\s+(?:-\w, )?--([a-z0-9][a-z0-9-]*)", re.MULTILINE)
+_VERSION = regex(r"version (\d{4}(?:\.\d+)+)")
 _PROBE_TIMEOUT_S = 30
 #: Messages of nsys when it recorded, but its importer, which makes the report, failed.
-_IMPORTER_FAILED = re.compile(
-    r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE
-)
-_PROGRESS = re.compile(r"\[[= ]*\d+%")
+_IMPORTER_FAILED = regex(r"Importer error status|Unable to retrieve the importer version|QdstrmImporter", re.IGNORECASE)
+_PROGRESS = regex(r"\[[= ]*\d+%")
 
 
 @dataclass(frozen=True)

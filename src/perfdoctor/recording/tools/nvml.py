@@ -18,9 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from perfdoctor.late import dataclass
 
 COLUMNS = (
     "unix_ns", "device", "uuid", "power_mw", "power_limit_mw", "sm_clock_mhz", "memory_clock_mhz", "max_sm_clock_mhz",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from perfdoctor.late import dataclass
 from perfdoctor.system import masking
 
 AGENT = Path(__file__).absolute().parents[1] / "agent"

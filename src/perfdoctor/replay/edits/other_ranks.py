@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place

@@ -7,10 +7,10 @@ ranks. Together the pieces are as long as the step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.behind_idle import culprits, host_rows
 from perfdoctor.metrics.accounting.idle_causes import NAMED_CAUSES
 from perfdoctor.model.intervals import Intervals

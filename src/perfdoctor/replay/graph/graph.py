@@ -16,11 +16,12 @@ steady step: what is first on a stream depends on what was last there before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask

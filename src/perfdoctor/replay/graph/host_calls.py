@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.blocking_calls import blocking_rows
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS

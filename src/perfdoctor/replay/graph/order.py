@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import Ints, Mask
 from perfdoctor.replay.graph.graph import NOTHING, Graph
 

@@ -6,10 +6,9 @@ before is over on host and device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.driving_threads import launching_threads
 from perfdoctor.model.launches import launches
 from perfdoctor.model.place import Place

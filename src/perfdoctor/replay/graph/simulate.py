@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.replay.graph.graph import NOTHING, WORK, Graph
 from perfdoctor.replay.graph.order import Positions, SimulationOrder, Streak, order_of

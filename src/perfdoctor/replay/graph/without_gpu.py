@@ -13,10 +13,11 @@ wait            HOST where the thread begins to stand still, WAIT_END behind the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.communication.collectives import waited_for
 from perfdoctor.model.intervals import Intervals

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.metrics.host.pace import FEWEST_STEPS

@@ -7,9 +7,9 @@ more than their findings count, times the batch factors asked for before them; s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.host.loader import loader
 from perfdoctor.model.run import Run

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Axis, Unit
 from perfdoctor.report.charts import words

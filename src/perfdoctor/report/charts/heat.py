@@ -7,11 +7,11 @@ equal ranks take as few bytes as one. A cell shows its number if there is room; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 from perfdoctor.records.views import Heat
 from perfdoctor.report.charts import words

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from perfdoctor.late import dataclass
 
 #: The size of plot for which labels are placed: narrower pages show none.
 _PLOT_PX = (860.0, 340.0)

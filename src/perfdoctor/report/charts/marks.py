@@ -6,10 +6,10 @@ Paths are relative from point to point, which is short. Coordinates are rounded 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Mask
 from perfdoctor.records.views import Series
 from perfdoctor.report.charts.axes import Scale

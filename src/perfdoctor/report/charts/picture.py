@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 
@@ -11,6 +11,7 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from perfdoctor.late import dataclass
 from perfdoctor.records.views import Chart, Series
 from perfdoctor.report.charts import axes, labels, marks, words
 from perfdoctor.report.charts.marks import HEIGHT, WIDTH, percent

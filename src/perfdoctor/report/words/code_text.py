@@ -11,6 +11,8 @@ from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.text import Text
 
+from perfdoctor.late import regex
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,9 +20,7 @@ if TYPE_CHECKING:
 
 _SHELLS = ("bash", "console", "sh", "shell")
 #: How a shell command begins, for blocks that do not name their language.
-_COMMAND = re.compile(
-    r"(?:export|make|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|[A-Z_]+=\S+)(?: |$)"
-)
+_COMMAND = regex(r"(?:export|make|ncu|nsys|nvidia-smi|perfdoctor|pip|python|srun|sudo|torchrun|[A-Z_]+=\S+)(?: |$)")
 _INDENT = "    "
 #: Of the terminal's own colours, those that are readable on dark and on light backgrounds.
 _THEME = ANSISyntaxTheme(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import dataclass, regex
 from perfdoctor.report.words.foreign_text import clean_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
+_FENCE = regex(r"^\s*(?:```|~~~)\s*(\w*)\s*$")
 
 
 @dataclass(frozen=True)

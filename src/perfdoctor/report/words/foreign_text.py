@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from perfdoctor.late import regex
+
 NAME_LIMIT = 96
 PROSE_LIMIT = 400
 
-_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
+_ESCAPES = regex(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?")
 # Besides C0 and C1: characters that reorder or hide text (bidirectional marks, zero-width, line separators).
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNSEEN = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_SURROGATES = regex("[\ud800-\udfff]")
 
 
 def is_web_address(text: str) -> bool:

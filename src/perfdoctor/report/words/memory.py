@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import dataclass
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean_name
 from perfdoctor.vocabulary.kinds import MEMORY_KINDS, memory_label

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import dataclass
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.report.words.wording import counted, share

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import regex
 from perfdoctor.records.real_time import MOSTLY_RECORDING
 from perfdoctor.report.words.foreign_text import NAME_LIMIT, clean, clean_name
 from perfdoctor.vocabulary.kinds import MATH_PATHS
@@ -161,7 +161,7 @@ def _as_recorded(diagnosis: Diagnosis) -> str:
     return f"each {duration(diagnosis.recorded_ns)} {diagnosis.basis.noun} as recorded"
 
 
-_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z`])")
+_SENTENCE = regex(r"(?<=[.!?]) (?=[A-Z`])")
 
 
 def verdict(diagnosis: Diagnosis) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.machine.gpu_samples import HELD_BY, Gpu, gpus
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.run import Run

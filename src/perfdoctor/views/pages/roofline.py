@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.hardware.peaks import Peaks, peaks_of
+from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.records.diagnosis import Diagnosis

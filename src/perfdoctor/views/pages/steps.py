@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.start import before_first_step, innermost, start_kinds, what
 from perfdoctor.metrics.accounting.step_rows import StepRows, step_rows
 from perfdoctor.model.columns import Floats

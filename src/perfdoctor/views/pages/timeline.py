@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import HostPlace
 from perfdoctor.metrics.accounting.window import analysed_span

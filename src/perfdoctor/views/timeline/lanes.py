@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Ints, Mask, Text
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.views import Unit

@@ -10,10 +10,10 @@ step alone exceeds the budget, it has a shorter t of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.views.timeline.lanes import Lane, order

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from perfdoctor.late import regex
+
 # Brackets that belong to a name and open nothing, and `->`, which closes nothing.
-_PIECE = re.compile(
+_PIECE = regex(
     r"(?<!\w)operator\s*(?:\(\)|\[\]|<=>|<<=?|>>=?|<=?|>=?|->\*?)|\(anonymous namespace\)|decltype\(|->|.", re.DOTALL
 )
 _CLOSED_BY = {">": "<", ")": "(", "]": "[", "}": "{"}
@@ -56,13 +58,13 @@ def _close(open_groups: list[str], opening: str) -> None:
             pass
 
 
-_CAST = re.compile(r"\((?:unsigned )?(?:bool|char|short|int|long|long long)\)(?=-?\d|true\b|false\b)")
-_UNNAMED = re.compile(r"<unnamed>|\{anonymous\}")
+_CAST = regex(r"\((?:unsigned )?(?:bool|char|short|int|long|long long)\)(?=-?\d|true\b|false\b)")
+_UNNAMED = regex(r"<unnamed>|\{anonymous\}")
 _TRUTH = {"true": "1", "false": "0"}
-_LITERAL = re.compile(r"(?<![\w.])(\d+)u?l{0,2}\b", re.IGNORECASE)
+_LITERAL = regex(r"(?<![\w.])(\d+)u?l{0,2}\b", re.IGNORECASE)
 #: `[lambda(float) (instance 1)]` and `{lambda(float)#1}`
-_LAMBDA = re.compile(r"\[(lambda\([^][]*\)) \(instance (\d+)\)\]")
-_WORD = re.compile(r"[A-Za-z_]\w{3,}")
+_LAMBDA = regex(r"\[(lambda\([^][]*\)) \(instance (\d+)\)\]")
+_WORD = regex(r"[A-Za-z_]\w{3,}")
 _LIKE = 0.75
 
 

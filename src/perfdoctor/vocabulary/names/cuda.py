@@ -8,46 +8,48 @@ from __future__ import annotations
 
 import re
 
+from perfdoctor.late import regex
+
 #: Calls in which the host waits for the device. cudaStreamWaitEvent is none: it makes a stream wait, not the host.
-BLOCKING_CALL = re.compile(
+BLOCKING_CALL = regex(
     r"^(cuda|hip)(Device|Stream|Event|Thread)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
     r"|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol|DtoH|HtoD|DtoD|Peer|WithStream)?(_ptds|_ptsz)?$|^cuMemcpy(HtoD|DtoH|DtoD)(_v2)?$"
 )
 #: Those of them that wait by their purpose, of whatever interface; and those that wait for one event.
-SYNCHRONIZES = re.compile(r"Synchronize")
-WAITS_FOR_EVENT = re.compile(r"EventSynchronize")
+SYNCHRONIZES = regex(r"Synchronize")
+WAITS_FOR_EVENT = regex(r"EventSynchronize")
 #: And those that wait for all streams of a device.
-WAITS_FOR_DEVICE = re.compile(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize")
-ALLOCATOR_CALL = re.compile(
+WAITS_FOR_DEVICE = regex(r"^(cuda|hip)(Device|Thread)Synchronize|^cuCtxSynchronize")
+ALLOCATOR_CALL = regex(
     r"^(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|MallocHost|FreeHost|HostFree|HostRegister|HostUnregister|MallocManaged)"
     r"|^cuMem(Alloc|Free|Create|Map|Unmap|SetAccess|Release|AddressReserve|HostAlloc)"
 )
 #: Of these, the ones that PyTorch makes for a tensor on the device, and those that give such memory back.
-ASKS_FOR_MEMORY = re.compile(r"^(cuda|hip)Malloc(Async|FromPoolAsync)?$|^cuMemAlloc(Async)?$")
-GIVES_MEMORY_BACK = re.compile(r"^(cuda|hip)Free(Async)?$|^cuMemFree(Async)?$")
-MODULE_LOADING_CALL = re.compile(
+ASKS_FOR_MEMORY = regex(r"^(cuda|hip)Malloc(Async|FromPoolAsync)?$|^cuMemAlloc(Async)?$")
+GIVES_MEMORY_BACK = regex(r"^(cuda|hip)Free(Async)?$|^cuMemFree(Async)?$")
+MODULE_LOADING_CALL = regex(
     r"^cu(da)?(ModuleLoad|LibraryLoad|ModuleGetFunction|LibraryGetKernel|KernelGetFunction|GraphInstantiate)"
     r"|^hip(ModuleLoad|ModuleGetFunction|LibraryLoad|GraphInstantiate)|^(cu|hip)Link(Add|Complete)|^(nv|hip)rtcCompile"
 )
 #: Calls that may last for other reasons than loading code: they wait, copy, allocate, or work on other calls' behalf.
-TAKES_ITS_TIME = re.compile(
+TAKES_ITS_TIME = regex(
     rf"{BLOCKING_CALL.pattern}|{ALLOCATOR_CALL.pattern}|{MODULE_LOADING_CALL.pattern}|Memcpy|Prefetch|Launch|Profiler"
 )
 #: What CUPTI counts as overhead is the profiler's, but for these: the driver loads or compiles code, and the queue of
 #: launches is full, for which the host waits with or without a profiler (CUpti_ActivityOverheadKind).
-LOADING_OVERHEAD = re.compile(
+LOADING_OVERHEAD = regex(
     r"^(Runtime Triggered Module Loading|Lazy Function Loading|Driver (JIT )?Compiler)", re.IGNORECASE
 )
-QUEUE_FULL_OVERHEAD = re.compile(r"^Command Buffer Full", re.IGNORECASE)
+QUEUE_FULL_OVERHEAD = regex(r"^Command Buffer Full", re.IGNORECASE)
 #: Between these two, launches go into a graph and run nothing.
-CAPTURE = tuple(re.compile(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
+CAPTURE = tuple(regex(rf"^(cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
 #: A stream waits for an event; the host goes on.
-STREAM_WAIT = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
+STREAM_WAIT = regex(r"^(cuda|hip|cu)StreamWaitEvent")
 #: Work is launched on a GPU, whatever the interface.
-LAUNCH = re.compile(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
-GRAPH_LAUNCH = re.compile(r"^(cu|cuda|hip)GraphLaunch")
+LAUNCH = regex(r"^(cu|cuda|hip)(Ext|Module)?(LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
+GRAPH_LAUNCH = regex(r"^(cu|cuda|hip)GraphLaunch")
 
-_VERSION = re.compile(r"(_v\d+)+$")
+_VERSION = regex(r"(_v\d+)+$")
 
 
 def without_version(call: str) -> str:

@@ -8,29 +8,28 @@ parallelism sums (`RedistributeBackward`), and the functions of all of them in t
 
 from __future__ import annotations
 
-import re
-
+from perfdoctor.late import regex
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
-COMPILED = re.compile(
+COMPILED = regex(
     r"CompiledFxGraph|^Torch-Compiled Region|^CompiledFunction(Backward)?$|torchinductor_\w+/|"
     r"torch/_inductor/output_code\.py"
 )
 #: The key of a compiled graph in the range around its call: another one on each rank.
-_GRAPH_KEY = re.compile(r"(?<=CompiledFxGraph )\w+")
+_GRAPH_KEY = regex(r"(?<=CompiledFxGraph )\w+")
 #: Inductor's kernels. Those of TorchScript's fusers (nvFuser) are no sign of torch.compile.
-COMPILED_KERNEL = re.compile(r"triton_(poi|red|per|for|tem|spl)_|triton__")
-DDP = re.compile(
+COMPILED_KERNEL = regex(r"triton_(poi|red|per|for|tem|spl)_|triton__")
+DDP = regex(
     r"DistributedDataParallel|torch\.distributed\.ddp\.|torch/nn/parallel/distributed\.py|torch::distributed::reducer"
 )
 #: Both generations; and the first, whose options the second does not have.
-FSDP = re.compile(r"\bFSDP\b|FSDP::|FullyShardedDataParallel|torch/distributed/(_composable/)?fsdp/")
-FSDP1 = re.compile(r"FullyShardedDataParallel|torch/distributed/fsdp/(?!_?fully_shard)\w")
-DEEPSPEED = re.compile(r"\bDeepSpeed|(^|/)deepspeed/|\bPartitionedParameterCoordinator")
+FSDP = regex(r"\bFSDP\b|FSDP::|FullyShardedDataParallel|torch/distributed/(_composable/)?fsdp/")
+FSDP1 = regex(r"FullyShardedDataParallel|torch/distributed/fsdp/(?!_?fully_shard)\w")
+DEEPSPEED = regex(r"\bDeepSpeed|(^|/)deepspeed/|\bPartitionedParameterCoordinator")
 #: Its own DistributedDataParallel is not PyTorch's.
-MEGATRON = re.compile(r"(^|/)megatron/(core|training|legacy|model)/")
+MEGATRON = regex(r"(^|/)megatron/(core|training|legacy|model)/")
 #: FSDP2 keeps its parameters in DTensors, too; only the gradient of a layer's result redistributes them.
-TENSOR_PARALLEL = re.compile(r"\bRedistributeBackward|torch/distributed/tensor/parallel/")
+TENSOR_PARALLEL = regex(r"\bRedistributeBackward|torch/distributed/tensor/parallel/")
 
 #: What `when` of a fix may name, and the words for it. `not compiled` is its opposite.
 FACTS = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from perfdoctor.late import regex
 from perfdoctor.vocabulary.names import nccl
 
 _FAMILIES = (
@@ -80,10 +81,10 @@ _DEPTHWISE = r"depthwise|dwconv|_grouped_direct_kernel"
 _LAYOUT_CHANGE = r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose_\d+x\d+|transpose_(NCHW2CNHW|CNHW2NCHW)"
 
 # Types, the surest sign first. xmma names (storage)(storage)_(math)(sum); nvjet the types of A, B where they differ, …
-_XMMA = re.compile(r"xmma_\w*?_(?:[a-z]+\d+)(?:[a-z]+\d+)_([a-z]+?\d+?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
-_NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2,5}_")
-_TENSILE = re.compile(r"Cijk_[A-Z]\w+?_[A-Z]\w+?_((?:F8|B8|I8)+[A-Z]*|4xi8\w*|[HBSDCZI]+)_")
-_FIRST_ARGUMENT = re.compile(  # the element type that a template names first: gemv2T_kernel<int, int, float, …>
+_XMMA = regex(r"xmma_\w*?_(?:[a-z]+\d+)(?:[a-z]+\d+)_([a-z]+?\d+?)(?:bf16|tf32|f\d\d|i32|c\d\d)_")
+_NVJET = regex(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2,5}_")
+_TENSILE = regex(r"Cijk_[A-Z]\w+?_[A-Z]\w+?_((?:F8|B8|I8)+[A-Z]*|4xi8\w*|[HBSDCZI]+)_")
+_FIRST_ARGUMENT = regex(  # the element type that a template names first: gemv2T_kernel<int, int, float, …>
     r"<(?:(?:int|bool|unsigned int|\(\w+\)\w+|\w*\d+|true|false), ){0,8}"
     r"(double|float|__half|half|c10::Half|c10::BFloat16|__nv_bfloat16)\b"
 )
@@ -100,12 +101,12 @@ _FP32 = (
     r"|winograd\w*<float|(volta|turing|ampere)_g?cgemm|igemm_\w+_fp32_|naive_conv\w*_float"
 )
 
-_BRAIN_FLOAT = re.compile(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
+_BRAIN_FLOAT = regex(r"bf16|bfloat|nvjet_(?:sm\d+_)?t|Cijk_[A-Z]\w+?_[A-Z]\w+?_B", re.IGNORECASE)
 #: Types below 16 bits; the first in a name is that of the first input.
-_NARROW = re.compile(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
+_NARROW = regex(r"e4m3|e5m2|fp8|e2m1", re.IGNORECASE)
 #: CUTLASS writes the types of both factors behind `gemm_` (that of the second where it differs: 16 bits times 8 are
 #: no product of bytes), the integer instruction before it; xmma the type it computes on behind that of its storage.
-_BYTES = re.compile(
+_BYTES = regex(
     r"gemm_(e[45]m[23]|[su]8)(?!_?(f16|bf16|s4|u4|e2m1))|(?<![a-z])[is]_?(8816|16832|161616)gemm(?!_(f16|bf16|s4|u4))"
     r"|xmma_\w*?_(?:[a-z0-9]+)_(e[45]m[23]|i8)(f|i)\d\d_",
     re.IGNORECASE,
@@ -114,57 +115,55 @@ _BYTES = re.compile(
 # --- PyTorch's own kernels (at::native) ---
 
 #: One operation on each element, or a normalization or reduction over them, in a kernel of its own; also Apex's.
-EAGER = re.compile(
+EAGER = regex(
     r"(vectorized|unrolled|legacy)_elementwise_kernel|native::elementwise_kernel<|layer_?norm|rms_?norm|group_?norm|GammaBeta"
     r"|batch_?norm|\bbn_(fw|bw)|cuCompute|native::reduce_kernel<|fused_dropout_kernel",
     re.IGNORECASE,
 )
 #: No link of a chain of such: a fill begins something, an update of many tensors is one kernel already.
-NEVER_IN_CHAIN = re.compile(r"FillFunctor|multi_tensor|distribution_|index|scatter|gather", re.IGNORECASE)
+NEVER_IN_CHAIN = regex(r"FillFunctor|multi_tensor|distribution_|index|scatter|gather", re.IGNORECASE)
 #: A copy or a cast between two links.
-COPY = re.compile(r"copy_kernel|copy_device_to_device|CatArray|LoadWithCast", re.IGNORECASE)
+COPY = regex(r"copy_kernel|copy_device_to_device|CatArray|LoadWithCast", re.IGNORECASE)
 #: Copies that convert, PyTorch's and Inductor's.
-CAST = re.compile(
+CAST = regex(
     r"(bfloat16|float16|half|float8\w*)_copy_kernel|(direct_copy_kernel|copy_device_to_device).*LoadWithCast"
     r"|^triton_poi_fused__to_copy_\d+$"
 )
-CAST_TO_FP64 = re.compile(r"lambda\(double")
+CAST_TO_FP64 = regex(r"lambda\(double")
 #: The type that an operation is instantiated with; a scalar of 64 bits among a kernel's parameters is no such thing.
-ON_FP64 = re.compile(
-    r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double"
-)
+ON_FP64 = regex(r"(Functor\w*|Op|Ops|_kernel|_forward|_backward)<double\b|lambda\(double|(_|^)float64|<double, double")
 #: One launch over many tensors, which are parameters or their gradients.
-OVER_PARAMETERS = re.compile(r"multi_tensor_apply|foreach", re.IGNORECASE)
+OVER_PARAMETERS = regex(r"multi_tensor_apply|foreach", re.IGNORECASE)
 #: One launch that updates many tensors: PyTorch's `foreach` and `fused`, Apex's multi_tensor.
-FUSED_UPDATE = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
+FUSED_UPDATE = regex(r"multi_tensor|fused|foreach", re.IGNORECASE)
 #: The sum over the batch is inside each block, which stands for a piece of a weight (cuDNN, CUTLASS, MIOpen).
-GRID_OF_WEIGHTS = re.compile(r"wgrad|weight_grad|bwd_weight|backward_filter|conv\w*grad_weight", re.IGNORECASE)
+GRID_OF_WEIGHTS = regex(r"wgrad|weight_grad|bwd_weight|backward_filter|conv\w*grad_weight", re.IGNORECASE)
 #: The gradients of `table[indices]` and `nn.Embedding`, which sort to sum in a fixed order; and the sorts, by CUB.
-SUMS_SORTED = re.compile(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
-SORTS = re.compile(SUMS_SORTED.pattern + "|compute_grad_weight|RadixSort")
+SUMS_SORTED = regex(r"indexing_backward_kernel|sum_and_scatter|krn_partial")
+SORTS = regex(SUMS_SORTED.pattern + "|compute_grad_weight|RadixSort")
 
 # --- softmax: of attention, of a loss ---
 
-SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
+SOFTMAX = regex(r"softmax", re.IGNORECASE)
 #: The logarithm of it. In PyTorch's own kernel (PersistentSoftmax.cuh) the fifth template argument says so.
 _LOG_SOFTMAX = r"log_?softmax|softmax_warp_(?:for|back)ward<[^<>]*?, (?:\(int\))?\d+, (?:true|\(bool\)1)"
-LOGARITHM = re.compile(_LOG_SOFTMAX + "|log_kernel", re.IGNORECASE)
-CROSS_ENTROPY = re.compile(_LOG_SOFTMAX + "|nll_loss", re.IGNORECASE)
-SOFTMAX_BACKWARD = re.compile(r"softmax\w*back|softmax\w*_bwd", re.IGNORECASE)
-EXPONENTIAL = re.compile(r"exp_kernel_cuda")
-SUM = re.compile(r"reduce_kernel<")
+LOGARITHM = regex(_LOG_SOFTMAX + "|log_kernel", re.IGNORECASE)
+CROSS_ENTROPY = regex(_LOG_SOFTMAX + "|nll_loss", re.IGNORECASE)
+SOFTMAX_BACKWARD = regex(r"softmax\w*back|softmax\w*_bwd", re.IGNORECASE)
+EXPONENTIAL = regex(r"exp_kernel_cuda")
+SUM = regex(r"reduce_kernel<")
 #: What may stand between the two products of an attention beside the softmax: scale, mask, dropout, casts, copies.
-WITH_SOFTMAX = re.compile(
+WITH_SOFTMAX = regex(
     r"elementwise_kernel|native::reduce_kernel<|dropout|masked|triton_(poi|per|red)_|softmax|CatArray", re.IGNORECASE
 )
-NOT_WITH_SOFTMAX = re.compile(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
+NOT_WITH_SOFTMAX = regex(r"index|gather|scatter|embedding|Sort|topk|FillFunctor<(long|int|bool)", re.IGNORECASE)
 #: Kernels that hide a part of the scores: they fill it, or add a mask that is -inf there.
-MASKS = re.compile(r"masked_fill|where_kernel|tri[ul]_|CUDAFunctor_add|AddFunctor", re.IGNORECASE)
+MASKS = regex(r"masked_fill|where_kernel|tri[ul]_|CUDAFunctor_add|AddFunctor", re.IGNORECASE)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+    return regex(pattern, re.IGNORECASE)
 
 
 def _says(name: str, pattern: str) -> bool:
@@ -296,19 +295,19 @@ def tensors_of_elementwise(name: str) -> int:
 
 #: Of ops that autocast computes in fp32 ("CUDA Ops that can autocast to float32",
 #: docs.pytorch.org/docs/stable/amp.html), and of layers written out in them (RMSNorm: a power, a mean, a root).
-KEPT_IN_FP32 = re.compile(
+KEPT_IN_FP32 = regex(
     r"softmax|layer_?norm|group_?norm|rms_?norm|GammaBeta|RowwiseMoments|InternalGradients|(?<![a-z])expm?1?_kernel"
     r"|(?<![a-z])log(1p|2|10)?_kernel|pow_tensor|rsqrt|reciprocal|sum_functor|norm_?(one|two|ops)|nll_loss|cross_entropy"
     r"|mse_|smooth_l1|huber|cumsum|cumprod|prod_functor|softplus",
     re.IGNORECASE,
 )
 #: Adds two tensors: of a residual in fp32 and a product in 16 bits the sum is fp32 (type promotion).
-ADDS = re.compile(r"CUDAFunctor_add|AddFunctor|add_kernel|aten::add_?$", re.IGNORECASE)
+ADDS = regex(r"CUDAFunctor_add|AddFunctor|add_kernel|aten::add_?$", re.IGNORECASE)
 #: Element-wise kernels that bring in something new, or do not touch activations alone.
-NOT_ON_ACTIVATIONS = re.compile(
+NOT_ON_ACTIVATIONS = regex(
     r"FillFunctor|distribution_|index|scatter|gather|embedding|arange|tri[lu]_|[<,] ?(bool|long)[,>]|multi_tensor"
     r"|foreach|compare_|bitwise",
     re.IGNORECASE,
 )
 #: It works on 16-bit numbers already, by its name.
-ON_HALF = re.compile(r"half|bfloat|bf16|fp16|f16(?!\w*f32)", re.IGNORECASE)
+ON_HALF = regex(r"half|bfloat|bf16|fp16|f16(?!\w*f32)", re.IGNORECASE)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
+from perfdoctor.late import regex
+
 #: Ranges, ops and functions in which the training thread waits for its next batch, of any loader.
-INPUT_WAIT = re.compile(
+INPUT_WAIT = regex(
     r"enumerate\(DataLoader\)|enumerate\(DataPipe\)|(Single|Multi)Process\w*DataLoaderIter|\w*[Ll]oader\w*\.__next__"
     r"|\bdata[ _-]?(load|loading|loader|fetch|fetching|wait|iter|prefetch)\b"
     r"|\b(load|fetch|a?wait|get|next|read)[ _-](for[ _-])?(next[ _-])?(data|batch|sample|input)s?\b"
@@ -17,19 +19,19 @@ INPUT_WAIT = re.compile(
     re.IGNORECASE,
 )
 #: The same as a Python stack shows it: PyTorch, DALI, FFCV, WebDataset, tf.data, Hugging Face datasets.
-INPUT_WAIT_FUNCTION = re.compile(
+INPUT_WAIT_FUNCTION = regex(
     r"torch/utils/data/(dataloader|datapipes/.*)\.py\(\d+\): (__next__|_(next|get|try_get)_data|_get_iterator)"
     r"|nvidia/dali/(plugin/.*\.py\(\d+\): __next__|pipeline\.py\(\d+\): (run|share_outputs|outputs))"
     r"|ffcv/loader/\w+\.py\(\d+\): __next__|webdataset/\w+\.py\(\d+\): (__iter__|iterator|run)"
     r"|tensorflow/python/data/.*__next__|datasets/(iterable_dataset|arrow_dataset)\.py\(\d+\): (__iter__|__getitem__)"
 )
 #: PyTorch's two kinds: batches are made in the training's own process, or by workers.
-SINGLE_PROCESS = re.compile(r"SingleProcess\w*DataLoaderIter")
-WORKERS = re.compile(r"MultiProcess\w*DataLoaderIter")
+SINGLE_PROCESS = regex(r"SingleProcess\w*DataLoaderIter")
+WORKERS = regex(r"MultiProcess\w*DataLoaderIter")
 #: A loader that makes its iterator anew, and a worker process that is started.
-LOADER_BEGINS = re.compile(r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator")
+LOADER_BEGINS = regex(r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator")
 #: Its workers are started: the iterator is made.
-WORKERS_START = re.compile(r"torch/utils/data/dataloader\.py\(\d+\): (_get_iterator|__init__)")
-PROCESS_STARTS = re.compile(r"multiprocessing/process\.py\(\d+\): start")
+WORKERS_START = regex(r"torch/utils/data/dataloader\.py\(\d+\): (_get_iterator|__init__)")
+PROCESS_STARTS = regex(r"multiprocessing/process\.py\(\d+\): start")
 #: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
-LOADER_KERNEL = re.compile(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)
+LOADER_KERNEL = regex(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)

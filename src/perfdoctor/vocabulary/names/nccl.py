@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from perfdoctor.late import regex
+
 # --- kernels ---
 
 #: Kernels that talk to other devices: NCCL, RCCL, MSCCL, NVSHMEM and rocSHMEM, PyTorch's symmetric memory, the custom
@@ -17,7 +19,7 @@ from functools import lru_cache
 #: userbuffers, and the all-to-alls of experts (DeepEP and its kin, MORI, pplx-garden, TensorRT-LLM). Inductor names
 #: what it fuses after the calls around it (`triton_poi_fused_all_reduce_0` fills the buffer that is reduced next), and
 #: a softmax "all-reduces" inside a warp: neither talks to anybody.
-COLLECTIVE = re.compile(
+COLLECTIVE = regex(
     r"^(?!triton_(?:poi|red|per|for|tem|mm|bmm|spl)_|triton__).*(?:"
     r"\bnccl|ncclDevKernel|ncclKernel|\brccl|msccl|nvshmem|rocshmem|multimem_|symm_mem|symmetric_memory::"
     r"|(?<!warp)(?<!block)(?<!quad)all_?reduce(?!\w*gemm)|quickreduce::|cross_device_(?:reduce|store)|userbuffers_"
@@ -27,7 +29,7 @@ COLLECTIVE = re.compile(
     re.IGNORECASE,
 )
 _KINDS = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
+    (kind, regex(pattern, re.IGNORECASE))
     for kind, pattern in (
         ("all_reduce", r"all_?reduce|cross_device_reduce|userbuffers_\w+_gpu_(rw|rr|mc)(?!_(rs|ag))"),
         ("reduce_scatter", r"reduce_?scatter|userbuffers_\w+_rs"),
@@ -46,36 +48,36 @@ _KINDS = tuple(
     )
 )
 #: The element type in the name of a collective's kernel.
-_DATA_TYPE = re.compile(
+_DATA_TYPE = regex(
     r"_(float|half|double|bfloat16|u?int\d+_t|bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64))(?![a-z0-9])",
     re.IGNORECASE,
 )
 #: Kernels that compute a sum, or the like, of fp32.
-FULL_PRECISION_KERNEL = re.compile(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
+FULL_PRECISION_KERNEL = regex(r"_(Sum|Avg|PreMulSum|SumPostDiv)_(float|f32)(?![a-z0-9])|_(f32)_(RING|TREE)")
 #: fp32 among the data types of collectives, as PyTorch, NCCL and RCCL write it.
-FULL_PRECISION = re.compile(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
+FULL_PRECISION = regex(r"^(float|f32|fp32|float32)$", re.IGNORECASE)
 #: And those of 16 bits or fewer, which are no wider than what models compute in.
-HALF_PRECISION = re.compile(r"^(half|bfloat16|b?f16|fp16|float16|f8\w*|float8\w*)$", re.IGNORECASE)
+HALF_PRECISION = regex(r"^(half|bfloat16|b?f16|fp16|float16|f8\w*|float8\w*)$", re.IGNORECASE)
 #: The sums that tensor parallelism takes inside layers: PyTorch's symmetric memory and the inference engines'.
-IN_LAYERS = re.compile(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
+IN_LAYERS = regex(r"multimem|_shot_|cross_device_reduce|symm", re.IGNORECASE)
 
 # --- ranges and ops of the host ---
 
 #: Any of NCCL's or PyTorch's ranges around it; NCCL's own (NVTX) begin so.
-NAMED_NCCL = re.compile(r"nccl", re.IGNORECASE)
-OWN_RANGE = re.compile(r"^nccl")
+NAMED_NCCL = regex(r"nccl", re.IGNORECASE)
+OWN_RANGE = regex(r"^nccl")
 #: Of NCCL's own ranges those whose size is that of one rank's part (NCCL, src/collectives.cc).
-IN_PARTS = re.compile(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
+IN_PARTS = regex(r"^nccl(AllGather|ReduceScatter|All[tT]oAll|Gather|Scatter)$")
 #: The range that ProcessGroupNCCL opens around each call of the library; `nccl:coalesced` ends a group of them.
-LIBRARY_RANGE = re.compile(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
-POINT_TO_POINT = re.compile(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
+LIBRARY_RANGE = regex(r"^(nccl|rccl):(?!coalesced)", re.IGNORECASE)
+POINT_TO_POINT = regex(r"^(nccl|rccl):(send|recv)", re.IGNORECASE)
 #: The same of libraries that work on the host: gloo, MPI, oneCCL, UCC. They mark their own threads.
-HOST_TRANSPORT = re.compile(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
-GLOO = re.compile(r"^gloo:")
+HOST_TRANSPORT = regex(r"^(gloo|mpi|ccl|ucc):", re.IGNORECASE)
+GLOO = regex(r"^gloo:")
 #: What the training thread does for collectives on the host: starting them, waiting in DistributedDataParallel.
-ON_HOST = re.compile(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
+ON_HOST = regex(r"^(gloo|mpi|ccl|ucc)[:_]|^c10d::|DistributedDataParallel.*(sync|wait)", re.IGNORECASE)
 #: What the training thread calls to start a collective (torch.distributed).
-STARTS_COLLECTIVE = re.compile(
+STARTS_COLLECTIVE = regex(
     r"^c10d::\w*(reduce|gather|scatter|broadcast|alltoall|all_to_all|barrier|send|recv)", re.IGNORECASE
 )
 
@@ -83,13 +85,13 @@ STARTS_COLLECTIVE = re.compile(
 
 #: The file in which an error ends that costs a collective or the communicator. Below, many are tried again or expected
 #: at the end.
-ERROR_ENDS = re.compile(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
+ERROR_ENDS = regex(r"^(init|group|enqueue|collectives|sendrecv)\.cc$")
 #: Warnings of what is looked for and may be missing: NCCL goes on without it.
-HARMLESS = re.compile(
+HARMLESS = regex(
     r"libibverbs|[Cc]ould not find|[Nn]o plugin|deprecated|NVLS|cuMem|Missing \"iommu|ulimit|NUMA|RAS ", re.IGNORECASE
 )
 #: The adapter of a connection by InfiniBand or RoCE, by its number: `NET/IB/0`.
-ADAPTER = re.compile(r"NET/IB\w*/(\d+)")
+ADAPTER = regex(r"NET/IB\w*/(\d+)")
 
 
 @lru_cache(maxsize=65536)

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import re
 
-_LINE = re.compile(r"\.py\(\d+\): ")
-_LIBRARY = re.compile(
+from perfdoctor.late import regex
+
+_LINE = regex(r"\.py\(\d+\): ")
+_LIBRARY = regex(
     r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
     r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
     r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
     r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
 )
 #: Functions of perfdoctor's own agent, around the program's: what they call is the program's time, not theirs.
-OWN_AGENT = re.compile(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
+OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 
 #: Python's import of a module, by the functions that do it.
-IMPORT = re.compile(
-    r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module"
-)
+IMPORT = regex(r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module")
 
 # Whole paths.
-PYTHON_FILE = re.compile(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
-TORCH_FILE = re.compile(
+PYTHON_FILE = regex(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
+TORCH_FILE = regex(
     r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"
     r"|/torch/(?:functional|_tensor|_ops|_compile)\.py$|^<(?!stdin|ipython)"
 )
-LIBRARY_FILE = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
+LIBRARY_FILE = regex(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
 #: torch.distributed without its launchers, DistributedDataParallel, DeepSpeed, FairScale.
-COMMUNICATION_FILE = re.compile(
+COMMUNICATION_FILE = regex(
     r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
 )
-OPTIMIZER_FILE = re.compile(r"/optim(?:izers?)?/")
+OPTIMIZER_FILE = regex(r"/optim(?:izers?)?/")
 #: C++ functions that ask for the workspace of cuBLAS, cuBLASLt or cuDNN.
-WORKSPACE_FUNCTION = re.compile(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
+WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasLt")
 
 
 def is_user_function(name: str) -> bool:

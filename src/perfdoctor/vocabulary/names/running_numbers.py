@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from perfdoctor.late import regex
 
-_NUMBER = re.compile(r"#?\d+")
+_NUMBER = regex(r"#?\d+")
 
 
 def without_numbers(name: str) -> str:

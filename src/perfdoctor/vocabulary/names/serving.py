@@ -9,36 +9,38 @@ from __future__ import annotations
 
 import re
 
+from perfdoctor.late import regex
+
 #: By what an own op, kernel, range or file is called. Where several fit, the first: SGLang uses kernels of vLLM, and
 #: servers use transformers for their models.
 SERVERS = {
-    "SGLang": re.compile(
+    "SGLang": regex(
         r"(^|/)sglang/|^sglang::|^sgl_kernel::|^step\[(DECODE|EXTEND|PREFILL|MIXED|IDLE|TARGET_VERIFY|DRAFT_EXTEND)\b"
     ),
-    "vLLM": re.compile(
+    "vLLM": regex(
         r"(^|/)vllm/|\bvllm::|^_C_cache_ops::|^execute_(new_|\d+_)?context_\d+|^(gpu_)?model_runner: |^gpu_model_runner"
     ),
-    "xDiT": re.compile(r"(^|/)xfuser/|^xfuser::"),
-    "TensorRT-LLM": re.compile(r"(^|/)tensorrt_llm/|\btensorrt_llm::|^trtllm::"),
-    "Triton server": re.compile(r"^TRITONBACKEND_|triton_python_backend_utils|^triton::core::"),
-    "transformers' generate()": re.compile(
+    "xDiT": regex(r"(^|/)xfuser/|^xfuser::"),
+    "TensorRT-LLM": regex(r"(^|/)tensorrt_llm/|\btensorrt_llm::|^trtllm::"),
+    "Triton server": regex(r"^TRITONBACKEND_|triton_python_backend_utils|^triton::core::"),
+    "transformers' generate()": regex(
         r"(^|/)transformers/generation/utils\.py\(\d+\): (generate|_?sample|_?greedy_search)"
     ),
 }
 #: Ranges that servers open around one iteration: a batch of requests decoded by a token, or prefilled.
-SERVER_ITERATION = re.compile(r"^execute_(new_|\d+_)?context_\d+|^step\[[A-Z_]+|^execute_diffusion_")
+SERVER_ITERATION = regex(r"^execute_(new_|\d+_)?context_\d+|^step\[[A-Z_]+|^execute_diffusion_")
 #: vLLM names the requests that it prefills and those that it decodes; SGLang says which of both an iteration does.
-_REQUESTS = re.compile(r"^execute_(?:new_|\d+_)?context_(\d+)\(.*?\)_generation_(\d+)\(")
-_MODE = re.compile(r"^step\[(DECODE|EXTEND|PREFILL|MIXED)\b")
+_REQUESTS = regex(r"^execute_(?:new_|\d+_)?context_(\d+)\(.*?\)_generation_(\d+)\(")
+_MODE = regex(r"^step\[(DECODE|EXTEND|PREFILL|MIXED)\b")
 #: What anybody may call such a range.
-ITERATION = re.compile(
+ITERATION = regex(
     SERVER_ITERATION.pattern + r"|^execute_model\b|^(gpu_)?model_runner: forward|^run_batch\b"
     r"|^(decode|prefill|generate|generation|(model_)?inference)([_ ](step|iter\w*|batch|forward))?([_ #]+\d+)?$"
     r"|^denoising_step|^(TensorRT:)?ExecutionContext::(enqueue|execute)",
     re.IGNORECASE,
 )
 #: Kernels of a KV cache, of paged attention, of sampling the next token, of 4-bit weights: training has none of them.
-CACHE_KERNEL = re.compile(
+CACHE_KERNEL = regex(
     r"paged_?(attention|kv)|reshape_and_cache|store_kv_?cache|kv_?cache_?(update|write|copy|scatter)|KVCache"
     r"|unified_attention|flash_?decod|flash_fwd_splitkv|BatchDecodeWithPaged|BatchPrefillWithPaged"
     r"|TopKTopPSampling|top_k_top_p|topKSampling|\bflashinfer::|(?<![a-z])marlin|awq_|gptq_|gemm_half_q_half",
@@ -48,25 +50,25 @@ CACHE_KERNEL = re.compile(
 # --- training ---
 
 #: Ops, ranges and functions of a backward pass or of an optimizer.
-TRAINS = re.compile(
+TRAINS = regex(
     r"^autograd::engine|\w+Backward\d*$|^aten::\w*backward\w*$|AccumulateGrad|^Optimizer\.(step|zero_grad)#|Optimizer\.step"
     r"|torch/autograd/\w+\.py\(\d+\): (backward|grad|_engine_run_backward)|torch/_tensor\.py\(\d+\): backward"
     r"|torch/optim/\w+\.py\(\d+\): (step|zero_grad)|^aten::(_fused_(adam\w*|sgd)_|_amp_foreach_non_finite\w*)$"
     r"|^\W*(loss[._ ])?backward([ _]pass)?(\(\))?\W*$"
 )
 #: Kernels of the same. A transposed convolution runs cuDNN's `dgrad` in its forward pass, so that is no proof.
-TRAINING_KERNEL = re.compile(
+TRAINING_KERNEL = regex(
     r"backward|_bwd(_|\b)|\bbn_bw|wgrad|weight_grad|GammaBeta|grad_input|_grad_kernel|multi_tensor_apply_kernel.*(Adam|SGD|Lamb)"
     r"|FusedAdam|fused_adam|adamw"
 )
 #: A loss is computed: the recorded part may be the forward pass of a training, or its evaluation.
-LOSS = re.compile(
+LOSS = regex(
     r"^aten::(nll_loss\w*|cross_entropy_loss|mse_loss|l1_loss|smooth_l1_loss|huber_loss|binary_cross_entropy\w*|kl_div|ctc_loss|_ctc_loss)$"
 )
 #: What people wrap a model in to train it, seldom for anything else.
-WRAPPED = re.compile(r"DistributedDataParallel|\bFSDP\b|FSDP::|FullyShardedDataParallel|_checkpoint_wrapped_module")
+WRAPPED = regex(r"DistributedDataParallel|\bFSDP\b|FSDP::|FullyShardedDataParallel|_checkpoint_wrapped_module")
 #: A layer with weights: what a model has, and a benchmark of one kernel has as well.
-PRODUCT = re.compile(r"^aten::(linear|conv[123]d|addmm|mm|_scaled_mm)$|gemm$|linear$")
+PRODUCT = regex(r"^aten::(linear|conv[123]d|addmm|mm|_scaled_mm)$|gemm$|linear$")
 
 
 def phase(name: str) -> str:
