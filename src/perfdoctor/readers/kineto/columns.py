@@ -1,8 +1,9 @@
 """How do the values of many events become exact columns?
 
 Times become integer nanoseconds. Kineto writes microseconds with up to three decimals; a float holds these exactly
-below 2^43, where its spacing is 2^-10. Larger times, which count from 1970, must be decoded as decimals:
-`InexactError` asks for that.
+below 2^43, where its spacing is 2^-10. Larger times, which count from 1970, must be decoded as raw text:
+`InexactError` asks for that. What a value becomes never depends on the values beside it, and so not on where a batch
+begins.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.timeline import UNKNOWN, Ints, Mask, Text
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: In a time column: the event has no readable time.
 NO_TIME = np.iinfo(np.int64).min
@@ -44,16 +45,50 @@ class _Numbered(dict[str | bytes, int]):
 def nanoseconds(microseconds: list[Any]) -> Ints:
     """The same times in ns, exactly; NO_TIME where there is none. Raises InexactError where a float lost digits."""
     column = _array(microseconds)
-    if column.dtype.kind == "i" and (np.abs(column) < _LAST_NS // 1000).all():
-        whole: Ints = column.astype(np.int64)
-        return whole * 1000
-    if column.dtype.kind == "f":
-        if not (np.abs(column) < _EXACT_BELOW).all():
-            raise InexactError
-        floor = np.floor(column)  # separately, because 1000 times a float close to the limit is itself rounded
-        whole = floor.astype(np.int64)
-        part: Ints = np.rint((column - floor) * 1000).astype(np.int64)
-        return whole * 1000 + part
+    if column.dtype.kind == "i":
+        return of_whole(column.astype(np.int64)) if _is_short(column) else _one_by_one(microseconds)
+    return of_floats(column) if column.dtype.kind == "f" else _one_by_one(microseconds)
+
+
+def of_whole(microseconds: Ints) -> Ints:
+    """Whole microseconds in ns. Raises InexactError where they are too long for it."""
+    if not _is_short(microseconds):
+        raise InexactError
+    return microseconds * 1000
+
+
+def of_floats(microseconds: npt.NDArray[Any]) -> Ints:
+    """In ns. Raises InexactError where the floats may have lost digits."""
+    if not (np.abs(microseconds) < _EXACT_BELOW).all():
+        raise InexactError
+    floor = np.floor(microseconds)  # separately, because 1000 times a float close to the limit is itself rounded
+    whole: Ints = floor.astype(np.int64)
+    part: Ints = np.rint((microseconds - floor) * 1000).astype(np.int64)
+    return whole * 1000 + part
+
+
+def of_digits(microseconds: list[Any]) -> Ints:
+    """As raw text with three decimals and of one length, such as `1712195495519689.123`, in ns. Raises InexactError
+    where they are written in another way.
+    """
+    length = len(bytes(microseconds[0]))
+    digits = np.frombuffer(b"".join(microseconds), np.uint8)
+    if length > len("1712195495519689.123") or digits.size != length * len(microseconds):
+        raise InexactError
+    digits = digits.reshape(-1, length) - ord("0")
+    point = digits[:, -4:-3]
+    digits = np.delete(digits, -4, axis=1)
+    if length < 5 or not (point == np.uint8(ord(".") - ord("0") & 0xFF)).all() or digits.max() > 9:
+        raise InexactError
+    result: Ints = digits.astype(np.int64) @ (10 ** np.arange(length - 2, -1, -1, dtype=np.int64))
+    return result
+
+
+def _is_short(column: npt.NDArray[Any]) -> bool:
+    return not column.size or -(_LAST_NS // 1000) < int(column.min()) <= int(column.max()) < _LAST_NS // 1000
+
+
+def _one_by_one(microseconds: list[Any]) -> Ints:
     return np.fromiter(map(_nanoseconds, microseconds), np.int64, len(microseconds))
 
 
@@ -66,13 +101,26 @@ def _array(values: list[Any]) -> npt.NDArray[Any]:
 
 
 def _nanoseconds(microseconds: object) -> int:
-    if isinstance(microseconds, float) and abs(microseconds) >= _EXACT_BELOW:
-        raise InexactError
+    if isinstance(microseconds, msgspec.Raw):
+        microseconds = _of_raw(bytes(microseconds))
+    if isinstance(microseconds, float):
+        return int(of_floats(np.array([microseconds]))[0])
     try:
-        value = Decimal(str(microseconds)) * 1000
+        value = Decimal(str(microseconds + 0 if isinstance(microseconds, int) else microseconds)) * 1000
         return int(value.to_integral_value()) if abs(value) < _LAST_NS else NO_TIME
     except InvalidOperation:  # not a number, or none at all
         return NO_TIME
+
+
+def _of_raw(text: bytes) -> object:
+    """A value as it stands in the file; a number that a float does not hold exactly as a decimal."""
+    value = msgspec.json.decode(text) if text else None
+    return Decimal(text.decode()) if isinstance(value, float) and abs(value) >= _EXACT_BELOW else value
+
+
+def written(values: list[Any]) -> Ints:
+    """Values that were decoded as `int`. Raises OverflowError beyond 64 bits."""
+    return np.fromiter(values, np.int64, len(values))
 
 
 def integers(values: list[Any]) -> Ints:
@@ -140,13 +188,14 @@ class Rows:
     def __len__(self) -> int:
         return sum(map(len, self._numbers["start_ns"])) if self._numbers else 0
 
-    def put(self, column: str, values: Ints) -> None:
-        self._numbers.setdefault(column, []).append(values)
-
-    def text(self, column: str, values: Iterable[str | bytes], count: int) -> None:
-        """One text a row, str or (as read from the file) bytes."""
-        numbered = self._texts.setdefault(column, _Numbered())
-        self._codes.setdefault(column, []).append(np.fromiter(map(numbered.__getitem__, values), np.int32, count))
+    def add(self, numbers: Mapping[str, Ints], texts: Mapping[str, Iterable[str | bytes]], count: int) -> None:
+        """`count` rows: all columns of the group. Texts are str or, as read from the file, bytes."""
+        for column, values in numbers.items():
+            self._numbers.setdefault(column, []).append(values)
+        for column, strings in texts.items():
+            numbered = self._texts.setdefault(column, _Numbered())
+            codes = np.fromiter(map(numbered.__getitem__, strings), np.int32, count)
+            self._codes.setdefault(column, []).append(codes)
 
     def table(self) -> Table:
         codes = {name: np.concatenate(parts) for name, parts in self._codes.items()}

@@ -1,24 +1,33 @@
 """Which fields of a Kineto trace's events are used, and to which group does each event belong?
 
-Only these fields are decoded, batch by batch, straight into the columns of eight groups.
+A batch is decoded typed where it can be: each category has a type of its own with the fields that are used of it, and
+whole columns are converted without a look at their values. Where one value is of another type than writers give it,
+the batch is decoded once more with any values, one by one. Both give the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from decimal import Decimal
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
 import numpy as np
 
-from perfdoctor.model.timeline import UNKNOWN
-from perfdoctor.readers.kineto.columns import InexactError, Rows, integer, integers, nanoseconds
+from perfdoctor.model.columns import UNKNOWN
+from perfdoctor.readers.kineto import columns
+from perfdoctor.readers.kineto.columns import InexactError, Rows, integer, integers, written
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 if TYPE_CHECKING:
-    from perfdoctor.model.timeline import Ints
+    from perfdoctor.model.columns import Ints
+
+_NOTHING = msgspec.Raw()
+
+
+def _named(key: str, default: Any = None) -> Any:
+    return msgspec.field(default=default, name=key)
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
@@ -27,29 +36,75 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     correlation: Any = None
     device: Any = None
     stream: Any = None
-    awaited_stream: Any = msgspec.field(default=None, name="wait_on_stream")
-    grid: msgspec.Raw = msgspec.Raw()
-    block: msgspec.Raw = msgspec.Raw()
+    awaited_stream: Any = _named("wait_on_stream")
+    grid: msgspec.Raw = _NOTHING
+    block: msgspec.Raw = _NOTHING
     bytes: Any = None
     kind: Any = None
     name: Any = None
     labels: Any = None
     dtype: Any = None
-    identity: Any = msgspec.field(default=None, name="External id")
-    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
-    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Concrete Inputs")
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
-    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_description: Any = msgspec.field(default=None, name="Process Group Description")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    members: Any = msgspec.field(default=None, name="Process Group Ranks")
-    allocated: Any = msgspec.field(default=None, name="Total Allocated")
-    reserved: Any = msgspec.field(default=None, name="Total Reserved")
-    device_type: Any = msgspec.field(default=None, name="Device Type")
-    device_id: Any = msgspec.field(default=None, name="Device Id")
+    identity: Any = _named("External id")
+    shapes: msgspec.Raw = _named("Input Dims", _NOTHING)
+    types: msgspec.Raw = _named("Input type", _NOTHING)
+    values: msgspec.Raw = _named("Concrete Inputs", _NOTHING)
+    collective: Any = _named("Collective name")
+    elements_in: Any = _named("In msg nelems")
+    elements_out: Any = _named("Out msg nelems")
+    group: Any = _named("Process Group Name")
+    group_description: Any = _named("Process Group Description")
+    group_size: Any = _named("Group size")
+    members: Any = _named("Process Group Ranks")
+    allocated: Any = _named("Total Allocated")
+    reserved: Any = _named("Total Reserved")
+    device_type: Any = _named("Device Type")
+    device_id: Any = _named("Device Id")
+
+
+class _DeviceArgs(msgspec.Struct, gc=False, frozen=True):
+    correlation: int = UNKNOWN
+    device: int | None = None
+    stream: int | None = None
+
+
+class _KernelArgs(_DeviceArgs, gc=False, frozen=True):
+    grid: msgspec.Raw = _NOTHING
+    block: msgspec.Raw = _NOTHING
+    dtype: Any = None
+    collective: Any = _named("Collective name")
+    elements_in: int = _named("In msg nelems", UNKNOWN)
+    elements_out: int = _named("Out msg nelems", UNKNOWN)
+    group: Any = _named("Process Group Name")
+    group_description: Any = _named("Process Group Description")
+    group_size: int = _named("Group size", UNKNOWN)
+    members: Any = _named("Process Group Ranks")
+
+
+class _CopyArgs(_DeviceArgs, gc=False, frozen=True):
+    bytes: int = UNKNOWN
+    kind: Any = None
+
+
+class _WaitArgs(_DeviceArgs, gc=False, frozen=True):
+    awaited_stream: int = _named("wait_on_stream", UNKNOWN)
+
+
+class _CallArgs(msgspec.Struct, gc=False, frozen=True):
+    correlation: int = UNKNOWN
+
+
+class _OpArgs(msgspec.Struct, gc=False, frozen=True):
+    identity: int = _named("External id", UNKNOWN)
+    shapes: msgspec.Raw = _named("Input Dims", _NOTHING)
+    types: msgspec.Raw = _named("Input type", _NOTHING)
+    values: msgspec.Raw = _named("Concrete Inputs", _NOTHING)
+
+
+class _TotalArgs(msgspec.Struct, gc=False, frozen=True):
+    allocated: int = _named("Total Allocated", UNKNOWN)
+    reserved: int = _named("Total Reserved", 0)
+    device_type: int = _named("Device Type", UNKNOWN)
+    device_id: int = _named("Device Id", UNKNOWN)
 
 
 _NO_ARGS = Args()
@@ -57,6 +112,7 @@ _NO_ARGS = Args()
 _STREAM_WAIT = "Stream Wait Event"
 #: c10::DeviceType::CUDA, which ROCm's builds use too.
 _GPU = 1
+_ANNOTATION = "user_annotation"
 
 
 class Event(msgspec.Struct, gc=False):
@@ -70,12 +126,16 @@ class Event(msgspec.Struct, gc=False):
     dur: Any = None
     args: Args | None = None
 
+    @property
+    def is_annotation(self) -> int:
+        return self.cat == _ANNOTATION
+
 
 class ExactEvent(Event, gc=False):
-    """The same event with the exact decimals of its times."""
+    """The same event with its times as they are written."""
 
-    ts: Decimal | None = None
-    dur: Decimal | None = None
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
 
 
 class Flow(msgspec.Struct, gc=False):
@@ -90,65 +150,79 @@ class Flow(msgspec.Struct, gc=False):
 
 
 class ExactFlow(Flow, gc=False):
-    """The same with the exact decimals of its time."""
+    """The same with its time as it is written."""
 
-    ts: Decimal | None = None
-
-
-class Group(Rows):
-    """The rows of one group. Each of `parts` adds some of its columns."""
-
-    def __init__(self, *parts: Callable[[Group, list[Event], list[Args]], None]) -> None:
-        super().__init__()
-        self._parts = parts
-
-    def add(self, events: list[Event], times: tuple[Ints, Ints]) -> None:
-        args = [event.args or _NO_ARGS for event in events]
-        self.put("start_ns", times[0])
-        self.put("duration_ns", times[1])
-        self.text("name", [event.name for event in events], len(events))
-        for part in self._parts:
-            part(self, events, args)
+    ts: msgspec.Raw = _NOTHING
 
 
-def _on_device(group: Group, events: list[Event], args: list[Args]) -> None:
-    group.put("correlation", integers([arg.correlation for arg in args]))
+Events = Sequence[Any]  # Event, or what its category has been decoded to
+Numbers = dict[str, "Ints"]
+Texts = dict[str, Iterable[str | bytes]]
+Convert = Callable[[list[Any]], "Ints"]
+
+
+class _Kind(NamedTuple):
+    """What the rows of a group hold beside times and names, and what their events' arguments are decoded to."""
+
+    numbers: Callable[[Events, Events, Convert], Numbers]
+    texts: Callable[[Events, Events], Texts] | None = None
+    args: type[msgspec.Struct] | None = None
+
+
+def _device_rows(events: Events, args: Events, convert: Convert) -> Numbers:
     pairs = list(zip(events, args, strict=True))
-    group.put("device", integers([event.pid if arg.device is None else arg.device for event, arg in pairs]))
-    group.put("stream", integers([event.tid if arg.stream is None else arg.stream for event, arg in pairs]))
+    return {
+        "correlation": convert([arg.correlation for arg in args]),
+        "device": convert([event.pid if arg.device is None else arg.device for event, arg in pairs]),
+        "stream": convert([event.tid if arg.stream is None else arg.stream for event, arg in pairs]),
+    }
 
 
-def _on_host(group: Group, events: list[Event], _: list[Args]) -> None:
-    group.put("process", integers([event.pid for event in events]))
-    group.put("thread", integers([event.tid for event in events]))
+def _host_rows(events: Events, _: Events, convert: Convert) -> Numbers:
+    return {"process": convert([event.pid for event in events]), "thread": convert([event.tid for event in events])}
 
 
-def _awaited(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.put("awaited_stream", integers([arg.awaited_stream for arg in args]))
+def _wait_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {**_device_rows(events, args, convert), "awaited_stream": convert([arg.awaited_stream for arg in args])}
 
 
-def _launch_size(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.text("grid", map(bytes, [arg.grid for arg in args]), len(args))
-    group.text("block", map(bytes, [arg.block for arg in args]), len(args))
+def _launch_size(_: Events, args: Events) -> Texts:
+    return {"grid": map(bytes, [arg.grid for arg in args]), "block": map(bytes, [arg.block for arg in args])}
 
 
-def _copy(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.put("bytes", integers([arg.bytes for arg in args]))
-    group.text("kind", (str(arg.kind or "") for arg in args), len(args))
+def _copy_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {**_device_rows(events, args, convert), "bytes": convert([arg.bytes for arg in args])}
 
 
-def _collective(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.put("elements_in", integers([arg.elements_in for arg in args]))
-    group.put("elements_out", integers([arg.elements_out for arg in args]))
-    members = [_members(str(arg.members)) if arg.members else "" for arg in args]
-    written = integers([arg.group_size for arg in args])
-    listed = np.fromiter((text.count(",") + 1 if text else UNKNOWN for text in members), np.int64, len(args))
-    group.put("group_size", np.where(written == UNKNOWN, listed, written))
-    group.text("collective", (str(arg.collective or "") for arg in args), len(args))
-    group.text("data_type", (str(arg.dtype or "") for arg in args), len(args))
+def _copy_kind(_: Events, args: Events) -> Texts:
+    return {"kind": (str(arg.kind or "") for arg in args)}
+
+
+def _collective_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    size = convert([arg.group_size for arg in args])
+    ranks = map(_ranks, args)
+    listed = np.fromiter((each.count(",") + 1 if each else UNKNOWN for each in ranks), np.int64, len(args))
+    return {
+        **_device_rows(events, args, convert),
+        "elements_in": convert([arg.elements_in for arg in args]),
+        "elements_out": convert([arg.elements_out for arg in args]),
+        "group_size": np.where(size == UNKNOWN, listed, size),
+    }
+
+
+def _collective_texts(events: Events, args: Events) -> Texts:
     # Different groups may share a name ("mesh_tp"), so their members belong to the name.
     named = (str(arg.group_description or "") if arg.group in (None, "") else str(arg.group) for arg in args)
-    group.text("group", (f"{name} {ranks}".strip() for name, ranks in zip(named, members, strict=True)), len(args))
+    return {
+        **_launch_size(events, args),
+        "collective": (str(arg.collective or "") for arg in args),
+        "data_type": (str(arg.dtype or "") for arg in args),
+        "group": (f"{name} {_ranks(arg)}".strip() for name, arg in zip(named, args, strict=True)),
+    }
+
+
+def _ranks(args: Any) -> str:
+    return _members(str(args.members)) if args.members else ""
 
 
 @lru_cache(maxsize=4096)
@@ -161,108 +235,217 @@ def _members(ranks: str) -> str:
     return str(sorted(set(whole))) if whole else ""
 
 
-def _totals(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.put("device", integers([arg.device_id for arg in args]))
-    group.put("allocated_bytes", integers([arg.allocated for arg in args]))
-    group.put("reserved_bytes", integers([arg.reserved for arg in args]))
+def _total_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {
+        **_host_rows(events, args, convert),
+        "device": convert([arg.device_id for arg in args]),
+        "allocated_bytes": convert([arg.allocated for arg in args]),
+        "reserved_bytes": convert([arg.reserved for arg in args]),
+    }
 
 
-def _has_totals(event: Event) -> bool:
+def _is_total(event: Any) -> bool:
     """Is it a change of a GPU's memory that carries the allocator's totals? Host memory has no reserved bytes."""
-    return (
-        event.name == "[memory]"
-        and event.args is not None
-        and event.args.device_type == _GPU
-        and bool(event.args.reserved)
-    )
+    args = event.args
+    return event.name == "[memory]" and args is not None and args.device_type == _GPU and bool(args.reserved)
 
 
-def _call(group: Group, _: list[Event], args: list[Args]) -> None:
-    group.put("correlation", integers([arg.correlation for arg in args]))
+def _call_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {**_host_rows(events, args, convert), "correlation": convert([arg.correlation for arg in args])}
 
 
-def _op(group: Group, events: list[Event], args: list[Args]) -> None:
-    group.text("input_shapes", map(bytes, [arg.shapes for arg in args]), len(args))
-    group.text("input_types", map(bytes, [arg.types for arg in args]), len(args))
-    values = (bytes(arg.values) if _has_settings(event.name) else b"" for event, arg in zip(events, args, strict=True))
-    group.text("input_values", values, len(args))
-    group.put("identity", integers([arg.identity for arg in args]))
-    annotations = (event.cat == "user_annotation" for event in events)
-    group.put("is_annotation", np.fromiter(annotations, np.int64, len(events)))
+def _op_rows(events: Events, args: Events, convert: Convert) -> Numbers:
+    return {
+        **_host_rows(events, args, convert),
+        "identity": convert([arg.identity for arg in args]),
+        "is_annotation": np.fromiter([event.is_annotation for event in events], np.int64, len(events)),
+    }
 
 
-@lru_cache(maxsize=65536)
-def _has_settings(op: str) -> bool:
-    """Does its FLOP depend on inputs that are no tensors? Those of other ops are not kept, to save memory."""
-    return "convolution" in op or "attention" in op or "attn" in op
+def _op_texts(events: Events, args: Events) -> Texts:
+    has_settings = _SETTINGS
+    return {
+        "input_shapes": map(bytes, [arg.shapes for arg in args]),
+        "input_types": map(bytes, [arg.types for arg in args]),
+        "input_values": [
+            bytes(arg.values) if has_settings[event.name] else b"" for event, arg in zip(events, args, strict=True)
+        ],
+    }
 
+
+class _HasSettings(dict[str, bool]):
+    """By name of an op: does its FLOP depend on inputs that are no tensors? Those of others are not kept."""
+
+    def __missing__(self, op: str) -> bool:
+        answer = "convolution" in op or "attention" in op or "attn" in op
+        if len(self) < 65_536:
+            self[op] = answer
+        return answer
+
+
+_SETTINGS = _HasSettings()
+
+_KINDS: Mapping[str, _Kind] = {
+    "kernels": _Kind(_device_rows, _launch_size, _KernelArgs),
+    "collectives": _Kind(_collective_rows, _collective_texts, _KernelArgs),
+    "copies": _Kind(_copy_rows, _copy_kind, _CopyArgs),
+    "calls": _Kind(_call_rows, None, _CallArgs),
+    "ops": _Kind(_op_rows, _op_texts, _OpArgs),
+    "functions": _Kind(_host_rows),
+    "overheads": _Kind(_host_rows),
+    "totals": _Kind(_total_rows, None, _TotalArgs),
+    "stream_waits": _Kind(_wait_rows, None, _WaitArgs),
+}
 
 _CATEGORIES = {
     "kernel": "kernels", "concurrent_kernel": "kernels", "mtia_ccp_events": "kernels",
     "memcpy": "copies", "gpu_memcpy": "copies", "memset": "copies", "gpu_memset": "copies",
     "runtime": "calls", "cuda_runtime": "calls", "cuda_driver": "calls",
-    "operator": "ops", "cpu_op": "ops", "user_annotation": "ops",
+    "operator": "ops", "cpu_op": "ops", _ANNOTATION: "ops",
     "python_function": "functions", "overhead": "overheads", "cpu_instant_event": "totals", "": "metadata",
     "cuda_sync": "stream_waits",
 }  # fmt: skip
+#: What Kineto writes (libkineto/src/ActivityType.cpp, and flows). A batch with any other is not decoded typed.
+_WRITTEN = (
+    "cpu_op", _ANNOTATION, "kernel", "cuda_runtime", "cuda_driver", "python_function", "gpu_memcpy", "gpu_memset",
+    "cpu_instant_event", "overhead", "cuda_sync", "ac2g", "fwdbwd", "gpu_user_annotation", "Trace", "async_cpu_to_gpu",
+    "async_gpu", "collective_comm", "concurrent_kernel", "cuda_event", "cuda_profiler_range", "external_correlation",
+    "glow_runtime", "gpu_pm_counter", "hpu_op", "mtia_ccp_events", "mtia_insight", "mtia_runtime", "mtia_counters",
+    "privateuse1_driver", "privateuse1_runtime", "xpu_driver", "xpu_runtime", "xpu_sync",
+)  # fmt: skip
 
 
-class _Puts(dict[str, Callable[[Event], None]]):
-    """Category → function that takes its events; those of "" are dropped. Writers differ: `Kernel`, `xpu_runtime`."""
+def _group_of(category: str) -> str:
+    """The group of a category; "" if nothing of it is used. Writers differ: `Kernel`, `xpu_runtime`."""
+    return _CATEGORIES.get(category.lower(), "calls" if category.endswith(("_runtime", "_driver")) else "")
 
-    def __init__(self, groups: Mapping[str, Callable[[Event], None]]) -> None:
-        super().__init__()
-        self._groups = groups
 
-    def __missing__(self, category: str) -> Callable[[Event], None]:
-        known = _CATEGORIES.get(category.lower(), "calls" if category.endswith(("_runtime", "_driver")) else "")
-        self[category] = put = self._groups[known]
-        return put
+class _Times(NamedTuple):
+    """A way in which a file may write its times: the types of `ts` and `dur`, and what makes them ns."""
+
+    start: Any
+    duration: Any
+    starts: Convert
+    durations: Convert
+
+
+def _whole(values: list[Any]) -> Ints:
+    return columns.of_whole(written(values))
+
+
+def _floats(values: list[Any]) -> Ints:
+    return columns.of_floats(np.fromiter(values, np.float64, len(values)))
+
+
+_WAYS = (
+    _Times(int, int, _whole, _whole),
+    _Times(float, float, _floats, _floats),
+    _Times(msgspec.Raw, float, columns.of_digits, _floats),
+)
+_ANY = _Times(Any, Any, columns.nanoseconds, columns.nanoseconds)
+
+
+@cache
+def _typed(way: _Times) -> tuple[msgspec.json.Decoder[list[Any]], dict[type, str]]:
+    """A decoder that has a type for each category, and the group of each type."""
+    types = {_typed_event(way, category): _group_of(category) for category in _WRITTEN}
+    return msgspec.json.Decoder(list[Union[tuple(types)]]), types  # type: ignore[misc] # noqa: UP007 made at run time
+
+
+def _typed_event(way: _Times, category: str) -> type[msgspec.Struct]:
+    group = _group_of(category)
+    fields: list[Any] = []
+    if group:
+        args = _KINDS[group].args
+        fields = [("pid", int), ("tid", int), ("ts", way.start)]
+        fields += [] if group == "totals" else [("dur", way.duration)]
+        fields += [("name", str, ""), *([("args", args, args())] if args else [])]
+    namespace = {"is_annotation": int(category == _ANNOTATION)}
+    return msgspec.defstruct("Typed", fields, tag_field="cat", tag=category, gc=False, namespace=namespace)
+
+
+#: In place of a count: these events have their times in another way, or one value is of another type.
+_OTHER_TIMES, _REFUSED = -1, -2
+_OF_TIMES = re.compile(r"\.(?:ts|dur)`$")
 
 
 class Columns:
     """All groups of one trace, and the names that its metadata events give to processes and threads."""
 
     def __init__(self) -> None:
-        self.groups: Mapping[str, Group] = {
-            "kernels": Group(_on_device, _launch_size),
-            "collectives": Group(_on_device, _launch_size, _collective),
-            "copies": Group(_on_device, _copy),
-            "calls": Group(_on_host, _call),
-            "ops": Group(_on_host, _op),
-            "functions": Group(_on_host),
-            "overheads": Group(_on_host),
-            "totals": Group(_on_host, _totals),
-            "stream_waits": Group(_on_device, _awaited),
-        }
+        self.groups: Mapping[str, Rows] = {name: Rows() for name in _KINDS}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.host_labels: set[int] = set()
         self._is_collective: dict[str, bool] = {}
+        self._ways = list(_WAYS)
+
+    def add_typed(self, text: bytes) -> int | None:
+        """Decode a list of events and add its rows. None, with nothing added, if it is not what writers write."""
+        found = (self._added_in(way, text) for way in tuple(self._ways))
+        count = next((count for count in found if count != _OTHER_TIMES), _OTHER_TIMES)
+        return count if count >= 0 else None
+
+    def _added_in(self, way: _Times, text: bytes) -> int:
+        """How many events; _OTHER_TIMES or _REFUSED."""
+        try:
+            return self._add_in(way, text)
+        except InexactError:
+            return _OTHER_TIMES
+        except msgspec.ValidationError as error:
+            return _OTHER_TIMES if _OF_TIMES.search(str(error)) else _REFUSED
+        except (ValueError, OverflowError, RecursionError):
+            return _REFUSED
+
+    def _add_in(self, way: _Times, text: bytes) -> int:
+        decoder, types = _typed(way)
+        events = decoder.decode(text)
+        of_groups: dict[str, list[Any]] = {name: [] for name in (*_KINDS, "")}
+        append = {kind: of_groups[group].append for kind, group in types.items()}
+        for event in events:
+            append[type(event)](event)
+        self._put(of_groups, way, written)
+        if self._ways[0] is not way:
+            self._ways.remove(way)
+            self._ways.insert(0, way)  # the whole file writes its times so
+        return len(events)
 
     def add(self, events: list[Event]) -> bool:
-        """Sort a batch into its groups. False, with nothing added, if its times must be decoded as decimals."""
-        sorted_events: dict[str, list[Event]] = {name: [] for name in (*self.groups, "metadata", "")}
-        put = _Puts({group: rows.append for group, rows in sorted_events.items()})
+        """Sort a batch into its groups. False, with nothing added, if its times must be decoded as they are written."""
+        of_groups: dict[str, list[Any]] = {name: [] for name in (*_KINDS, "metadata", "")}
+        append = _Puts(of_groups)
         for event in events:
-            put[event.cat](event)
-        sorted_events["kernels"], sorted_events["collectives"] = self._split_kernels(sorted_events["kernels"])
-        sorted_events["totals"] = list(filter(_has_totals, sorted_events["totals"]))
-        sorted_events["stream_waits"] = [each for each in sorted_events["stream_waits"] if each.name == _STREAM_WAIT]
-        filled = {name: rows for name in self.groups if (rows := sorted_events[name])}
+            append[event.cat](event)
+        metadata = of_groups.pop("metadata")
         try:
-            times = {name: _times(rows, instants=name == "totals") for name, rows in filled.items()}
+            self._put(of_groups, _ANY, integers)
         except InexactError:
             return False
-        for name, rows in filled.items():
-            self.groups[name].add(rows, times[name])
-        self._add_names(sorted_events["metadata"])
+        self._add_names(metadata)
         return True
 
-    def _split_kernels(self, kernels: list[Event]) -> tuple[list[Event], list[Event]]:
+    def _put(self, of_groups: dict[str, list[Any]], way: _Times, convert: Convert) -> None:
+        """Add the rows of all groups, or raise before anything is added."""
+        of_groups["kernels"], of_groups["collectives"] = self._split_kernels(of_groups["kernels"])
+        of_groups["totals"] = list(filter(_is_total, of_groups["totals"]))
+        of_groups["stream_waits"] = [each for each in of_groups["stream_waits"] if each.name == _STREAM_WAIT]
+        filled = [(name, kind, rows) for name, kind in _KINDS.items() if (rows := of_groups[name])]
+        found = []
+        for name, kind, events in filled:
+            args = [event.args or _NO_ARGS for event in events] if kind.args else []
+            starts = way.starts([event.ts for event in events])
+            is_instant = name == "totals"
+            lengths = np.zeros_like(starts) if is_instant else way.durations([event.dur for event in events])
+            numbers = {"start_ns": starts, "duration_ns": lengths, **kind.numbers(events, args, convert)}
+            found.append((self.groups[name], kind, events, args, numbers))
+        for group, kind, events, args, numbers in found:
+            texts = kind.texts(events, args) if kind.texts else {}
+            group.add(numbers, {"name": [event.name for event in events], **texts}, len(events))
+
+    def _split_kernels(self, kernels: list[Any]) -> tuple[list[Any], list[Any]]:
         """The kernels that are not collectives, and those that are."""
         known = self._is_collective
-        others: list[Event] = []
-        collectives: list[Event] = []
+        others: list[Any] = []
+        collectives: list[Any] = []
         for event in kernels:
             name = event.name
             if name not in known:
@@ -280,22 +463,28 @@ class Columns:
                 self.host_labels.add(integer(event.pid))
 
 
-def _times(events: list[Event], *, instants: bool) -> tuple[Ints, Ints]:
-    """Starts and durations; those of instants are 0."""
-    starts = nanoseconds([event.ts for event in events])
-    return starts, np.zeros(len(events), np.int64) if instants else nanoseconds([event.dur for event in events])
+class _Puts(dict[str, Callable[[Event], None]]):
+    """Category → what takes its events; those of "" are dropped."""
+
+    def __init__(self, groups: Mapping[str, list[Any]]) -> None:
+        super().__init__()
+        self._groups = groups
+
+    def __missing__(self, category: str) -> Callable[[Event], None]:
+        self[category] = put = self._groups[_group_of(category)].append
+        return put
 
 
 def add_tips(tips: dict[tuple[int, int, int], int], flows: list[Flow]) -> bool:
     """Add to `tips` (device, stream, start_ns) → correlation, from the flows between calls and device work.
 
-    False, with nothing added, if the times must be decoded as decimals.
+    False, with nothing added, if the times must be decoded as they are written.
     """
     found = [flow for flow in flows if flow.ph == "f" and flow.cat in ("ac2g", "async")]
     if not found:
         return True
     try:
-        times = nanoseconds([flow.ts for flow in found])
+        times = columns.nanoseconds([flow.ts for flow in found])
     except InexactError:
         return False
     places = zip(

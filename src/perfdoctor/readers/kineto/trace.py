@@ -130,7 +130,7 @@ class _Trace:
         self.notes: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.columns = Columns()
-        self.array = EventArray(text, start, Event, ExactEvent)
+        self.array = EventArray(text, start, Event, ExactEvent, self.columns.add_typed)
         for events in self.array:
             if not self.columns.add(events):
                 self.columns.add(self.array.again_exactly())
