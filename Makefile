@@ -48,6 +48,9 @@ bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/page.py
 
+instructions: $(BIN)/.made  ## is a diagnosis as cheap as it was: instructions under valgrind; RENEW=--renew keeps new ones
+	$(BIN)/python benchmarks/instructions.py $(RENEW)
+
 promises: $(BIN)/.made  ## predicted savings of the examples on this processor, against their fixed versions
 	$(BIN)/python benchmarks/promises.py --rounds $(or $(ROUNDS),5) $(EXAMPLES)
 
@@ -82,5 +85,5 @@ wheel: $(BIN)/.made  ## build the wheel and the source archive
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist site perfdoctor-demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo test test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench docs site pictures wheel clean
+.PHONY: help demo test test-all lint truth accuracy promises programs pairs calibration gpu-bundle gpu-results bench instructions docs site pictures wheel clean
 .DEFAULT_GOAL := help
