@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -187,14 +186,14 @@ def diagnosed(paths: Sequence[Path], asked: Asked, *, quiet: bool, verbose: bool
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
         from perfdoctor.diagnosis.engine import examine
-        from perfdoctor.metrics.accounting.prepare import prepare
         from perfdoctor.model.selection import WHOLE_RECORDING
-        from perfdoctor.readers.open import read
+        from perfdoctor.scale.read import read_run
 
-        timeline = read(paths, update, asked.process)
-        update("Analysing")
-        known = replace(timeline, user_values=asked.user_values) if asked.user_values else timeline
-        return examine(prepare(known, asked.part or WHOLE_RECORDING), asked.rules, asked.questions)
+        run = read_run(
+            paths, update,
+            process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
+        )  # fmt: skip
+        return examine(run, asked.rules, asked.questions)
 
 
 @contextmanager

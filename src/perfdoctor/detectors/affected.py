@@ -29,13 +29,16 @@ class Affected:
         return {f"{of}_ms": ms(self.ns), "step_ms": ms(self.run.step_ns), f"{of}_percent": percent(self.share)}
 
 
-def affected(run: Run, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
+def affected(
+    run: Run, of_place: Callable[[Place], float], least_share: float, *, of_job: bool = False
+) -> Affected | None:
     """The time that `of_place` gives for each place's window; None where it is less than this share of the step.
 
-    `of_place` is called once for each place.
+    `of_place` is called once for each place. `of_job`: it asks for parts of the step alone, which are known of all
+    ranks, also of those that were not read in full.
     """
-    time_ns = once_per_place(of_place)
-    share = run.share(time_ns) if run.places else 0.0
+    time_ns, asked = once_per_place(of_place), run.job if of_job else run
+    share = asked.share(time_ns) if run.places else 0.0
     if not run.places or share < least_share:
         return None
-    return Affected(run, run.mean(time_ns), share, run.worst(time_ns))
+    return Affected(run, asked.mean(time_ns), share, run.worst(time_ns))

@@ -112,18 +112,21 @@ def _in_steps(losing: int, seen: int) -> tuple[Measure, Measure]:
 
 def of_cause(run: Run, cause: str, least_share: float) -> Idle | None:
     """Idle of this cause (one of IDLE_CAUSES); None where it takes less than this share of the step."""
-    return of_idle(run, least_share, lambda place: place.idle_causes[cause])
+    return of_idle(run, least_share, lambda place: place.idle_causes[cause], of_job=True)
 
 
 def part_of_cause(run: Run, cause: str, of_place: Callable[[Place], float], least_share: float) -> Affected | None:
     """A part of this cause's idle time, in ns of each place's window. Not counted where all of it is too little."""
-    if run.share(lambda place: place.idle_ns(cause)) < least_share:
+    if run.job.share(lambda place: place.idle_ns(cause)) < least_share:
         return None
     return affected(run, of_place, least_share)
 
 
-def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals]) -> Idle | None:
-    """Those pieces of each place's idle time; None where they take less than this share of the step."""
+def of_idle(run: Run, least_share: float, pieces: Callable[[Place], Intervals], *, of_job: bool = False) -> Idle | None:
+    """Those pieces of each place's idle time; None where they take less than this share of the step.
+
+    `of_job`: as in `affected`.
+    """
     chosen = once_per_place(pieces)
-    time = affected(run, lambda place: chosen(place).total_ns, least_share)
+    time = affected(run, lambda place: chosen(place).total_ns, least_share, of_job=of_job)
     return Idle(run, time.ns, time.share, time.worst, chosen(time.worst)) if time else None

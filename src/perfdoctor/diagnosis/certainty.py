@@ -79,7 +79,7 @@ def _of_recording(run: Run) -> Iterator[str]:
 
 def _of_missing_ranks(rule: Rule, run: Run) -> Iterator[str]:
     """Among some of the ranks, waiting for one of the others cannot be separated from transfer."""
-    missing, recorded = ranks_missing(run), len(run.timeline.ranks)
+    missing, recorded = ranks_missing(run), len(run.ranks)
     if rule.category == "communication" and "collectives" in rule.needs and recorded > 1 and missing:
         were = "was" if missing == 1 else "were"
         yield (

@@ -66,9 +66,9 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
         gpus=_gpus(run),
-        world_size=max(timeline.world_size, len(timeline.ranks)),
-        steps=step_stats(run),
-        time=tuple(split(place) for place in run.places),
+        world_size=max(timeline.world_size, len(run.ranks)),
+        steps=step_stats(run.job),
+        time=tuple(split(place) for place in run.job.places),
         recording=tuple(split(whole_recording(place)) for place in run.places),
         kernels=kernel_table(run),
         outcomes=tuple(outcomes),
@@ -102,7 +102,7 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
         have.add("collectives")
     if run.per_step:
         have.add("steps")
-    if len(run.timeline.ranks) > 1:
+    if len(run.ranks) > 1:
         have.add("ranks")
     needs = rule.needs_without_gpu if rule.needs_without_gpu and host_places(run) else rule.needs
     return tuple(need for need in needs if have.isdisjoint(need.split("|")))

@@ -71,7 +71,7 @@ def _process(process: RecordedProcess) -> str:
 
 def _of_the_recording(run: Run) -> Iterator[str]:
     timeline = run.timeline
-    ranks = len(timeline.ranks)
+    ranks = len(run.ranks)
     if timeline.world_size > ranks:
         yield f"{ranks} of {timeline.world_size} ranks were recorded: who waits for whom is only known among these."
     if not run.places and (len(timeline["memory_segments"]) or len(timeline["memory_changes"])):

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 
 import numpy as np
 
 from perfdoctor.late import dataclass
-from perfdoctor.model.cache import Kept
+from perfdoctor.model.cache import Kept, once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
@@ -27,6 +27,20 @@ class Run:
     selection: Selection = WHOLE_RECORDING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+    #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
+    summaries: Run | None = None
+    #: For how many places of the job each of `places` stands; () where every one of them was read in full.
+    stands_for: tuple[int, ...] = ()
+
+    @property
+    def job(self) -> Run:
+        """All ranks recorded, for questions about several of them: what a place of it answers, `ReducedPlace` says."""
+        return self.summaries or self
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks recorded, ascending, also those that were not read in full."""
+        return self.job.timeline.ranks
 
     @property
     def per_step(self) -> bool:
@@ -45,14 +59,22 @@ class Run:
 
     @property
     def step_ns(self) -> int:
-        """The mean step over all places (the mean window where no steps were found), in ns."""
+        """The mean step over all places of the job (the mean window where no steps were found), in ns."""
+        return self.job.mean_window_ns()
+
+    @once_per_run
+    def mean_window_ns(self) -> int:
         return self.mean(lambda place: place.window_ns)
 
     def mean(self, quantity_ns: Callable[[Place], float]) -> int:
         """A quantity per step, averaged over all places: ranks of one job step together, so none counts more."""
         if not self.places:
             return 0
-        return round(float(np.mean([quantity_ns(place) / place.units for place in self.places])))
+        return round(self.average([quantity_ns(place) / place.units for place in self.places]))
+
+    def average(self, each: Sequence[float]) -> float:
+        """The mean of one number a place over all places of the job, of which some stand for several."""
+        return float(np.average(each, weights=self.stands_for or None))
 
     def share(self, quantity_ns: Callable[[Place], float]) -> float:
         """The same as a share of the step."""

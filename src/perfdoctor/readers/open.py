@@ -6,7 +6,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,10 +54,16 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def read(paths: Sequence[Path], progress: Progress | None = None, process: int | None = None) -> Timeline:
+def read(
+    paths: Sequence[Path],
+    progress: Progress | None = None,
+    process: int | None = None,
+    only: Mapping[Path, Mapping[int, int]] | None = None,
+) -> Timeline:
     """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
 
     Profiles of Nsight Compute belong to all of them. `process`: which of several trainings that one command ran.
+    `only`: of the recordings that `traces` names no others, and which numbers their ranks get.
     Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor can read.
     """
     progress = progress or (lambda _: None)
@@ -74,12 +80,25 @@ def read(paths: Sequence[Path], progress: Progress | None = None, process: int |
         )
     files = [file for path in others for file in _files_of(path)]
     traces = [file for file in files if not _is_profile(file)]
+    beside = [file for file in files if file not in set(traces)]
     timelines = []
+    traces = traces if only is None else [file for file in traces if file in only]
     for number, file in enumerate(traces, 1):
         progress(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
-        timelines.append(_read_file(file, progress))
-    whole = merge(_with_own_ranks(timelines)) if timelines else Timeline.build({}, ())
-    return _with_profiles(whole, named, [file for file in files if file not in traces], progress)
+        timelines.append(read_file(file, progress))
+    if only is None:
+        timelines = _with_own_ranks(timelines)
+    else:
+        timelines = [_renumbered(each, only[file]) for each, file in zip(timelines, traces, strict=True)]
+    whole = merge(timelines) if timelines else Timeline.build({}, ())
+    return _with_profiles(whole, named, beside, progress)
+
+
+def traces(paths: Sequence[Path]) -> list[Path]:
+    """The recordings of ranks under these paths; none where one is a folder of perfdoctor run, or does not exist."""
+    if any(RunFolder.open(path) for path in paths) or not all(path.exists() for path in paths):
+        return []
+    return [file for path in paths for file in _files_of(path) if not _is_profile(file)]
 
 
 def _is_profile(file: Path) -> bool:
@@ -172,7 +191,8 @@ def _kind(head: bytes) -> str | None:
     return next(known, None) or side_files.kind_of(head)
 
 
-def _read_file(file: Path, progress: Progress) -> Timeline:
+def read_file(file: Path, progress: Progress) -> Timeline:
+    """One recording. Raises PerfdoctorError where it cannot be read, or is none that perfdoctor knows."""
     head = _head(file)
     kind = _kind(head)
     if kind == "nsys":
@@ -205,25 +225,31 @@ def _read_file(file: Path, progress: Progress) -> Timeline:
 
 def _with_own_ranks(timelines: list[Timeline]) -> list[Timeline]:
     """Files that have the same rank (or none) get the next free one, in the order given."""
-    claimed = Counter(rank for timeline in timelines for rank in timeline.ranks)
+    numbers = own_ranks([timeline.ranks for timeline in timelines])
+    return [_renumbered(timeline, new) for timeline, new in zip(timelines, numbers, strict=True)]
+
+
+def own_ranks(of_files: Sequence[Sequence[int]]) -> list[dict[int, int]]:
+    """For each file the ranks in it that get another number, and which: where an earlier file has the same rank."""
+    claimed = Counter(rank for ranks in of_files for rank in ranks)
     taken: set[int] = set()
     result = []
-    for timeline in timelines:
+    free = iter(range(len(claimed) + sum(claimed.values()) + 1))
+    for ranks in of_files:
         renumber: dict[int, int] = {}
-        for rank in timeline.ranks:
-            new = (
-                rank
-                if rank not in taken
-                else next(n for n in range(len(claimed) + len(taken) + 1) if n not in taken and n not in claimed)
-            )
+        for rank in ranks:
+            new = rank if rank not in taken else next(n for n in free if n not in taken and n not in claimed)
             taken.add(new)
             if new != rank:
                 renumber[rank] = new
-        result.append(_renumbered(timeline, renumber) if renumber else timeline)
+        result.append(renumber)
     return result
 
 
-def _renumbered(timeline: Timeline, new: dict[int, int]) -> Timeline:
+def _renumbered(timeline: Timeline, new: Mapping[int, int]) -> Timeline:
+    if not new:
+        return timeline
+
     def frame(old: Frame) -> Frame:
         rank = old["rank"].copy()
         for before, after in new.items():

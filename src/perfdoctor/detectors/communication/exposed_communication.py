@@ -71,20 +71,20 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     if found.share < at["min_share_of_step"]:
         return
     worst, missing = run.worst(_exposed_ns), ranks_missing(run)
-    total = run.mean(lambda place: place.communication.total_ns)
+    total = run.job.mean(lambda place: place.communication.total_ns)
     yield Finding(
         rule="exposed-communication",
         saving_ns_per_step=found.saving,
         confidence="high"
-        if found.is_clear and len(run.places) > 1 and not missing and not host_places(run)
+        if found.is_clear and len(run.job.places) > 1 and not missing and not host_places(run)
         else "medium",
         values={
             "exposed_ms": ms(found.ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(found.share),
-            "ranks": len(run.timeline.ranks),
+            "ranks": len(run.ranks),
             "job_ranks": ranks_of_job(run),
-            "hidden_percent": percent(1 - run.mean(_exposed_ns) / total) if total else 0.0,
+            "hidden_percent": percent(1 - run.job.mean(_exposed_ns) / total) if total else 0.0,
             "hideable_ms": ms(found.hidden_ns),
             "taken_share": found.beside.likely,
             "halved_ms": ms(found.halved_ns),
@@ -98,14 +98,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             _kinds(worst),
             *_bandwidth(run, at["large_message_bytes"]),
         ),
-        situation=_situation(len(run.timeline.ranks), missing),
+        situation=_situation(len(run.ranks), missing),
         affected_ns=found.most_ns if host_places(run) else 0,
     )
 
 
 def _exposed(run: Run, at: Mapping[str, float]) -> _Exposed:
-    share = run.share(_exposed_ns) * transfer_share(run)
-    exposed_ns = round(run.mean(_exposed_ns) * transfer_share(run))
+    share = run.job.share(_exposed_ns) * transfer_share(run)
+    exposed_ns = round(run.job.mean(_exposed_ns) * transfer_share(run))
     waited_ns, beside = _waited_ns(run, exposed_ns), taken(run)
     hidden_ns, halved_ns = min(_hidden_ns(run, at), waited_ns), _halved_ns(run, waited_ns)
     less_often_ns = _less_often_ns(run, waited_ns, at)
@@ -156,7 +156,7 @@ def _hidden_ns(run: Run, at: Mapping[str, float]) -> float:
         split_ns = own.in_layers_ns if is_split and place.device is not None else 0.0
         return (own.gradients_ns + own.parameters_ns + split_ns + own.other_ns) / place.units
 
-    hidden_ns = float(np.mean([of_place(place) for place in run.places]))
+    hidden_ns = run.average([of_place(place) for place in run.places])
     if not host_places(run):
         return hidden_ns
     # Threads that send need a core. Where cores are idle, all work spread over them takes so much less time.

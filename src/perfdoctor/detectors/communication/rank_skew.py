@@ -9,8 +9,9 @@ import numpy as np
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.communication.lateness import excess_ns
+from perfdoctor.metrics.communication.lateness import excess_ns, own_lateness_ns
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
+from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import Compared, compared
@@ -24,52 +25,62 @@ from perfdoctor.vocabulary.parts import IDLE_PARTS
 #: Causes of idle in which the host ran something else: one remedy, one word.
 _HOST = tuple(cause for cause, part in IDLE_PARTS.items() if part.waits_for == "host")
 
+#: So many ranks are shown.
+_MOST_ROWS = 16
 #: Of these the host's own speed may be the reason, too; the others say themselves what it did.
 _UNNAMED = ("launch_bound", "host_work")
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """The late rank is the one that waits least. Only waiting that no compute hides is counted."""
-    matched = skew(run)
+    matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
-    seen = _seen(run, matched, at["clear_culprit_share"])
-    if seen.most_ns >= at["min_share_of_step"] * run.step_ns:
+    seen = _seen(run.job, matched, at["clear_culprit_share"])
+    if seen.most_ns >= at["min_share_of_step"] * run.job.step_ns:
         yield _finding(run, matched, seen, at)
 
 
 def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> Finding:
     late, others = seen.late, seen.others
+    in_full = {place.rank: place for place in run.places if len(place.collectives)}
+    whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
     instead = {name: ns for name, ns in excess_ns(seen.places, matched)[late.rank].items() if ns}
     main, share = _main(instead)
-    host = compared(late, others) if main in _HOST else None
+    host = (
+        compared(whole, [in_full[other.rank] for other in others if other.rank in in_full])
+        if whole and main in _HOST
+        else None
+    )
     situation = _situation(main, host, at) if share >= at["clear_culprit_share"] else ""
+    node = seen.late_node
     return Finding(
         rule="rank-skew",
         saving_ns_per_step=half_certain(seen.likely_ns, seen.most_ns),
-        confidence="high" if seen.is_clear else "medium",
+        confidence="high" if seen.is_clear or node else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
             "other_rows_per_step": host.other_rows if host else 0.0,
             "slower": host.slower if host else 0.0,
             "more_ms": ms(host.more_ns) if host else 0.0,
             "late_rank": late.rank,
+            **({"late_ranks": node.ranks, "node_percent": percent(node.share)} if node else {}),
             "waiting_ms": ms(seen.waiting_ns),
             "caused_ms": ms(seen.likely_ns),
             "most_ms": ms(max(seen.likely_ns, seen.most_ns)),
             "step_ms": ms(run.step_ns),
             "waiting_percent": percent(seen.waiting_ns / run.step_ns),
-            "caused_percent": percent(_late_share(matched)),
+            "caused_percent": percent(seen.late_share),
             "instead_percent": percent(share),
         },
         evidence=(
-            *_evidence(matched, seen.waiting_ns, late, instead, min(place.units for place in seen.places)),
+            *_evidence(matched, seen, instead, min(place.units for place in seen.places)),
             *(_same_calls(late.rank, host) if situation == "slower-host" and host else ()),
         ),
-        situation=situation,
+        situation="node" if node else situation,
         explains=_symptoms(main, late, others, at) if seen.is_clear else (),
         # Where no rank is the clear culprit it is unknown what one in time would change.
-        work={(late.rank, late.device or 0): np.ones(len(late.kernels), dtype=bool)} if seen.is_clear else {},
+        work={late.rank_and_device: np.ones(len(whole.kernels), dtype=bool)} if seen.is_clear and whole else {},
         affected_ns=seen.likely_ns,
     )
 
@@ -78,13 +89,27 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
 
 
 @dataclass(frozen=True)
+class _Node:
+    """A machine whose ranks come late by turns. `share`: theirs of all lateness."""
+
+    ranks: str
+    share: float
+
+
+@dataclass(frozen=True)
 class _Seen:
-    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it."""
+    """Who waits for whom. In ns a step: `waiting_ns` of the others, `most_ns` and `likely_ns` that can be won of it.
+
+    `own_late_ns`: by how much each of the ranks was late by its own doing, in ns of its window.
+    """
 
     places: Sequence[Place]
+    own_late_ns: Ints
     late: Place
     others: Sequence[Place]
     is_clear: bool
+    late_share: float
+    late_node: _Node | None
     waiting_ns: int
     most_ns: int
     likely_ns: int
@@ -92,22 +117,29 @@ class _Seen:
 
 def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     # Of a process with several devices the one that its collectives run on.
-    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
-    late = next(place for place in places if place.rank == matched.late_rank)
+    places = [place for place in run.places if len(place.collectives)]
+    own = own_lateness_ns(places, matched)
+    late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
     others = [place for place in places if place is not late]
-    is_clear = min(_late_share(matched), _share_of_its_own(matched)) >= clear_share
+    late_share = _share(own, matched.number(late.rank))
+    is_clear = min(late_share, _share_of_its_own(matched, late)) >= clear_share
+    node = None if is_clear else _late_node(places, own, clear_share)
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched))) - by_turns_ns, 0)
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
-    if is_clear:
+    if matched.has_several_groups and (is_clear or node):
+        # Who waits for a rank in one group is waited for in the next: all that is waited for goes back to it.
+        share = late_share if is_clear or node is None else node.share
+        likely_ns = min(int(waiting_ns * share), most_ns)
+    elif is_clear:
         # The fix is on one rank: all others, also the last of them, must be able to go on then.
         of_late = np.where(matched.last == matched.number(late.rank), matched.behind_ns, 0)
         caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late))
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
         likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
-    return _Seen(places, late, others, is_clear, waiting_ns, most_ns, likely_ns)
+    return _Seen(places, own, late, others, is_clear, late_share, node, waiting_ns, most_ns, likely_ns)
 
 
 def _exposed_waits_ns(
@@ -168,29 +200,41 @@ def _symptoms(main: str, late: Place, others: Sequence[Place], at: Mapping[str, 
     return (*owners, "launch-bound") if usual("launch_bound") < at["min_share_of_step"] else owners
 
 
-def _late_share(matched: Skew) -> float:
-    """How much of all lateness is the late rank's."""
-    late = matched.number(matched.late_rank)
-    return float(matched.caused_ns[late] / max(matched.caused_ns.sum(), 1))
+def _share(own_late_ns: Ints, late: int | Ints) -> float:
+    """How much of all lateness is that of these ranks."""
+    return float(own_late_ns[late].sum() / max(own_late_ns.sum(), 1))
 
 
-def _share_of_its_own(matched: Skew) -> float:
+def _share_of_its_own(matched: Skew, late: Place) -> float:
     """How much of the late rank's lateness would go with it: little where another one comes just before it."""
-    caused = int(matched.caused_ns[matched.number(matched.late_rank)])
-    return matched.caused_by_late_rank_ns / max(caused, 1)
+    caused = int(matched.caused_ns[matched.number(late.rank)])
+    return matched.caused_alone_ns(late.rank) / max(caused, 1)
+
+
+def _late_node(places: Sequence[Place], own_late_ns: Ints, clear_share: float) -> _Node | None:
+    """The machine whose ranks together are what others wait for; None where there is no such one, or only one."""
+    first = first_ranks(places)
+    if first is None or np.unique(first).size < 2:
+        return None
+    _, of_node = np.unique(first, return_inverse=True)
+    late = int(np.bincount(of_node, weights=own_late_ns).argmax())
+    members = np.flatnonzero(of_node == late)
+    share = _share(own_late_ns, members)
+    if members.size < 2 or share < clear_share:
+        return None
+    return _Node(spans([places[member].rank for member in members.tolist()]), share)
 
 
 # --- evidence ---
 
 
-def _evidence(
-    matched: Skew, waiting_ns: int, late: Place, instead: Mapping[str, int], units: int
-) -> tuple[Evidence, ...]:
+def _evidence(matched: Skew, seen: _Seen, instead: Mapping[str, int], units: int) -> tuple[Evidence, ...]:
     return (
-        Measure("mean wait of a rank in collectives", waiting_ns, "ns"),
+        Measure("mean wait of a rank in collectives", seen.waiting_ns, "ns"),
         Measure("the same collectives once all had come", matched.transfer_ns / units, "ns"),
-        _table(matched, units),
-        _instead(late, instead, units),
+        _table(matched, units) if len(matched.ranks) <= _MOST_ROWS else _latest(matched, seen, units),
+        _instead(seen.late, instead, units),
+        *_by_node(matched, seen, units),
     )
 
 
@@ -225,5 +269,36 @@ def _table(matched: Skew, units: int) -> Rows:
         "Collectives by rank",
         ("rank", "in collectives", "waiting", "was late by"),
         ("count", "ns", "ns", "ns"),
-        tuple(rows[:16]),
+        tuple(rows[:_MOST_ROWS]),
+    )
+
+
+def _latest(matched: Skew, seen: _Seen, units: int) -> Rows:
+    """Of many ranks those that came late by their own doing, the latest first."""
+    first = np.argsort(-seen.own_late_ns, kind="stable")[:_MOST_ROWS].tolist()
+    columns = (matched.spent_ns, matched.waiting_ns, seen.own_late_ns)
+    return Rows(
+        "The latest ranks",
+        ("rank", "in collectives", "waiting", "was late by"),
+        ("count", "ns", "ns", "ns"),
+        tuple((matched.ranks[at], *(int(each[at] / units) for each in columns)) for at in first),
+    )
+
+
+def _by_node(matched: Skew, seen: _Seen, units: int) -> Iterator[Rows]:
+    """Of many ranks how late those of each machine came, the latest machine first."""
+    first = first_ranks(seen.places) if len(matched.ranks) > _MOST_ROWS else None
+    if first is None:
+        return
+    nodes, of_node = np.unique(first, return_inverse=True)
+    late, waited = (np.bincount(of_node, weights=each) for each in (seen.own_late_ns, matched.waiting_ns))
+    count = np.bincount(of_node)
+    yield Rows(
+        "Ranks by node, means of its ranks",
+        ("first rank", "ranks", "waiting", "was late by"),
+        ("count", "count", "ns", "ns"),
+        tuple(
+            (int(nodes[at]), int(count[at]), int(waited[at] / count[at] / units), int(late[at] / count[at] / units))
+            for at in np.argsort(-late / count, kind="stable")[: _MOST_ROWS // 2].tolist()
+        ),
     )

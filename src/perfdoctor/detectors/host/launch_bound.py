@@ -19,11 +19,11 @@ def _idle_ns(place: Place) -> int:
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Idle in which the launching thread was busy launching; kernels that wait in a queue are no evidence for it."""
     paced_ns = paced_waiting_ns(run, "launch_bound")
-    idle_ns, worst = run.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
+    idle_ns, worst = run.job.mean(_idle_ns) + paced_ns, run.worst(_idle_ns)
     share = idle_ns / max(run.step_ns, 1)
     if share < at["min_share_of_step"]:
         return
-    ranks = len({place.rank for place in run.places})
+    ranks = len({place.rank for place in run.job.places})
     kernels = max(len(worst.kernels), 1)
     mean_kernel_ns = int(worst.kernel_ns.sum()) / kernels
     yield Finding(
@@ -57,7 +57,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
 
 def _by_rank(run: Run) -> Iterator[Rows]:
     """Each place's own idle of this cause, the most first."""
-    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.places]
+    rows = [(place.rank, _idle_ns(place) // place.units, place.share(_idle_ns(place))) for place in run.job.places]
     rows.sort(key=lambda row: -row[1])
     columns = ("rank", "idle while its host was launching", "share of the step")
     yield Rows("By rank", columns, ("count", "ns", "share"), tuple(rows[:16]))

@@ -132,13 +132,13 @@ def _model(run: Run) -> _Model | None:
     timed = run.timeline.unrecorded_step_ns
     if not run.whole_steps or any(place.rank not in timed for place in run.places):
         return None
-    measured_ns = float(np.mean([timed[place.rank] for place in run.places]))
+    measured_ns = run.average([timed[place.rank] for place in run.places])
     without_flushes_ns = run.step_ns - run.mean(lambda place: place.idle_causes["profiler"].total_ns)
-    longer_ns = float(np.mean([max(_typical_ns(place) - timed[place.rank], 0) for place in run.places]))
+    longer_ns = run.average([max(_typical_ns(place) - timed[place.rank], 0) for place in run.places])
     unrecorded_ns = max(without_flushes_ns - longer_ns, min(measured_ns, without_flushes_ns))
     # A host that is slower while its device computes leaves it idle later: all of its rows are the cause of idle time.
-    rows = float(np.mean([_events(place, place.window) / place.units for place in run.places]))
-    on_the_way = float(np.mean([_events(place, _stretchable(place)) / place.units for place in run.places]))
+    rows = run.average([_events(place, place.window) / place.units for place in run.places])
+    on_the_way = run.average([_events(place, _stretchable(place)) / place.units for place in run.places])
     most_ns = min(MOST_EVENT_NS, _most_by_ops_ns(run))
     explained_ns = min(longer_ns, rows * most_ns) if on_the_way else 0.0
     sleeping_ns = min(_sleeping_ns(run), unrecorded_ns)
@@ -287,7 +287,7 @@ def _share(run: Run, part: Part) -> float:
 
 
 def _recorded_ns(run: Run, part: Part) -> float:
-    return float(np.mean([part(place).total_ns / place.units for place in run.places]))
+    return run.average([part(place).total_ns / place.units for place in run.places])
 
 
 def _unrecorded_ns(run: Run, name: str) -> float:

@@ -49,7 +49,7 @@ def transfer_share(run: Run, kind: str = "") -> float:
 
     For one `kind` only its own count, those with uneven loads among them.
     """
-    matched = skew(run, with_uneven=bool(kind))
+    matched = skew(run.job, with_uneven=bool(kind))
     if matched is None:
         return 1.0
     if not kind:
@@ -64,11 +64,11 @@ def won_by_all_ns(run: Run) -> float:
     The transfer starts when the last rank has come: what that rank hides behind its compute costs nothing, however long
     the others have been waiting.
     """
-    matched = skew(run)
+    matched = skew(run.job)
     if matched is None:
         return np.inf
     won, unmatched = 0.0, 0.0
-    places = _places(run, matched)
+    places = _places(run.job, matched)
     for number in range(len(places)):
         place, own = places[number], matched.rows_of(number)
         frame = place.recorded_collectives
@@ -102,7 +102,7 @@ def is_full_precision(frame: Frame) -> Mask:
 
 def sizes_can_be_judged(run: Run, place: Place, rows: Mask) -> bool:
     """Are the sizes of these rows known, or are there other ranks to distinguish a long transfer from a wait?"""
-    return len(run.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
+    return len(run.job.places) > 1 or bool((place.collectives["bytes"][rows] != UNKNOWN).all())
 
 
 # --- bandwidth ---
@@ -142,10 +142,10 @@ class Bandwidth:
 
 def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
     """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
-    matched = skew(run)
+    matched = skew(run.job)
     if matched is None:
         return []
-    places = _places(run, matched)
+    places = _places(run.job, matched)
     # Ranks of an uneven all-to-all carry different loads: the largest is what the others wait for.
     size = matched.largest(column(places, matched.came, "bytes"))
     group = matched.largest(column(places, matched.came, "group_size"))
@@ -182,10 +182,10 @@ class Loads:
 
 def matched_bytes(run: Run, kind: str) -> Loads | None:
     """Bytes by rank of collectives of one kind in which all recorded ranks take part; None where they are unknown."""
-    matched = skew(run, with_uneven=True)
+    matched = skew(run.job, with_uneven=True)
     if matched is None:
         return None
-    places = _places(run, matched)
+    places = _places(run.job, matched)
     by_all = (np.array(matched.kinds) == kind) & (matched.members == len(places))
     if not by_all.any():
         return None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from perfdoctor.metrics.communication.skew import Skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
+from perfdoctor.model.timeline import Ints
 
 
 def between_collectives(place: Place, matched: Skew) -> Intervals:
@@ -57,6 +58,19 @@ def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return found
 
     return (nth((others - 1) // 2) + nth(others // 2)) / 2
+
+
+def own_lateness_ns(places: Sequence[Place], matched: Skew) -> Ints:
+    """Per rank of `matched.ranks`: by how much it came late by its own doing.
+
+    Who waited for a late rank in one group comes late to the next one as well: there he has spent no more time on
+    anything but communication than others have. Where all ranks meet in each collective they leave it together.
+    """
+    if not matched.has_several_groups:
+        return matched.caused_ns
+    excess = excess_ns(places, matched)
+    own = np.array([sum(excess.get(rank, {}).values()) for rank in matched.ranks], np.int64)
+    return np.minimum(matched.caused_ns, own)
 
 
 def made_late_by(places: Sequence[Place], matched: Skew) -> Mapping[str, float]:

@@ -17,12 +17,12 @@ from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 def ranks_of_job(run: Run) -> int:
     """How many ranks the job had, as far as that was recorded: its size, or the largest group that communicates."""
     sizes = run.timeline.collectives["group_size"]
-    return max(run.timeline.world_size, int(sizes.max(initial=0)), len(run.timeline.ranks))
+    return max(run.timeline.world_size, int(sizes.max(initial=0)), len(run.ranks))
 
 
 def ranks_missing(run: Run) -> int:
     """How many of them were not recorded; 0 where none is known to be missing."""
-    return ranks_of_job(run) - len(run.timeline.ranks)
+    return ranks_of_job(run) - len(run.ranks)
 
 
 @once_per_run

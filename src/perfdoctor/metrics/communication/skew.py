@@ -71,6 +71,11 @@ class Skew:
         rows: Ints = self.came.row[own[self.last[self.came.collective[own]] == rank]]
         return rows
 
+    @cached_property
+    def has_several_groups(self) -> bool:
+        """Are there collectives in which not all ranks take part?"""
+        return bool((self.members < len(self.ranks)).any())
+
     # --- a line a rank, a column a collective: for jobs of which every rank was read in full ---
 
     def matrix(self, values: Ints) -> Matrix:
@@ -216,11 +221,15 @@ class Skew:
 
     @property
     def caused_by_late_rank_ns(self) -> int:
-        """How much earlier collectives would start if the late rank came when the others do, and no other sooner.
+        """As `caused_alone_ns`, of the late rank."""
+        return self.caused_alone_ns(self.late_rank)
+
+    def caused_alone_ns(self, rank: int) -> int:
+        """How much earlier collectives would start if this rank came when the others do, and no other sooner.
 
         They would wait for the last but one.
         """
-        return self._later_ns(self._last_of_rank[self.number(self.late_rank)], self.behind_ns)
+        return self._later_ns(self._last_of_rank[self.number(rank)], self.behind_ns)
 
     @cached_property
     def _last_of_rank(self) -> list[Ints]:

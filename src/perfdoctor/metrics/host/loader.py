@@ -38,9 +38,9 @@ def unhidden_share(run: Run) -> float:
     """
     if not run.per_step or loader(run) == "single-process":
         return 1.0
-    if run.share(lambda place: place.idle_ns("input_wait")) < _WAIT_SHARE:
+    if run.job.share(lambda place: place.idle_ns("input_wait")) < _WAIT_SHARE:
         return 1.0
-    return float(np.mean([_after_last_wait(place) for place in run.places]))
+    return run.average([_after_last_wait(place) for place in run.places])
 
 
 def _after_last_wait(place: Place) -> float:

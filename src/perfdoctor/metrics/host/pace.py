@@ -37,6 +37,7 @@ _AWAY = tuple(cause for cause in NAMED_CAUSES if cause not in _BUSY)
 FEWEST_STEPS = 3
 
 
+@once_per_place
 def spare_ns(place: Place) -> int | None:
     """How much sooner this rank's host could have launched the window's work; None where that is unknown.
 
@@ -45,6 +46,7 @@ def spare_ns(place: Place) -> int | None:
     return max(place.window_ns - busy_ns(place), 0) if _has_pace(place) else None
 
 
+@once_per_place
 def sooner_ns(place: Place) -> int | None:
     """How much sooner this rank's device could have had the window's work: what its host has to spare, or was ahead.
 
@@ -74,7 +76,7 @@ def run_spare_ns(run: Run, *, of_window: bool = False) -> int | None:
     """
     spare = [(place, _spare_of_window_ns(place) if of_window else spare_ns(place)) for place in run.places]
     known = [ns / place.units for place, ns in spare if ns is not None]
-    return round(float(np.mean(known))) if known and len(known) == len(spare) else None
+    return round(run.average(known)) if known and len(known) == len(spare) else None
 
 
 def _spare_of_window_ns(place: Place) -> int | None:
@@ -127,15 +129,16 @@ def paced_waiting_ns(run: Run, cause: str) -> int:
 
     It is what a rank waits beyond what its host could have been sooner, as far as that cause held the late ranks up.
     """
-    matched = skew(run)
+    job = run.job
+    matched = skew(job)
     if matched is None or not matched.took_ns.sum():
         return 0
-    places = [place for place in run.places if place.rank in matched.ranks]
+    places = [place for place in job.places if place.rank in matched.ranks]
     beyond = {place.rank: _beyond_spare_ns(place, matched) for place in places}
     if not any(beyond.values()):
         return 0
     share = made_late_by(places, matched).get(cause, 0.0)
-    return round(share * run.mean(lambda place: beyond.get(place.rank, 0)))
+    return round(share * job.mean(lambda place: beyond.get(place.rank, 0)))
 
 
 def _beyond_spare_ns(place: Place, matched: Skew) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.late import dataclass
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -38,7 +39,7 @@ def same_kernels(run: Run, min_kernel_ns: float) -> SameKernels | None:
 
     Shorter kernels than `min_kernel_ns` are launch and clock noise: they are the same work, but not timed.
     """
-    places = tuple(place for place in run.places if place.device is not None and len(place.kernels))
+    places = tuple(place for place in run.job.places if place.device is not None and medians_of(place))
     if len(places) < 2 or len({place.info.name for place in places}) > 1:
         return None
     medians = [medians_of(place) for place in places]
@@ -54,7 +55,7 @@ def same_kernels(run: Run, min_kernel_ns: float) -> SameKernels | None:
     count = np.array([medians[0][kernel][0] for kernel in kernels])
     usual_ns = np.median(middle_ns, axis=0)
     weight = usual_ns * count / (usual_ns * count).sum()
-    total_ns = max(sum(float(place.kernel_ns.sum()) / place.units for place in places), 1.0)
+    total_ns = max(sum(float(kernel_time_ns(place)) / place.units for place in places), 1.0)
     return SameKernels(
         places=places,
         slowdown=(middle_ns / usual_ns * weight).sum(axis=1),
@@ -69,8 +70,17 @@ def _alike(counts: list[float]) -> bool:
     return max(counts) - min(counts) <= max(_EDGE_KERNELS, _EDGE_SHARE * max(counts))
 
 
+@once_per_place
+def kernel_time_ns(place: Place) -> int:
+    """Of all its kernels in the window; those that overlap each count in full."""
+    return int(place.kernel_ns.sum())
+
+
+@once_per_place
 def medians_of(place: Place) -> dict[tuple[str, int], tuple[float, float]]:
     """By name and blocks: how often a kernel ran a step on this device, and its median time in ns."""
+    if not len(place.kernels):
+        return {}
     names, blocks, took = place.kernels.name, place.kernels["blocks"], place.kernels.duration_ns
     order = np.lexsort((blocks, names.codes))
     codes, sizes = names.codes[order], blocks[order]

@@ -54,7 +54,7 @@ class Askable:
 
 def recorded_ranks(run: Run) -> int:
     """How many ranks the job had; 0 where that is unknown: one rank was recorded, and it communicates."""
-    ranks = max(run.timeline.world_size, len(run.timeline.ranks))
+    ranks = max(run.timeline.world_size, len(run.ranks))
     return 0 if ranks == 1 and len(run.timeline.collectives) else ranks
 
 

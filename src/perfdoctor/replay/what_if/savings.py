@@ -75,13 +75,13 @@ class Replay:
         steps than show a pace: ranks are late in some more than in others. On a run without a GPU,
         actions on device work only by the time of the training thread that the finding names.
         """
-        timeline = self.run.timeline
+        read, ranks = len(self.run.timeline.ranks), max(self.run.timeline.world_size, len(self.run.ranks))
         if host_places(self.run) and action not in (*IDLE_CAUSES, "collectives", "lateness"):
             return bool(action and finding.thread_time)
         if action == "lateness":
             enough = all(graph.units >= min(FEWEST_STEPS, graph.place.steps.used) for graph in self.graphs)
             return bool(finding.work) and enough and all(graph.collectives.size for graph in self.graphs)
-        return bool(action) and (action != "collectives" or len(timeline.ranks) >= max(timeline.world_size, 2))
+        return bool(action) and (action != "collectives" or read >= max(ranks, 2))
 
     def fix(self, rule: str, action: str, finding: Finding) -> SimulatedFix:
         key = (rule, action, finding)

@@ -1,0 +1,1 @@
+"""How are thousands of ranks diagnosed? Each by itself in parallel; only what is small meets."""

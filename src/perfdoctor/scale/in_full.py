@@ -1,0 +1,66 @@
+"""Which ranks of a large job are read in full? Those that findings speak of, and one that stands for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from perfdoctor.metrics.communication.lateness import own_lateness_ns
+from perfdoctor.metrics.communication.skew import skew
+from perfdoctor.metrics.kernels.same_kernels import same_kernels
+from perfdoctor.model.run import Run
+from perfdoctor.records.memory import MemoryUse
+from perfdoctor.vocabulary.parts import IDLE_PARTS
+
+TYPICAL = "typical"
+#: A smaller part of the step is no finding (`affected-time` in vocabulary/thresholds.toml).
+_NOTABLE = 0.03
+
+
+def ranks_in_full(job: Run, memory: Sequence[MemoryUse]) -> Mapping[int, str]:
+    """Ranks by number, and what each is: it stands out, or stands for all that do not. At least the typical one."""
+    chosen: dict[int, str] = {}
+    for rank, what in (*_of_collectives(job), *_of_devices(job), *_of_idle(job), *_of_memory(memory)):
+        chosen.setdefault(rank, what)
+    chosen.setdefault(_typical(job, set(chosen)), TYPICAL)
+    return chosen
+
+
+def _of_collectives(job: Run) -> list[tuple[int, str]]:
+    matched = skew(job)
+    if matched is None or not matched.took_ns.sum():
+        return []
+    places = [place for place in job.places if len(place.collectives)]
+    own = own_lateness_ns(places, matched)
+    latest = int(np.lexsort((matched.waiting_ns, -own))[0])
+    earliest = int(np.lexsort((own, -matched.waiting_ns))[0])
+    return [(matched.ranks[latest], "latest"), (matched.ranks[earliest], "waits longest")]
+
+
+def _of_devices(job: Run) -> list[tuple[int, str]]:
+    same = same_kernels(job, 0)
+    return [(same.places[int(same.slowdown.argmax())].rank, "slowest kernels")] if same else []
+
+
+def _of_idle(job: Run) -> list[tuple[int, str]]:
+    """For each cause that takes a notable part of any rank's step the rank where it takes most."""
+    found = []
+    for cause, part in IDLE_PARTS.items():
+        worst = job.worst(lambda place, cause=cause: place.idle_ns(cause))  # type: ignore[misc]
+        if worst.share(worst.idle_ns(cause)) >= _NOTABLE:
+            found.append((worst.rank, f"most {part.label}"))
+    return found
+
+
+def _of_memory(memory: Sequence[MemoryUse]) -> list[tuple[int, str]]:
+    fullest = max(memory, key=lambda use: use.most_reserved_bytes, default=None)
+    return [(fullest.rank, "most memory")] if fullest else []
+
+
+def _typical(job: Run, but: set[int]) -> int:
+    """Whose parts of the step are nearest to the medians of all ranks, in sum."""
+    places = [place for place in job.places if place.rank not in but] or list(job.places)
+    shares = np.array([[place.share(pieces.total_ns) for pieces in place.parts.values()] for place in places])
+    apart = np.abs(shares - np.median(shares, axis=0)).sum(axis=1)
+    return places[int(apart.argmin())].rank

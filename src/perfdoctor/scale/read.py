@@ -1,0 +1,125 @@
+"""How does a job of any number of ranks become a Run? All ranks in full where they fit, else some of them by summaries.
+
+Each file becomes a summary by itself, in parallel; only summaries meet. Then those ranks are read in full that findings
+speak of, and one for all others: rules about a single rank run on these, each counting for as many as it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.model.run import Run
+from perfdoctor.model.selection import WHOLE_RECORDING, Selection
+from perfdoctor.model.timeline import Timeline, UserValues
+from perfdoctor.readers.open import read, read_file, traces
+from perfdoctor.scale.in_full import TYPICAL, ranks_in_full
+from perfdoctor.scale.reduce import Job, job_of
+from perfdoctor.scale.summary import packed_summary
+from perfdoctor.system.memory import available_bytes
+
+Progress = Callable[[str], None]
+
+#: So many files are always read in full: the GPUs of one machine.
+FEWEST_IN_FULL = 8
+#: A timeline takes about twice as many bytes as its trace has in plain text (docs/performance.md), and the diagnosis as
+#: much again. Half of the memory is left to others.
+_MEMORY_PER_BYTE = 4
+_SHARE_OF_MEMORY = 0.5
+_GZIP = b"\x1f\x8b"
+#: A compressed file ends with so many bytes that hold the size of its text, modulo 4 GiB (RFC 1952).
+_SIZE_FIELD = 4
+
+
+def read_run(
+    paths: Sequence[Path],
+    progress: Progress,
+    *,
+    process: int | None = None,
+    selection: Selection = WHOLE_RECORDING,
+    user_values: UserValues | None = None,
+    most_in_full: int | None = None,
+) -> Run:
+    """The recordings under these paths, prepared for rules. `most_in_full`: so many files are read in full at most;
+    None: as many as fit into memory.
+
+    Raises PerfdoctorError as `readers.open.read` does; of many files those that cannot be read are left out.
+    """
+    files = traces(paths) if process is None else []
+
+    def known(timeline: Timeline) -> Timeline:
+        return replace(timeline, user_values=user_values) if user_values else timeline
+
+    if _fit(files, most_in_full):
+        timeline = known(read(paths, progress, process))
+        progress("Analysing")
+        return prepare(timeline, selection)
+    job = job_of(files, _summaries(files, selection, progress), selection)
+    progress("Analysing all ranks")
+    chosen = ranks_in_full(job.run, job.memory)
+    of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
+    timeline = known(read(paths, progress, only=of_files)).with_notes(*job.notes, _note(job, chosen))
+    progress("Analysing")
+    return _with_job(prepare(timeline, selection), job, [rank for rank, what in chosen.items() if what == TYPICAL])
+
+
+def _fit(files: Sequence[Path], most_in_full: int | None) -> bool:
+    if most_in_full is not None:
+        return len(files) <= most_in_full
+    if len(files) <= FEWEST_IN_FULL:
+        return True
+    return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
+
+
+def _text_bytes(file: Path) -> int:
+    """The size of a trace, of a compressed one as its end says."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        if size < _SIZE_FIELD or stream.read(len(_GZIP)) != _GZIP:
+            return size
+        stream.seek(-_SIZE_FIELD, 2)
+        return max(size, int.from_bytes(stream.read(_SIZE_FIELD), "little"))
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
+def summarised(task: tuple[str, Selection]) -> bytes:
+    """The packed summary of one file: a pure function, which a worker process can run."""
+    path, selection = task
+    return packed_summary(read_file(Path(path), lambda _: None), selection)
+
+
+def _summaries(files: Sequence[Path], selection: Selection, progress: Progress) -> list[bytes | Exception]:
+    found: list[bytes | Exception] = []
+    for number, file in enumerate(files, 1):
+        progress(f"Summarising {file.name} ({number} of {len(files)})")
+        try:
+            found.append(summarised((str(file), selection)))
+        except PerfdoctorError as error:
+            found.append(error)
+    return found
+
+
+# --- and some in full ------------------------------------------------------------------------------------------------
+
+
+def _note(job: Job, chosen: Mapping[int, str]) -> str:
+    named = ", ".join(f"rank {rank} ({what})" for rank, what in sorted(chosen.items()))
+    return (
+        f"Of {len(job.file_of):,} ranks each was read and reduced to a summary. What is said of several ranks, of "
+        "steps and of where the time went is of all of them; what is said of kernels, of the host and of lines of "
+        f"code is of those kept in full: {named}."
+    )
+
+
+def _with_job(run: Run, job: Job, typical: Sequence[int]) -> Run:
+    """The places that stand for others count for all that were not read in full."""
+    others = len(job.run.places) - len(run.places)
+    standing = [place.rank in typical for place in run.places]
+    each = others // max(sum(standing), 1)
+    weights = tuple(1 + each * stands for stands in standing)
+    return replace(run, summaries=job.with_timeline(run.timeline), stands_for=weights)

@@ -1,0 +1,286 @@
+"""What does one rank's file tell about a job of many ranks? A summary of at most a megabyte, of one file alone.
+
+Of each place: the parts of its window and the causes of its idle time, exact between any two edges of its collectives
+and steps, its collectives with the times of arrival and end, its kernels by name, and what rules ask of a single place.
+Between two collectives a rank depends on no other: how long each part takes there is its replay graph, reduced to what
+other ranks can see of it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from sys import intern
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.accounting.split import split
+from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
+from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
+from perfdoctor.metrics.memory.peak import memory_uses
+from perfdoctor.model.columns import Column, Ints, Text
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.steps import Confidence, FoundBy, Steps
+from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.records.memory import MemoryUse
+from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.vocabulary.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from perfdoctor.model.selection import Selection
+
+#: A packed summary is no larger: with more collectives than that holds, it is exact between fewer of their edges.
+MOST_BYTES = 1_000_000
+#: Of how many edges one is kept, until a summary is small enough.
+_THINNING = (1, 4, 16, 64, 256)
+#: A kernel beyond those that take most of the time tells nothing about a device.
+_MOST_KERNELS = 256
+#: Columns of collectives that questions about several ranks ask for; the others are unknown in a summary.
+_NUMBERS = ("bytes", "sent_bytes", "group_size", "blocks")
+_TEXTS = ("kind", "group", "data_type")
+_WIDTHS = tuple(np.dtype(width) for width in ("i1", "<i2", "<i4", "<i8"))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column as the differences of neighbours, in as few bytes each as hold them. `width`: a place in `_WIDTHS`."""
+
+    first: int = 0
+    width: int = 0
+    differences: bytes = b""
+    count: int = 0
+
+    @classmethod
+    def of(cls, values: Ints) -> Numbers:
+        if not values.size:
+            return cls()
+        apart = np.diff(values)
+        least, most = int(apart.min(initial=0)), int(apart.max(initial=0))
+        width = next(
+            at for at, each in enumerate(_WIDTHS) if np.iinfo(each).min <= least and most <= np.iinfo(each).max
+        )
+        return cls(int(values[0]), width, apart.astype(_WIDTHS[width]).tobytes(), int(values.size))
+
+    def values(self) -> Ints:
+        result = np.zeros(self.count, np.int64)
+        if self.count:
+            result[0] = self.first
+            result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
+        return np.cumsum(result)
+
+
+@dataclass(frozen=True)
+class Words:
+    codes: Numbers
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: Text) -> Words:
+        occurring, codes = np.unique(text.codes, return_inverse=True)
+        return cls(Numbers.of(codes.ravel().astype(np.int64)), tuple(text.values[code] for code in occurring.tolist()))
+
+    def text(self) -> Text:
+        return Text(self.codes.values().astype(np.int32), [intern(value) for value in self.values])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How often a kernel runs in a step, and its median time."""
+
+    name: str
+    blocks: int
+    per_step: float
+    median_ns: float
+
+
+@dataclass(frozen=True)
+class StepEdges:
+    """As `model.steps.Steps`, with lists."""
+
+    found_by: FoundBy
+    confidence: Confidence
+    first: int
+    last: int
+    partial: int
+    steady: tuple[int, int] | None
+    bounds: Numbers
+    on_main_stream: Numbers | None
+    lengths_ns: Numbers | None
+    on_host: Numbers | None
+
+    @classmethod
+    def of(cls, steps: Steps) -> StepEdges:
+        def packed(values: Ints | None) -> Numbers | None:
+            return None if values is None else Numbers.of(values)
+
+        return cls(
+            steps.found_by, steps.confidence, steps.first, steps.last, steps.partial, steps.steady,
+            Numbers.of(steps.bounds), packed(steps.on_main_stream), packed(steps.lengths_ns), packed(steps.on_host),
+        )  # fmt: skip
+
+    def steps(self) -> Steps:
+        def values(packed: Numbers | None) -> Ints | None:
+            return None if packed is None else packed.values()
+
+        return Steps(
+            self.found_by, self.confidence, self.bounds.values(), self.first, self.last, self.partial,
+            values(self.on_main_stream), values(self.lengths_ns), self.steady, values(self.on_host),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PlaceSummary:
+    """One place. `pieces`: by part, starts and ends in turn; `split` and the numbers behind it are of its window."""
+
+    rank: int
+    device: int | None
+    info: Device
+    window: Numbers
+    steps: StepEdges
+    pieces: Mapping[str, Numbers]
+    communication: Numbers
+    numbers: Mapping[str, Numbers]
+    texts: Mapping[str, Words]
+    split: TimeSplit
+    kernels: tuple[Kernel, ...]
+    kernel_time_ns: int
+    spare_ns: int | None
+    sooner_ns: int | None
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """One file: its places, and what of its Timeline concerns the job."""
+
+    sources: tuple[Source, ...]
+    ranks: tuple[int, ...]
+    world_size: int
+    recorded: tuple[str, ...]
+    notes: tuple[str, ...]
+    places: tuple[PlaceSummary, ...] = ()
+    memory: tuple[MemoryUse, ...] = ()
+    steps_marked_by: str = ""
+    unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+
+
+# --- from a timeline -------------------------------------------------------------------------------------------------
+
+
+def packed_summary(timeline: Timeline, selection: Selection) -> bytes:
+    """The summary of one file's timeline, at most `MOST_BYTES`.
+
+    Raises UsageError as `prepare` does where the selected part is not in it.
+    """
+    run = prepare(timeline, selection)
+    whole = FileSummary(
+        sources=timeline.sources,
+        ranks=timeline.ranks,
+        world_size=timeline.world_size,
+        recorded=tuple(sorted(timeline.recorded)),
+        notes=timeline.notes,
+        memory=tuple(replace(use, holders=()) for use in memory_uses(timeline)),
+        steps_marked_by=timeline.steps_marked_by,
+        unrecorded_step_ns=timeline.unrecorded_step_ns,
+    )
+    packed = b""
+    for every in _THINNING:
+        packed = pack(replace(whole, places=tuple(_summary(place, every) for place in run.places)))
+        if len(packed) <= MOST_BYTES:
+            break
+    return packed
+
+
+def pack(summary: FileSummary) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(summary), 1)
+
+
+def unpack(packed: bytes) -> FileSummary:
+    return msgspec.msgpack.decode(zlib.decompress(packed), type=FileSummary)
+
+
+def _summary(place: Place, every: int) -> PlaceSummary:
+    arrived = place.recorded_collectives
+    return PlaceSummary(
+        rank=place.rank,
+        device=place.device,
+        info=place.info,
+        window=interleaved(place.window),
+        steps=StepEdges.of(place.steps),
+        pieces={part: interleaved(pieces) for part, pieces in moved_together(place, every).items() if pieces},
+        communication=interleaved(place.communication),
+        numbers={
+            "start_ns": Numbers.of(arrived.start_ns),
+            "took_ns": Numbers.of(arrived.duration_ns),
+            **{name: Numbers.of(arrived[name]) for name in _NUMBERS},
+        },
+        texts={name: Words.of(arrived.text(name)) for name in _TEXTS},
+        split=split(place),
+        kernels=_kernels(place),
+        kernel_time_ns=kernel_time_ns(place),
+        spare_ns=spare_ns(place),
+        sooner_ns=sooner_ns(place),
+    )
+
+
+def _kernels(place: Place) -> tuple[Kernel, ...]:
+    """Those that take most of the time."""
+    medians = sorted(medians_of(place).items(), key=lambda each: -each[1][0] * each[1][1])[:_MOST_KERNELS]
+    return tuple(Kernel(name, blocks, per_step, ns) for (name, blocks), (per_step, ns) in medians)
+
+
+def moved_together(place: Place, every: int = 1) -> dict[str, Intervals]:
+    """Each part of the window in as few pieces as possible: between two edges, one piece a part, one behind another.
+
+    Edges are those of communication, exposed or not, and of steps. From any of them to any other a part takes exactly
+    what it takes on the place itself. `every`: of edges inside steps, only each so many-th.
+    """
+    fixed = np.concatenate((place.window.starts, place.window.ends, place.steps.even_bounds, _step_edges(place)))
+    inside = np.concatenate(
+        [edge for pieces in (place.communication, place.exposed_communication) for edge in (pieces.starts, pieces.ends)]
+    )
+    edges = np.union1d(fixed, np.unique(inside)[::every])
+    begun = edges[:-1].copy()
+    moved = {}
+    for part, pieces in place.parts.items():
+        ended = begun + pieces.overlap_ns(edges[:-1], edges[1:])
+        moved[part] = Intervals.of(begun, ended)
+        begun = ended
+    return moved
+
+
+def _step_edges(place: Place) -> Ints:
+    return place.steps.bounds[place.steps.first : place.steps.last + 1] if place.steps.used else place.window.starts
+
+
+def interleaved(pieces: Intervals) -> Numbers:
+    return Numbers.of(np.stack((pieces.starts, pieces.ends), axis=1).ravel())
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def intervals(packed: Numbers) -> Intervals:
+    edges = packed.values()
+    return Intervals(edges[::2].copy(), edges[1::2].copy())
+
+
+def collectives(summary: PlaceSummary, rank: int) -> Frame:
+    """The frame of the place's collectives, of the whole recording; what a summary does not hold is unknown."""
+    numbers = {name: packed.values() for name, packed in summary.numbers.items()}
+    start, count = numbers["start_ns"], numbers["start_ns"].size
+    known: dict[str, Column] = {
+        **{name: packed.text() for name, packed in summary.texts.items()},
+        **{name: numbers[name] for name in _NUMBERS},
+        "start_ns": start,
+        "end_ns": start + numbers["took_ns"],
+        "rank": np.full(count, rank, np.int64),
+        "device": np.full(count, -1 if summary.device is None else summary.device, np.int64),
+    }
+    unknown, no_text = np.full(count, -1, np.int64), Text.constant("", count)
+    declared: Sequence[tuple[str, type]] = tuple(SIGNALS["collectives"].columns.items())
+    return Frame({name: known.get(name, no_text if kind is str else unknown) for name, kind in declared})

@@ -1,0 +1,36 @@
+"""How much memory may a process take here?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+#: Where the system does not say: what small machines have.
+UNKNOWN_BYTES = 4 << 30
+#: The limits of a container, of both versions of control groups.
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def available_bytes() -> int:
+    """What is free of the machine's memory, or half of all where that is not known; no more than a container has."""
+    return min([_of_machine(), *(limit for path in _LIMITS if (limit := _number(path)))])
+
+
+def _of_machine() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):  # Windows
+        return UNKNOWN_BYTES
+
+
+def _number(path: Path) -> int:
+    """0 where there is none, or no limit."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
