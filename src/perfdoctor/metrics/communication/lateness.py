@@ -57,7 +57,10 @@ def _middle_of_others(own: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         found: npt.NDArray[np.int64] = np.take_along_axis(ascending, number + (place <= number), axis=0)
         return found
 
-    return (nth((others - 1) // 2) + nth(others // 2)) / 2
+    middle: npt.NDArray[np.float64] = np.mean(
+        [nth((others - 1) >> 1), nth(others >> 1)], axis=0
+    )  # the two in the middle, or one twice
+    return middle
 
 
 def own_lateness_ns(places: Sequence[Place], matched: Skew) -> Ints:

@@ -151,7 +151,8 @@ class Skew:
     @cached_property
     def late_by_ns(self) -> Ints:
         """Per collective: how much the last rank came after the middle one; of two, after the other."""
-        middle = (self._nth_ns((self.members - 1) // 2) + self._nth_ns(self.members // 2)) / 2
+        # The two in the middle, or one twice.
+        middle = np.mean([self._nth_ns((self.members - 1) >> 1), self._nth_ns(self.members >> 1)], axis=0)
         before = np.where(self.members > 2, middle, self._nth_ns(1))
         return (before - self.shortest_ns).astype(np.int64)
 
