@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -16,10 +17,10 @@ from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers.open import read, read_file, traces
-from perfdoctor.scale.in_full import TYPICAL, ranks_in_full
-from perfdoctor.scale.reduce import Job, job_of
-from perfdoctor.scale.summary import packed_summary
 from perfdoctor.system.memory import available_bytes
+
+if TYPE_CHECKING:
+    from perfdoctor.scale.reduce import Job
 
 Progress = Callable[[str], None]
 
@@ -57,8 +58,22 @@ def read_run(
         timeline = known(read(paths, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
+    return _reduced(paths, files, progress, selection, known)
+
+
+def _reduced(
+    paths: Sequence[Path],
+    files: Sequence[Path],
+    progress: Progress,
+    selection: Selection,
+    known: Callable[[Timeline], Timeline],
+) -> Run:
+    """All ranks by summaries, and some of them in full."""
+    from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
+    from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
+
     job = job_of(files, _summaries(files, selection, progress), selection)
-    progress("Analysing all ranks")
+    progress("Comparing the ranks")
     chosen = ranks_in_full(job.run, job.memory)
     of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
     timeline = known(read(paths, progress, only=of_files)).with_notes(*job.notes, _note(job, chosen))
@@ -89,6 +104,8 @@ def _text_bytes(file: Path) -> int:
 
 def summarised(task: tuple[str, Selection]) -> bytes:
     """The packed summary of one file: a pure function, which a worker process can run."""
+    from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
+
     path, selection = task
     return packed_summary(read_file(Path(path), lambda _: None), selection)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline, UserValues

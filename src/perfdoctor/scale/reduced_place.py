@@ -9,10 +9,11 @@ kernels, calls or ops raises `NotInSummaryError`: such questions are asked of ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from sys import intern
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
