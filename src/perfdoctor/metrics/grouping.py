@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.late import dataclass
+from perfdoctor.model.columns import Whole, numbered
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 
 #: 2.4 hours in ns: no single kernel, call or op is longer, and 20 bits are left for the groups.
@@ -68,14 +69,19 @@ def ratio(part: npt.NDArray[np.generic], whole: npt.NDArray[np.generic]) -> Floa
     return np.where(known, top / np.where(known, bottom, 1), np.nan)
 
 
-def combined(*columns: Ints) -> tuple[Ints, Ints]:
+def combined(*columns: Whole) -> tuple[Ints, Ints]:
     """Rows that agree in all columns are one group: the group of each row, and a row of each group."""
     keys = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
-        _, numbers = np.unique(column, return_inverse=True)
-        _, keys = np.unique(keys * (int(numbers.max(initial=0)) + 1) + numbers.ravel(), return_inverse=True)
-    _, first, group = np.unique(keys.ravel(), return_index=True, return_inverse=True)
-    return group.ravel().astype(np.int64), first.astype(np.int64)
+        values, numbers = numbered(column)
+        _, keys = numbered(keys * max(values.size, 1) + numbers)
+    _, first = np.unique(_short(keys), return_index=True)
+    return keys, first
+
+
+def _short(groups: Ints) -> npt.NDArray[np.unsignedinteger]:
+    """The same numbers in as few bytes as hold them: numpy sorts up to two bytes by counting."""
+    return groups.astype(np.min_scalar_type(groups.max(initial=0)))
 
 
 def prevailing(group: Ints, values: Ints, weight: npt.NDArray[np.generic], groups: int) -> Ints:

@@ -15,6 +15,8 @@ from perfdoctor.late import Regex
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+#: Numbers or codes of texts.
+Whole = npt.NDArray[np.signedinteger[Any]]
 
 #: What a column of a signal is stored as, by the type that `vocabulary.signals` declares; text: see `Text`.
 DTYPES: Mapping[type, np.dtype[Any]] = {
@@ -72,6 +74,11 @@ class Text:
     def take(self, rows: npt.NDArray[np.generic]) -> Text:
         """The rows that a mask or an array of indices names."""
         return Text(self.codes[rows], self.values, self._known)
+
+    def trimmed(self) -> Text:
+        """The same rows, without values that none of them has: most of a table may be left over after `take`."""
+        present, codes = numbered(self.codes)
+        return Text(codes.astype(np.int32), [self.values[code] for code in present.tolist()])
 
     def matches(self, pattern: re.Pattern[str]) -> Mask:
         """One bool a row: does the pattern occur in it?"""
@@ -164,8 +171,42 @@ def _is_lasting(question: object) -> bool:
 Column = npt.NDArray[np.generic] | Text
 
 
+#: Up to this many times as many numbers as rows, and up to so many in all, a table is quicker than sorting.
+_TABLE_TIMES, _TABLE_SIZE = 16, 4_000_000
+
+
+def distinct(values: Whole) -> Ints:
+    """The different values, ascending. As `np.unique`, without sorting where the values lie close together."""
+    occurs = _occurs(values)
+    if occurs is None:
+        return np.unique(values).astype(np.int64, copy=False)
+    return np.flatnonzero(occurs) + int(values.min())
+
+
+def numbered(values: Whole) -> tuple[Ints, Ints]:
+    """The different values, ascending, and for each row the index of its value."""
+    occurs = _occurs(values)
+    if occurs is None:
+        unique, codes = np.unique(values, return_inverse=True)
+        return unique.astype(np.int64, copy=False), codes.reshape(-1)
+    low = int(values.min())
+    return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[values - low]
+
+
+def _occurs(values: Whole) -> Mask | None:
+    """For each number from the least to the greatest value: does it occur? None where that are too many to be quick."""
+    if not values.size:
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= min(_TABLE_TIMES * values.size, _TABLE_SIZE):
+        return None
+    occurs = np.zeros(high - low + 1, dtype=bool)
+    occurs[values - low] = True
+    return occurs
+
+
 def occurring(values: Ints) -> list[int]:
     """Which values occur, ascending? Most columns hold one: seen without sorting."""
     if values.size and (values == values[0]).all():
         return [int(values[0])]
-    return [int(value) for value in np.unique(values)]
+    return [int(value) for value in distinct(values)]

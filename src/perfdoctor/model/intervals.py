@@ -101,23 +101,24 @@ class Intervals:
         """Instants in both. Each piece meets a run of consecutive pieces of the other: two binary searches find it."""
         if not self or not other:
             return Intervals.empty()
-        first = np.searchsorted(other.ends, self.starts, side="right")
-        last = np.searchsorted(other.starts, self.ends, side="left")
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        if len(few) == 1:
+            return many.within(int(few.starts[0]), int(few.ends[0]))
+        first = np.searchsorted(many.ends, few.starts, side="right")
+        last = np.searchsorted(many.starts, few.ends, side="left")
         counts = np.maximum(last - first, 0)
-        mine = np.repeat(np.arange(len(self)), counts)
+        one = np.repeat(np.arange(len(few)), counts)
         nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        theirs = np.repeat(first, counts) + nth
+        other_one = np.repeat(first, counts) + nth
         return Intervals(
-            np.maximum(self.starts[mine], other.starts[theirs]), np.minimum(self.ends[mine], other.ends[theirs])
+            np.maximum(few.starts[one], many.starts[other_one]), np.minimum(few.ends[one], many.ends[other_one])
         )
 
     def __sub__(self, other: Intervals) -> Intervals:
         """Instants in this and not in the other."""
         if not self or not other:
             return self
-        low = min(int(self.starts[0]), int(other.starts[0]))
-        high = max(int(self.ends[-1]), int(other.ends[-1]))
-        return self & other.complement(low, high)
+        return self & other.complement(int(self.starts[0]), int(self.ends[-1]))
 
     def complement(self, start_ns: int, end_ns: int) -> Intervals:
         """The instants of `[start_ns, end_ns)` that are not in this set."""
@@ -129,9 +130,12 @@ class Intervals:
 
     def within(self, start_ns: int, end_ns: int) -> Intervals:
         """What of this set lies in `[start_ns, end_ns)`."""
-        starts, ends = np.maximum(self.starts, start_ns), np.minimum(self.ends, end_ns)
-        keep = ends > starts
-        return Intervals(starts[keep], ends[keep])
+        first, last = self.ends.searchsorted(start_ns, "right"), self.starts.searchsorted(end_ns, "left")
+        if first >= last or start_ns >= end_ns:
+            return Intervals.empty()
+        starts, ends = self.starts[first:last].copy(), self.ends[first:last].copy()
+        starts[0], ends[-1] = max(starts[0], start_ns), min(ends[-1], end_ns)
+        return Intervals(starts, ends)
 
     def overlap_ns(self, starts: npt.ArrayLike, ends: npt.ArrayLike) -> Nanoseconds:
         """For each piece `[starts[i], ends[i])`, of any order and overlap, how much of it lies in this set."""

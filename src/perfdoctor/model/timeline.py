@@ -7,7 +7,7 @@ signal is an answer, a signal that is not in it was not recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -79,7 +79,7 @@ class Frame:
 
     def take(self, rows: npt.NDArray[np.generic]) -> Frame:
         """The rows that a mask or an array of indices names."""
-        return Frame({n: c.take(rows) if isinstance(c, Text) else c[rows] for n, c in self.columns.items()})
+        return Frame(_Taken(self.columns, np.flatnonzero(rows) if rows.dtype == np.bool_ else rows))
 
     def of(self, **equal: int) -> Frame:
         """The rows in which each named number column has the given value: `kernels.of(rank=0, device=3)`."""
@@ -127,6 +127,36 @@ class Frame:
             return pd.Categorical.from_codes(different.codes, categories=different.values)
 
         return pd.DataFrame({name: series(column) for name, column in self.columns.items()})
+
+
+class _Taken(Mapping[str, Column]):
+    """Some rows of columns, each column taken when it is first asked for: of most frames only two or three are."""
+
+    __slots__ = ("_found", "_of", "_rows")
+
+    def __init__(self, of: Mapping[str, Column], rows: npt.NDArray[np.generic]) -> None:
+        self._of, self._rows = of, rows
+        self._found: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._found:
+            self._found[name] = self._of[name].take(self._rows)  # type: ignore[arg-type]  # rows are indices
+            if len(self._found) == len(self._of):
+                # The columns that these are of need not be kept.
+                self._of = self._found = {each: self._found[each] for each in self._of}
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._of
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Column]]]:
+        return dict, (dict(self),)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import re
 
 import numpy as np
 
+from perfdoctor.metrics.grouping import combined
+from perfdoctor.model.columns import distinct
 from perfdoctor.model.device_work import launching_calls
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Timeline
@@ -52,7 +54,9 @@ def first_uses(timeline: Timeline, rank: int) -> Intervals:
 
 def _usual_ns(took_ns: Ints, launches: Ints, first: Ints) -> float:
     """What a launch usually takes: the median of those whose kernel had been launched before."""
-    again = np.setdiff1d(launches, first)
+    is_again = np.zeros(took_ns.size, dtype=bool)
+    is_again[launches], is_again[first] = True, False
+    again = np.flatnonzero(is_again)
     if again.size:
         return float(np.median(took_ns[again]))
     return min(float(np.median(took_ns[launches])), _MOST_USUAL_NS)
@@ -62,17 +66,15 @@ def _launches(timeline: Timeline, rank: int) -> Ints:
     """Rows of the calls that launched this rank's kernels."""
     own = timeline.kernels["rank"] == rank
     calls = launching_calls(timeline, "kernels")[own]
-    rows: Ints = np.unique(calls[calls != UNKNOWN])
-    return rows
+    return distinct(calls[calls != UNKNOWN])
 
 
 def _first_of_each_call(timeline: Timeline, rank: int) -> Ints:
     """Rows of the first calls of their names in their process: of those that have nothing to wait for."""
     calls = timeline.calls
     rows = np.flatnonzero((calls["rank"] == rank) & ~calls.name.matches(cuda_names.TAKES_ITS_TIME))
-    _, place = np.unique(np.stack((calls["process"][rows], calls.name.codes[rows])), axis=1, return_index=True)
-    first: Ints = rows[place]
-    return first
+    _, first = combined(calls["process"][rows], calls.name.codes[rows])
+    return rows[first]
 
 
 def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
@@ -80,16 +82,14 @@ def _first_of_each_kernel(timeline: Timeline, rank: int) -> Ints:
     kernels, calls = timeline.kernels, launching_calls(timeline, "kernels")
     own = np.flatnonzero((kernels["rank"] == rank) & (calls != UNKNOWN))
     own = own[np.argsort(calls[own], kind="stable")]
-    keys = np.stack((kernels["process"][own], kernels.name.codes[own]))
-    _, place = np.unique(keys, axis=1, return_index=True)
-    rows: Ints = np.unique(calls[own[place]])
-    return rows
+    _, first = combined(kernels["process"][own], kernels.name.codes[own])
+    return distinct(calls[own[first]])
 
 
 def first_ops(ops: Frame) -> Intervals:
     """The first run of an op that took far longer than its later ones: what it did beside launching, it did once."""
     took_ns, codes = ops.duration_ns, ops.name.codes
-    _, first = np.unique(codes, return_index=True)  # rows are in the order of their starts
+    _, first = combined(codes)  # rows are in the order of their starts
     long = [
         row
         for row in first[took_ns[first] >= _SURELY_NS].tolist()

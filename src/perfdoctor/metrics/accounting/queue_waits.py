@@ -155,14 +155,14 @@ def _meanwhile(place: Place, pieces: Intervals) -> Ints:
     """For each piece the driving threads' call that takes at least half of it, UNKNOWN where there is none."""
     calls = place.timeline.calls
     own = np.flatnonzero(_of_drivers(place, calls))
+    starts, ends = calls.start_ns[own], calls.end_ns[own]
     found = np.full(len(pieces), UNKNOWN)
-    reach = np.maximum.accumulate(calls.end_ns[own])
-    for number, (begin, end) in enumerate(pieces):
-        first, last = np.searchsorted(reach, begin, side="right"), np.searchsorted(calls.start_ns[own], end)
-        rows = own[first:last]
-        inside = np.minimum(calls.end_ns[rows], end) - np.maximum(calls.start_ns[rows], begin)
-        if rows.size and 2 * inside.max() >= end - begin:
-            found[number] = rows[inside.argmax()]
+    firsts = np.searchsorted(np.maximum.accumulate(ends), pieces.starts, side="right").tolist()
+    lasts = np.searchsorted(starts, pieces.ends).tolist()
+    for number, ((begin, end), first, last) in enumerate(zip(pieces, firsts, lasts, strict=True)):
+        inside = np.minimum(ends[first:last], end) - np.maximum(starts[first:last], begin)
+        if inside.size and 2 * inside.max() >= end - begin:
+            found[number] = own[first + inside.argmax()]
     return found
 
 

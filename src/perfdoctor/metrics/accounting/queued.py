@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfdoctor.model.columns import occurring
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import UNKNOWN, Frame, Mask
@@ -28,7 +29,7 @@ def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
 def before_first_call(work: DeviceWork) -> Mask:
     """Streams run in order: what ran on one before its first work with a call was queued before the recording began."""
     before = np.zeros(len(work), dtype=bool)
-    for stream in np.unique(work.stream).tolist():
+    for stream in occurring(work.stream):
         rows = np.flatnonzero(work.stream == stream)
         known = np.flatnonzero(work.launch[rows] != UNKNOWN)
         before[rows[: known[0] if known.size else 0]] = True

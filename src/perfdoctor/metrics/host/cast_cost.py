@@ -15,6 +15,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.columns import distinct
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
@@ -29,7 +30,7 @@ _LONGEST_NS = 32_000
 def cast_cost_ns(place: Place) -> Mapping[str, float]:
     """Ns, where little is saved (`low`) and likely; 0 where no launch was recorded."""
     calls, call = place.timeline.calls, launches_of(place, "kernels").call
-    call = np.unique(call[call != UNKNOWN])
+    call = distinct(call[call != UNKNOWN])
     took = calls.duration_ns[call]
     usual = took[took <= LONGEST_LAUNCH_NS]
     if not usual.size:

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from perfdoctor.late import dataclass
+from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.launches import launches_of
@@ -97,13 +98,9 @@ def _by_kernel(place: Place, of_op: Callable[[str, str, str], float]) -> Floats:
     known = np.flatnonzero((op != UNKNOWN) & place.kernel_rows(*_FAMILIES))
     known = known[many[op[known]] == 1]
     shapes, types = ops.text("input_shapes"), ops.text("input_types")
-    keys = np.stack((ops.name.codes[op[known]], shapes.codes[op[known]], types.codes[op[known]]), axis=1)
-    different, which = np.unique(keys, axis=0, return_inverse=True)
-    sizes = [
-        of_op(ops.name.values[name], shapes.values[shape], types.values[kind])
-        for name, shape, kind in different.tolist()
-    ]
-    moved[known] = np.array([*sizes, 0], dtype=float)[which.ravel()]
+    which, first = combined(*(text.codes[op[known]] for text in (ops.name, shapes, types)))
+    sizes = [of_op(ops.name[row], shapes[row], types[row]) for row in op[known[first]].tolist()]
+    moved[known] = np.array([*sizes, 0], dtype=float)[which]
     return moved
 
 

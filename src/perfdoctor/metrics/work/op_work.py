@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.late import dataclass
+from perfdoctor.metrics.grouping import combined
 from perfdoctor.metrics.kernels.recompute import forward_again
 from perfdoctor.metrics.work.flops import Work, is_counted, work_of_op
 from perfdoctor.model.cache import once_per_place
@@ -109,12 +110,8 @@ def _on_host(place: Place) -> tuple[Ints, Frame, Mask]:
 def _works(ops: Frame) -> tuple[Ints, list[Work | None]]:
     """For each op the place of its Work in a list of the different ones."""
     texts = [ops.name, *(ops.text(column) for column in ("input_shapes", "input_types", "input_values"))]
-    keys = np.stack([text.codes for text in texts], axis=1)
-    different, row = np.unique(keys, axis=0, return_inverse=True)
-    works = [
-        work_of_op(*(text.values[code] for text, code in zip(texts, key, strict=True))) for key in different.tolist()
-    ]
-    return row.ravel().astype(np.int64), works
+    work, first = combined(*(text.codes for text in texts))
+    return work, [work_of_op(*(text[row] for text in texts)) for row in first.tolist()]
 
 
 def _longest(place: Place, kernel_op: Ints, count: int) -> Ints:

@@ -9,9 +9,9 @@ from itertools import count
 import numpy as np
 
 from perfdoctor.late import dataclass, regex
-from perfdoctor.model.columns import Ints
+from perfdoctor.model.columns import Ints, numbered, occurring
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
-from perfdoctor.readers.nsys.tables import NONE, Columns, Tables, different
+from perfdoctor.readers.nsys.tables import NONE, Columns, Tables
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.cuda import without_version
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type
@@ -72,12 +72,8 @@ class Ranks:
         return result
 
 
-def occurring(values: Ints) -> list[int]:
-    return [int(value) for value in different(values)[0]]
-
-
 def _most_frequent(rows: Columns) -> int | None:
-    processes, codes = different(rows["process"][rows["process"] != UNKNOWN])
+    processes, codes = numbered(rows["process"][rows["process"] != UNKNOWN])
     return int(processes[np.bincount(codes).argmax()]) if processes.size else None
 
 
@@ -114,7 +110,7 @@ def _kernels(tables: Tables, rows: Columns, ranks: Ranks) -> Frame:
 
 def _graphs(rows: Columns, ranks: Ranks) -> Frame:
     unknown = np.full(rows["start"].size, UNKNOWN, dtype=np.int64)
-    graphs, codes = different(rows["graphId"])
+    graphs, codes = numbered(rows["graphId"])
     names = ["CUDA graph" if graph == NONE else f"CUDA graph {graph}" for graph in graphs.tolist()]
     return Frame({
         **_place(rows, ranks), "name": Text(codes.astype(np.int32), names), "blocks": unknown,
@@ -153,7 +149,7 @@ def _copies(rows: Columns, ranks: Ranks, **text: Text) -> Frame:
 
 
 def _named(values: Ints, words: Mapping[int, str]) -> Text:
-    found, codes = different(values)
+    found, codes = numbered(values)
     return Text(codes.astype(np.int32), [words.get(value, "unknown") for value in found.tolist()]).mapped(str)
 
 
@@ -215,7 +211,8 @@ def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
         name=Text(shown.codes[names.codes], shown.values), input_shapes=Text(shapes.codes[names.codes], shapes.values),
         input_types=Text.constant("", len(nvtx)), input_values=Text.constant("", len(nvtx)),
     )  # fmt: skip
-    return nvtx.take(~is_op), ops.take(is_op)
+    ranges = nvtx.take(~is_op)
+    return ranges.with_columns(name=ranges.name.trimmed()), ops.take(is_op)
 
 
 def _op_parts(text: str) -> tuple[str, str] | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
-from perfdoctor.model.columns import Ints, Mask, Text
+from perfdoctor.model.columns import Ints, Mask, Text, numbered
 from perfdoctor.readers.nsys.columns import integer_columns
 
 Columns = dict[str, Ints]
@@ -34,8 +34,6 @@ NONE = int(np.iinfo(np.int64).min)
 ROWS_WORTH_ADBC = 50_000
 _ROWS_A_FETCH = 20_000
 _IDS_A_QUERY = 20_000
-#: For values in a range of up to this size a lookup table is quicker than sorting.
-_TABLE_SIZE = 4_000_000
 
 #: Errors of a damaged file. sqlite3's messages quote the damaged schema and are decoded strictly.
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
@@ -219,7 +217,7 @@ class Tables:
 
     def text(self, ids: Ints) -> Text:
         """Names by id, "" where there is none; equal names share a code."""
-        unique, codes = different(ids)
+        unique, codes = numbered(ids)
         known = self.database.names(unique.tolist())
         return Text(codes.astype(np.int32), [known.get(number, "") for number in unique.tolist()]).mapped(str)
 
@@ -244,19 +242,6 @@ class Tables:
     def _cannot_read(self, table: str, error: Exception | str) -> None:
         self.unreadable[table] = str(error)
         self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
-
-
-def different(values: Ints) -> tuple[Ints, Ints]:
-    """The distinct values, ascending, and for each row the index of its value."""
-    if values.size == 0:
-        return values, values
-    low, high = int(values.min()), int(values.max())
-    if high - low >= _TABLE_SIZE:
-        unique, codes = np.unique(values, return_inverse=True)
-        return unique, codes.reshape(-1).astype(np.int64)
-    occurs = np.zeros(high - low + 1, dtype=bool)
-    occurs[values - low] = True
-    return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[values - low]
 
 
 def _no_rows(columns: Sequence[str]) -> Columns:

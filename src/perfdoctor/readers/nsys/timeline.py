@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import regex
+from perfdoctor.model.columns import occurring
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.nsys.device_memory import device_memory
@@ -31,7 +32,6 @@ from perfdoctor.readers.nsys.frames import (
     Ranks,
     device_frames,
     host_frames,
-    occurring,
 )
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
 from perfdoctor.readers.nsys.stream_waits import stream_waits

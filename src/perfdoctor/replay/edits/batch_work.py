@@ -77,9 +77,10 @@ def loader_nodes(graph: Graph) -> Mask:
 def held_up_ns(graph: Graph, by: Mask) -> Ints:
     """How long each piece of work that could have started waited while these rows of DeviceWork ran, in ns."""
     busy = Intervals.of(graph.place.work.start_ns[by], graph.place.work.end_ns[by])
-    start = np.where(graph.kind == WORK, graph.recorded_start_ns, 0)
-    waited = busy.overlap_ns(np.where(graph.kind == WORK, start - graph.extra_ns, 0), start)
-    held_up: Ints = np.minimum(waited, graph.extra_ns)
+    late = np.flatnonzero((graph.kind == WORK) & (graph.extra_ns != 0))
+    start, extra = graph.recorded_start_ns[late], graph.extra_ns[late]
+    held_up = np.zeros(len(graph), np.int64)
+    held_up[late] = np.minimum(busy.overlap_ns(start - extra, start), extra)
     return held_up
 
 

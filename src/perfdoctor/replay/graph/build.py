@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfdoctor.metrics.accounting.queued import launch_latency_ns
+from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 from perfdoctor.replay.graph.draft import Draft
@@ -96,7 +97,7 @@ def _streams(draft: Draft) -> None:
     """Work starts when what is before it on its stream has ended, or a little before where streams allow that."""
     nodes, start, end = draft.work_nodes, draft.work_start, draft.work_end
     draft.start[nodes], draft.end[nodes], draft.duration[nodes] = start, end, end - start
-    for stream in np.unique(draft.streams).tolist():
+    for stream in occurring(draft.streams):
         own = np.flatnonzero(draft.streams == stream)
         overlap = np.append(0, np.minimum(start[own[1:]] - end[own[:-1]], 0))
         draft.tie(0, nodes[own], nodes[np.roll(own, 1)], lag_ns=overlap, before=np.arange(own.size) == 0)
@@ -125,7 +126,7 @@ def _last_of_others(draft: Draft, moments: Ints, not_on: Ints, begun_before: Int
     """For each moment the work that ended last before it, on any stream but this one; NOTHING where none had."""
     start, end, streams = draft.work_start, draft.work_end, draft.streams
     best, best_end = np.full(moments.size, NOTHING), np.full(moments.size, _NEVER)
-    for stream in np.unique(streams).tolist():
+    for stream in occurring(streams):
         own = np.flatnonzero(streams == stream)
         reach = np.maximum.accumulate(end[own])
         place = np.searchsorted(reach, moments, side="right") - 1
@@ -141,7 +142,7 @@ def _behind_event(draft: Draft) -> Mask:
     waits = np.empty(0, np.int64)
     if len(draft.host):
         waits = np.flatnonzero(draft.host.named(draft.place.timeline.calls, cuda_names.STREAM_WAIT))
-    launching = np.unique(draft.launch[draft.launch >= 0])
+    launching = distinct(draft.launch[draft.launch >= 0])
     next_launch = np.searchsorted(launching, waits, side="right")
     behind: Mask = np.isin(draft.launch, launching[next_launch[next_launch < launching.size]])
     return behind

@@ -7,8 +7,8 @@ and the kernels.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,9 @@ from perfdoctor.replay.graph.graph import NOTHING, Graph
 Positions = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Streak:
-    """Nodes `begin` to `end` in the order of simulation. Does any of them depend on a second, on a third node?
+class Streak(NamedTuple):
+    """Nodes `begin` to `end` in the order of simulation. Does any of them depend on a second, on a third node?"""
 
-    `number`: among all streaks and collectives, in that order.
-    """
-
-    number: int
     begin: int
     end: int
     second: bool
@@ -80,24 +75,36 @@ def order_of(graph: Graph) -> SimulationOrder:
 
 
 def _chains(graph: Graph) -> tuple[Positions, Positions]:
-    """For each node its chain, and how many other chains must have been simulated one behind the other before it."""
+    """For each node its chain, and how many other chains must have been simulated one behind the other before it.
+
+    The first node behind another one goes on with its chain. A chain is named after the node that it begins with.
+    """
     depends = [
         np.where(flags | (on == NOTHING), 0, on + 1).astype(np.int32)
         for on, flags in zip(graph.depends, graph.before, strict=True)
     ]
-    chains, levels = array("i", [-1]), array("i", [-1])  # of what is at place 0: nothing
-    followed = bytearray(len(graph) + 1)
-    for first, second, third in zip(*(each.data for each in depends), strict=True):
-        level = max(levels[second], levels[third])
-        if first and not followed[first]:
-            followed[first] = 1
-            chains.append(chains[first])
-            level = level + 1 if level >= levels[first] else levels[first]
+    ahead, follower = np.unique(depends[0], return_index=True)
+    follows = np.zeros(len(graph), dtype=bool)
+    follows[follower[ahead > 0]] = True
+    levels = [-1]  # of what is at place 0: nothing
+    for goes_on, first, second, third in zip(follows.data, *(each.data for each in depends), strict=True):
+        level, other = levels[second], levels[third]
+        if other > level:  # noqa: PLR1730 max() takes three times as long
+            level = other
+        before = levels[first]
+        if goes_on:
+            levels.append(level + 1 if level >= before else before)
         else:
-            chains.append(len(chains))
-            level = max(level, levels[first]) + 1
-        levels.append(level)
-    return np.array(chains[1:], np.int32), np.array(levels[1:], np.int32)
+            levels.append(max(level, before) + 1)
+    behind = np.where(follows, depends[0] - 1, np.arange(len(graph), dtype=np.int32))
+    return _begun_by(behind), np.array(levels[1:], np.int32)
+
+
+def _begun_by(behind: Positions) -> Positions:
+    """The first node of each node's chain. `behind`: the one before it, itself where there is none."""
+    while not np.array_equal(further := behind[behind], behind):
+        behind = further
+    return behind
 
 
 def _by_part(graph: Graph, order: Positions, begins: Ints, part: Positions) -> tuple[tuple[Streak, ...], ...]:
@@ -105,7 +112,7 @@ def _by_part(graph: Graph, order: Positions, begins: Ints, part: Positions) -> t
     used = [np.logical_or.reduceat(on[order] != NOTHING, begins) for on in graph.depends[1:]]
     columns: Sequence[list[int]] = [begins.tolist(), ends.tolist(), *(each.tolist() for each in used)]
     until: list[list[Streak]] = [[] for _ in range(graph.collectives.size + 1)]
-    for number, (of_part, *streak) in enumerate(zip(part[order[begins]].tolist(), *columns, strict=True)):
+    for of_part, *streak in zip(part[order[begins]].tolist(), *columns, strict=True):
         if of_part % 2 == 0:
-            until[of_part // 2].append(Streak(number, *streak))
+            until[of_part // 2].append(Streak(*streak))
     return tuple(tuple(streaks) for streaks in until)

@@ -91,7 +91,7 @@ class _SimulatedRank:
         self.sums += ahead
         np.cumsum(self.sums, out=self.sums)
         ahead -= self.sums
-        self.first, self.first_lag = self._positions(graph, 0)[begins], self._lags(graph, 0, ahead)[begins]
+        self.first, self.first_lag = self._positions(graph, 0), self._lags(graph, 0, ahead)
         self.second, self.second_lag = self._positions(graph, 1), self._lags(graph, 1, ahead)
         self.third, self.third_lag = self.second, self.second_lag
         if (graph.depends[2] != NOTHING).any():
@@ -101,11 +101,12 @@ class _SimulatedRank:
         self.times[self.size : -1] = graph.recorded_end_ns[nodes]
         self.times[self.size : -1] -= graph.period_ns + graph.clock_ns + begin_ns
         #: The same memory, for access to single numbers.
-        columns = self.times, self.second, self.second_lag, self.third, self.third_lag, self.sums
+        columns = (
+            self.times, self.first, self.first_lag, self.second, self.second_lag, self.third, self.third_lag, self.sums
+        )  # fmt: skip
         self.single = [each.data for each in columns]
         self.works = np.flatnonzero(graph.kind[nodes] == WORK)
         self.collectives = order.at[graph.collectives]
-        self.collective_streaks = np.searchsorted(begins, self.collectives)
         self.transfer_ns = graph.transfer_ns
         #: The ranks arrive at a collective before it is sent: its duration is not part of that.
         self.early = self.sums[self.collectives] - graph.duration_ns[graph.collectives]
@@ -125,41 +126,55 @@ class _SimulatedRank:
 
     def until(self, collective: int) -> None:
         """Simulate what comes before a collective, or after the last. Most of the runtime is spent here."""
-        times, sums, size = self.times, self.sums, self.size
-        for streak in self.order.until[collective]:
-            begin, end = streak.begin, streak.end
-            if end - begin < _FEW:
-                self._one_by_one(streak)
-                continue
-            behind = times[self.first[streak.number]] + self.first_lag[streak.number]
-            if not streak.second and not streak.third:
-                np.add(sums[begin:end], behind, out=times[size + begin : size + end])
-                continue
-            latest = times[self.second[begin:end]] + self.second_lag[begin:end]
-            if streak.third:
-                np.maximum(latest, times[self.third[begin:end]] + self.third_lag[begin:end], out=latest)
-            latest[0] = max(behind, latest[0])
-            np.maximum.accumulate(latest, out=latest)
-            np.add(latest, sums[begin:end], out=times[size + begin : size + end])
+        streaks = self.order.until[collective]
+        done = streaks[0].begin if streaks else 0
+        for streak in streaks:
+            begin, end, _, _ = streak
+            if end - begin >= _FEW:
+                self._one_by_one(done, begin)
+                self._at_once(streak)
+                done = end
+        if streaks:
+            self._one_by_one(done, streaks[-1].end)
 
-    def _one_by_one(self, streak: Streak) -> None:
-        times, second, second_lag, third, third_lag, sums = self.single
-        latest = int(self.times[self.first[streak.number]] + self.first_lag[streak.number])
-        for at in range(streak.begin, streak.end):
-            other = times[second[at]] + second_lag[at]
+    def _one_by_one(self, begin: int, end: int) -> None:
+        if begin == end:
+            return
+        times, *columns = self.single
+        at = self.size + begin
+        for first, first_lag, second, second_lag, third, third_lag, behind in zip(
+            *(column[begin:end] for column in columns), strict=True
+        ):
+            latest = times[first] + first_lag
+            other = times[second] + second_lag
             if other > latest:  # noqa: PLR1730 max() takes three times as long
                 latest = other
-            other = times[third[at]] + third_lag[at]
+            other = times[third] + third_lag
             if other > latest:  # noqa: PLR1730
                 latest = other
-            times[self.size + at] = latest + sums[at]
+            times[at] = latest + behind
+            at += 1
+
+    def _at_once(self, streak: Streak) -> None:
+        begin, end, second, third = streak
+        times, sums, size = self.times, self.sums, self.size
+        behind = times[self.first[begin]] + self.first_lag[begin]
+        if not second and not third:
+            np.add(sums[begin:end], behind, out=times[size + begin : size + end])
+            return
+        latest = times[self.second[begin:end]] + self.second_lag[begin:end]
+        if third:
+            np.maximum(latest, times[self.third[begin:end]] + self.third_lag[begin:end], out=latest)
+        latest[0] = max(behind, latest[0])
+        np.maximum.accumulate(latest, out=latest)
+        np.add(latest, sums[begin:end], out=times[size + begin : size + end])
 
     def arrives(self, collective: int) -> int:
         """Simulate up to a collective, without it; returns when it can start."""
         self.until(collective)
-        node, streak = self.collectives[collective], self.collective_streaks[collective]
-        start = self.times[self.first[streak]] + self.first_lag[streak]
-        for on, lag in ((self.second, self.second_lag), (self.third, self.third_lag)):
+        node, start = self.collectives[collective], _NEVER
+        of_one = ((self.first, self.first_lag), (self.second, self.second_lag), (self.third, self.third_lag))
+        for on, lag in of_one:
             start = max(start, self.times[on[node]] + lag[node])
         return int(start + self.early[collective])
 

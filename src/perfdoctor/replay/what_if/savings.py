@@ -49,17 +49,27 @@ class SimulatedFix:
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded run that can be replayed: its graphs, and the step that they give unchanged.
+    """A recorded run that can be replayed: its graphs, in which order to simulate them, and what they give unchanged.
 
-    `orders`: in which to simulate them, where they are known. Results are kept: nothing is simulated twice.
+    Results are kept: nothing is simulated twice.
     """
 
     run: Run
     graphs: tuple[Graph, ...]
-    base_ns: float
-    orders: tuple[SimulationOrder, ...] = ()
+    orders: tuple[SimulationOrder, ...]
+    unchanged: Simulation
     _fixes: dict[tuple[str, str, Finding], SimulatedFix] = field(default_factory=dict, repr=False, compare=False)
     _steps_ns: dict[_Changes, float] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, run: Run, graphs: tuple[Graph, ...]) -> Replay:
+        orders = tuple(order_of(graph) for graph in graphs)
+        return cls(run, graphs, orders, simulate(graphs, orders))
+
+    @property
+    def base_ns(self) -> float:
+        """The recorded step, simulated without a change."""
+        return self.unchanged.step_ns
 
     @property
     def error(self) -> float:
@@ -110,10 +120,6 @@ class Replay:
         if changes not in self._steps_ns:
             self._steps_ns[changes] = simulate(self._with(changes), self.orders).step_ns
         return self._steps_ns[changes]
-
-    def unchanged(self) -> Simulation:
-        """The recorded steps, simulated without a change."""
-        return simulate(self.graphs, self.orders)
 
     def spread(self, fixes: Sequence[SimulatedFix]) -> tuple[float, float]:
         """How far single steps are from their mean with these fixes, as factors (see `spread`)."""
@@ -171,8 +177,7 @@ def _ready(run: Run) -> Replay | str:
     graphs = graphs_of(run, paced=loader(run) != "single-process")
     if not graphs:
         return "its steps hold no work that could be ordered"
-    orders = tuple(order_of(graph) for graph in graphs)
-    ready = Replay(run, graphs, simulate(graphs, orders).step_ns, orders)
+    ready = Replay.of(run, graphs)
     if abs(ready.error) > _LARGEST_ERROR:
         return f"the replay of its unchanged steps is off by {100 * abs(ready.error):.0f} %"
     return ready

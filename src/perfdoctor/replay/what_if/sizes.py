@@ -19,7 +19,7 @@ from perfdoctor.replay.edits.other_ranks import askable, recorded_ranks, with_ra
 from perfdoctor.replay.edits.synthetic_data import without_loading
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import simulate
+from perfdoctor.replay.graph.simulate import Simulation, simulate
 from perfdoctor.replay.what_if.savings import Replay, SimulatedFix, replay_of
 from perfdoctor.replay.what_if.spread import range_of_later
 
@@ -88,7 +88,7 @@ def replay_of_all_steps(run: Run) -> Replay:
             do="Name rules only, or record the training on a GPU.",
         )
     graphs = graphs_of(run, paced=loader(run) != "single-process", most_work=_MOST_WORK)
-    ready = Replay(run, graphs, simulate(graphs).step_ns)
+    ready = Replay.of(run, graphs)
     if abs(ready.error) > _LARGEST_ERROR:
         raise PerfdoctorError(
             f"--what-if: the replay of all its unchanged steps is off by {100 * abs(ready.error):.0f} %",
@@ -100,8 +100,9 @@ def replay_of_all_steps(run: Run) -> Replay:
 def simulated(changes: Sequence[Change], run: Run) -> Prediction:
     """The step with all of these changes, and after each of them."""
     replay = replay_of_all_steps(run)
-    way_ns = [_ways_ns(replay, changes, case) for case in range(3)]
-    shorter, longer = range_of_later(graphs := _all(replay, changes), simulate(graphs))
+    ways = [_way(replay, changes, case) for case in range(3)]
+    way_ns = [way.steps_ns for way in ways]
+    shorter, longer = range_of_later(ways[1].graphs, ways[1].simulation)
     likely = way_ns[1]
     # A case is the best or the worst only all in all: one that begins better may end where the likely one does.
     best, worst = (round(pick(ns[-1] for ns in way_ns) * by) for pick, by in ((min, shorter), (max, longer)))
@@ -126,30 +127,32 @@ def simulated(changes: Sequence[Change], run: Run) -> Prediction:
     )
 
 
-def _all(replay: Replay, changes: Sequence[Change]) -> tuple[Graph, ...]:
-    graphs = replay.graphs
-    for change in changes:
-        graphs, _ = change.apply(graphs, 1)
-    return graphs
+@dataclass(frozen=True)
+class _Way:
+    """The step as recorded, and after each change, in ns; and how the graphs with all changes were simulated."""
+
+    steps_ns: list[int]
+    graphs: tuple[Graph, ...]
+    simulation: Simulation
 
 
-def _ways_ns(replay: Replay, changes: Sequence[Change], case: int) -> list[int]:
-    """The step as recorded, and after each change, in ns."""
+def _way(replay: Replay, changes: Sequence[Change], case: int) -> _Way:
     graphs, simulated_ns, later_ns, sized_ns, batch = replay.graphs, replay.base_ns, 0.0, 0.0, 1.0
     most_ns: dict[str, float] = {}
-    way = [replay.run.step_ns]
+    steps_ns, simulation = [replay.run.step_ns], replay.unchanged
     for change in changes:
         graphs, later = change.apply(graphs, case)
         before_ns, later_ns = simulated_ns, later_ns + later
-        simulated_ns = simulate(graphs).step_ns + later_ns
+        simulation = simulate(graphs, replay.orders)
+        simulated_ns = simulation.step_ns + later_ns
         if change.fix is None:
             sized_ns, batch = sized_ns + simulated_ns - before_ns, batch * change.batch
         else:
             own_ns = batch * change.fix.most_ns[case]
             most_ns[change.fix.cause] = max(most_ns.get(change.fix.cause, 0.0), own_ns)
         won_ns = replay.base_ns + sized_ns - simulated_ns
-        way.append(max(replay.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
-    return way
+        steps_ns.append(max(replay.run.step_ns + round(sized_ns - min(max(won_ns, 0.0), sum(most_ns.values()))), 1))
+    return _Way(steps_ns, graphs, simulation)
 
 
 def _scaling(changes: Sequence[Change], way_ns: Sequence[Sequence[int]], before: int) -> Scaling | None:
