@@ -15,6 +15,14 @@ class PerfdoctorError(Exception):
         self.what = what
         self.do = do
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Worker processes send it: without this, unpickling calls the class with `what` alone."""
+        return _rebuilt, (type(self), self.what, self.do)
+
 
 class UsageError(PerfdoctorError):
     """Options that cannot be used, with this recording or at all: `do` names valid ones. The exit code is 2."""
+
+
+def _rebuilt(kind: type[PerfdoctorError], what: str, do: str) -> PerfdoctorError:
+    return kind(what, do=do)

@@ -98,24 +98,3 @@ def test_without_proc_there_is_a_reason_and_no_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(cpu, "_PROC", tmp_path / "nothing")
     assert CpuSampler(tmp_path / "cpu.csv").start() == "/proc/stat cannot be read"
     assert not (tmp_path / "cpu.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("files", "line", "cores"),
-    [
-        ({"a/b/cpu.max": "max 100000", "a/cpu.max": "250000 100000"}, "0::/a/b", 2.5),
-        ({"cpu.max": "50000 100000"}, "0::/", 0.5),
-        ({"cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"}, "3:cpu:/a", 3.0),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, "3:cpu:/\n2:memory:/x", float("inf")),
-        ({}, "0::/", float("inf")),
-    ],
-)
-def test_the_quota_is_that_of_the_tightest_control_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], line: str, cores: float
-) -> None:
-    for name, text in {**{f"groups/{name}": text for name, text in files.items()}, "proc/self/cgroup": line}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    monkeypatch.setattr(cpu, "_PROC", tmp_path / "proc")
-    monkeypatch.setattr(cpu, "_CGROUPS", tmp_path / "groups")
-    assert cpu._quota_cores() == cores

@@ -6,7 +6,7 @@ longer than the sample took that it uses at most half a per cent of one core.
 
 A value that this kernel or container does not show stays empty, and means unknown. Sources: proc(5) for /proc/stat and
 /proc/PID/task/TID/stat, the kernel's Documentation/scheduler/sched-stats.rst for schedstat, accounting/psi.rst for
-/proc/pressure/cpu, admin-guide/cgroup-v2.rst for cpu.max and cpu.stat.
+/proc/pressure/cpu, admin-guide/cgroup-v2.rst for cpu.stat.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from perfdoctor.late import dataclass
+from perfdoctor.system.processors import own_groups, quota_cores
 
 COLUMNS = (
     "unix_ns", "cores", "allowed_cores", "busy_ns", "idle_ns", "steal_ns", "runnable", "pressure_ns", "throttled_ns",
@@ -37,7 +38,6 @@ _BUSY, _IDLE, _STEAL = (0, 1, 2, 5, 6), (3, 4), (7,)
 # Places behind the name in /proc/PID/task/TID/stat.
 _STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12
 _PROC = Path("/proc")
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class CpuSampler:
@@ -180,7 +180,7 @@ def _machine(allowed: frozenset[int]) -> dict[str, object] | None:
         return sum(core[place] for core in ours for place in places if place < len(core)) * _tick_ns()
 
     found: dict[str, object] = {
-        "cores": len(cores), "allowed_cores": min(float(len(ours)), _quota_cores()), "busy_ns": counted_ns(*_BUSY),
+        "cores": len(cores), "allowed_cores": min(float(len(ours)), quota_cores()), "busy_ns": counted_ns(*_BUSY),
         "idle_ns": counted_ns(*_IDLE), "steal_ns": counted_ns(*_STEAL), "pressure_ns": _pressure_ns(),
         "throttled_ns": _throttled_ns(),
     }  # fmt: skip
@@ -196,42 +196,12 @@ def _pressure_ns() -> int | str:
     return ""
 
 
-def _quota_cores() -> float:
-    """How many cores the control groups allow; infinite without a limit."""
-    limits = [_quota(folder) for folder in _own_groups()]
-    return min(limits, default=float("inf"))
-
-
-def _quota(folder: Path) -> float:
-    if len(both := _text(folder / "cpu.max").split()) == 2:
-        quota, period = both
-    else:
-        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else float("inf")
-
-
 def _throttled_ns() -> int | str:
     """How long the control groups have held back threads because the quota was used up."""
-    found = [line.split() for folder in _own_groups() for line in _text(folder / "cpu.stat").splitlines()]
+    found = [line.split() for folder in own_groups() for line in _text(folder / "cpu.stat").splitlines()]
     scales = {"throttled_usec": 1000, "throttled_time": 1}
     times = [int(line[1]) * scales[line[0]] for line in found if len(line) == 2 and line[0] in scales]
     return max(times) if times else ""
-
-
-def _own_groups() -> list[Path]:
-    """The control groups of this process that may limit the processor, with those above them."""
-    found = []
-    for line in _text(f"{_PROC}/self/cgroup").splitlines():
-        _, controllers, name = [*line.split(":", 2), "", ""][:3]
-        if not controllers:
-            root = _CGROUPS
-        elif "cpu" in controllers.split(","):
-            root = next((each for each in (_CGROUPS / controllers, _CGROUPS / "cpu") if each.is_dir()), _CGROUPS)
-        else:
-            continue
-        group = root / name.strip("/")
-        found += [each for each in (group, *group.parents) if each == root or root in each.parents]
-    return found
 
 
 def _allowed_cpus() -> frozenset[int]:

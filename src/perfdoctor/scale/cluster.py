@@ -1,0 +1,158 @@
+"""How do the workers of a Dask cluster do what `workers.each` asks? Dask schedules; nothing here does."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor import __version__
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import regex
+from perfdoctor.scale.workers import Item, Outcome, Result, WorkerDiedError, outcome_of, packed, unpacked
+from perfdoctor.system.processors import JOBS, worker_count
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_LOCAL = regex(r"local(?:\[(\d{1,4})\])?")
+_ADDRESS = regex(r"(tcp|tls|ucx|ucxx|ws|wss)://[^\s/]+(/\S*)?")
+#: A scheduler that does not answer for so long is not there.
+_TIMEOUT_S = 15
+#: So many items for each thread of the cluster are on their way: the next one is there when the last one is done, and
+#: no more results than these wait in the workers' memory.
+_AHEAD = 2
+
+
+def checked(cluster: str) -> str:
+    """The same, `local[N]` or the address of a scheduler. Raises UsageError, before any work, where it is neither."""
+    local = _LOCAL.fullmatch(cluster)
+    if (local and local[1] != "0") or _ADDRESS.fullmatch(cluster):
+        return cluster
+    raise UsageError(
+        f"--cluster {cluster}: that names no Dask cluster",
+        do="Give the address of its scheduler, --cluster tcp://HOST:8786, or workers on this machine: local[4].",
+    )
+
+
+def each(
+    function: Callable[[Item], Result], items: Sequence[Item], cluster: str
+) -> Generator[Outcome[Result], None, None]:
+    """The outcome of every item, as soon as it is there. Raises PerfdoctorError where there is no such cluster."""
+    with _opened(cluster) as client, _while_it_answers(cluster):
+        yield from _outcomes(client, function, items)
+
+
+def _outcomes(client: Client, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Outcome[Result]]:
+    """Dask blames a dead worker on every item that it had, also on those that waited: these are tried again, alone."""
+    blamed = []
+    for outcome in _done(client, function, items, range(len(items))):
+        if isinstance(outcome.error, WorkerDiedError):
+            blamed.append(outcome.index)
+        else:
+            yield outcome
+    for index in sorted(blamed):
+        yield from _done(client, function, items, [index])
+
+
+def _done(
+    client: Client, function: Callable[[Item], Result], items: Sequence[Item], indices: Sequence[int]
+) -> Iterator[Outcome[Any]]:
+    """The outcomes of the items at these indices, of which at most _AHEAD for each thread are on their way."""
+    from distributed import as_completed  # noqa: PLC0415
+
+    waiting, done = iter(indices), as_completed(loop=client.loop)
+    running: dict[Future, int] = {}
+    while True:
+        most = _AHEAD * max(1, sum(client.nthreads().values()))
+        while len(running) < most and (index := next(waiting, None)) is not None:
+            future = client.submit(_tried, function, items[index], __version__, pure=False)
+            running[future] = index
+            done.add(future)
+        if not running:
+            return
+        future = next(done)
+        yield _outcome(future, running.pop(future))
+
+
+def _tried(function: Callable[[Item], Result], item: Item, version: str) -> bytes:
+    """In a worker of the cluster: the outcome, packed."""
+    if version != __version__:
+        raise PerfdoctorError(
+            f"a worker of the cluster has perfdoctor {__version__}, and this is {version}", do=_install_on_workers()
+        )
+    os.environ.setdefault(JOBS, "1")  # the other cores have workers of their own
+    return packed(outcome_of(function, item))
+
+
+def _outcome(future: Future, index: int) -> Outcome[Any]:
+    """What a worker sent. Raises what concerns all items: a worker without perfdoctor, a scheduler that is gone."""
+    from distributed import KilledWorker  # noqa: PLC0415
+
+    try:
+        return unpacked(future.result(), index)
+    except KilledWorker:
+        return Outcome(index, error=WorkerDiedError("every worker of the cluster that had it ended without a result"))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "perfdoctor":
+            raise
+        raise PerfdoctorError("a worker of the cluster has no perfdoctor", do=_install_on_workers()) from error
+
+
+def _install_on_workers() -> str:
+    return f"Install the same on every worker: pip install perfdoctor=={__version__}"
+
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(cluster: str) -> Iterator[Client]:
+    """A client of the cluster; workers that were started for it end with it."""
+    checked(cluster)
+    try:
+        import distributed  # noqa: PLC0415 an extra, and large
+    except ModuleNotFoundError as error:
+        raise PerfdoctorError(
+            "--cluster needs Dask, which is not installed", do="Run: pip install 'perfdoctor[cluster]'."
+        ) from error
+    with ExitStack() as stack:
+        if local := _LOCAL.fullmatch(cluster):
+            workers = int(local[1]) if local[1] else worker_count()
+            yield stack.enter_context(_local(workers, stack))
+            return
+        try:
+            client = distributed.Client(cluster, timeout=_TIMEOUT_S, set_as_default=False)
+        except (OSError, ValueError) as error:  # TimeoutError as well
+            raise PerfdoctorError(
+                f"no Dask scheduler answers at {cluster}",
+                do="Is it running, and reached from here? Start one: dask scheduler; then dask worker ADDRESS.",
+            ) from error
+        yield stack.enter_context(client)
+
+
+def _local(workers: int, stack: ExitStack) -> Client:
+    import dask  # noqa: PLC0415
+    import distributed  # noqa: PLC0415
+
+    # Who is blamed is tried again below: no need to lose more workers before.
+    stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
+    started = distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+    )
+    return distributed.Client(stack.enter_context(started), set_as_default=False)
+
+
+@contextmanager
+def _while_it_answers(cluster: str) -> Iterator[None]:
+    from distributed.comm import CommClosedError  # noqa: PLC0415
+
+    try:
+        yield
+    except (CommClosedError, CancelledError) as error:
+        raise PerfdoctorError(
+            f"the Dask scheduler at {cluster} does not answer any more", do="Look into its log, and start again."
+        ) from error

@@ -1,0 +1,74 @@
+"""How many processors may perfdoctor use, and so how many worker processes are worth while?
+
+Sources: admin-guide/cgroup-v2.rst for cpu.max, scheduler/sched-bwc.rst for cpu.cfs_quota_us.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from perfdoctor.errors import UsageError
+
+#: How many worker processes; `--jobs` sets it, so that workers, and what they start, know of it.
+JOBS = "PERFDOCTOR_JOBS"
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def worker_count() -> int:
+    """How many processes may work at once: as many as JOBS says, else one for each core that is ours. At least 1.
+
+    Raises UsageError where JOBS is no such number.
+    """
+    asked = os.environ.get(JOBS, "").strip()
+    if not asked:
+        return max(1, math.ceil(min(_allowed_cores(), quota_cores())))
+    if not (asked.isdecimal() and int(asked) > 0):
+        raise UsageError(f"{JOBS} is no number of processes", do=f"Set it to 1 or more, or unset it: {JOBS}=4.")
+    return int(asked)
+
+
+def _allowed_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # not Linux
+        return os.cpu_count() or 1
+
+
+def quota_cores() -> float:
+    """How many cores the control groups allow; infinite without a limit."""
+    return min((_quota(folder) for folder in own_groups()), default=float("inf"))
+
+
+def _quota(folder: Path) -> float:
+    if len(both := _text(folder / "cpu.max").split()) == 2:
+        quota, period = both
+    else:
+        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else float("inf")
+
+
+def own_groups() -> list[Path]:
+    """The control groups of this process that may limit the processor, with those above them."""
+    found = []
+    for line in _text(_PROC / "self/cgroup").splitlines():
+        _, controllers, name = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            root = _CGROUPS
+        elif "cpu" in controllers.split(","):
+            root = next((each for each in (_CGROUPS / controllers, _CGROUPS / "cpu") if each.is_dir()), _CGROUPS)
+        else:
+            continue
+        group = root / name.strip("/")
+        found += [each for each in (group, *group.parents) if each == root or root in each.parents]
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""

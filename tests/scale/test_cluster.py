@@ -1,0 +1,89 @@
+"""The same on a Dask cluster: two real workers in processes of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import worker_functions as functions
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.scale import cluster
+from perfdoctor.scale.workers import WorkerDiedError, each
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as started:
+        yield started.scheduler_address
+
+
+def by_index(function, items, address: str) -> list:
+    return sorted(each(function, items, workers=1, cluster=address), key=lambda outcome: outcome.index)
+
+
+def test_every_item_gets_its_own_result_or_error(address: str) -> None:
+    counted: list[tuple[int, int]] = []
+    outcomes = list(
+        each(functions.refused, range(20), workers=1, cluster=address, progress=lambda *done: counted.append(done))
+    )
+    assert {outcome.index: outcome.result for outcome in outcomes} == {n: n if n != 1 else None for n in range(20)}
+    (refused,) = (outcome.error for outcome in outcomes if outcome.error)
+    assert isinstance(refused, UsageError)
+    assert refused.do == "Take a two."
+    assert counted == [(n, 20) for n in range(1, 21)]
+
+
+def test_a_bug_keeps_the_place_where_it_was_raised(address: str) -> None:
+    _, bug, odd, fine = by_index(functions.broken, range(4), address)
+    assert isinstance(bug.error, ZeroDivisionError)
+    assert "worker_functions.py" in str(bug.error.__cause__)
+    assert "_OddError" in str(odd.error)
+    assert fine.value() == 3
+
+
+def test_an_item_whose_worker_is_killed_is_tried_once_more(address: str, tmp_path: Path) -> None:
+    markers = ["", str(tmp_path / "killed"), ""]
+    assert [outcome.value() for outcome in by_index(functions.dies_once, markers, address)] == markers
+    assert (tmp_path / "killed").exists()
+
+
+def test_workers_of_this_machine_are_started_and_one_that_always_dies_is_an_error() -> None:
+    pytest.importorskip("distributed")
+    outcomes = by_index(functions.dies_always, range(4), "local[2]")
+    assert isinstance(outcomes[1].error, WorkerDiedError)
+    assert [outcome.result for outcome in outcomes] == [0, None, 2, 3]
+
+
+def test_a_worker_with_another_version_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "__version__", "99.0")
+    with pytest.raises(PerfdoctorError, match=r"a worker of the cluster has perfdoctor .*, and this is 99\.0"):
+        by_index(functions.squared, range(2), address)
+
+
+@pytest.mark.parametrize("named", ["local[0]", "local[]", "localhost", "127.0.0.1:8786", "http://h:1", "tcp://", ""])
+def test_what_names_no_cluster_is_refused_before_any_work(named: str) -> None:
+    with pytest.raises(UsageError, match="names no Dask cluster"):
+        cluster.checked(named)
+
+
+@pytest.mark.parametrize("named", ["local[4]", "local", "tcp://10.0.0.1:8786", "tls://head:8786"])
+def test_what_names_a_cluster_is_taken(named: str) -> None:
+    assert cluster.checked(named) == named
+
+
+def test_without_a_scheduler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_TIMEOUT_S", 1)
+    with pytest.raises(PerfdoctorError, match="no Dask scheduler answers at tcp://127.0.0.1:1"):
+        by_index(functions.squared, range(2), "tcp://127.0.0.1:1")
+
+
+def test_without_dask_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(PerfdoctorError, match="--cluster needs Dask") as caught:
+        by_index(functions.squared, range(2), "local[2]")
+    assert "pip install 'perfdoctor[cluster]'" in caught.value.do
