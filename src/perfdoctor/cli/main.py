@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, rules, run, selftest
+from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, plain_values, rules, run, selftest
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 FAILED = 1
@@ -79,6 +79,7 @@ def _perfdoctor(
 def main() -> None:
     """The `perfdoctor` program."""
     ascii_fallback.set_up()
+    plain_values.set_up()
     if completion.VARIABLE in os.environ:
         completion.skip_rich()
     app(prog_name="perfdoctor")

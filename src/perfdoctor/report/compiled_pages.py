@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from importlib.metadata import version
 from pathlib import Path
 
-from jinja2 import FileSystemBytecodeCache
+from jinja2 import FileSystemBytecodeCache, compiler
 from jinja2.bccache import Bucket
 
 from perfdoctor import __version__
@@ -14,7 +13,7 @@ from perfdoctor.system.user_cache import cache_folder
 
 
 class CompiledPages(FileSystemBytecodeCache):
-    """What Jinja made of each template, by the versions of both. It is made anew where a template's text differs."""
+    """What Jinja made of each template, by our version and its compiler; made anew where a text differs."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Nothing is kept where the folder cannot be written; the page is rendered all the same."""
@@ -30,7 +29,8 @@ class CompiledPages(FileSystemBytecodeCache):
 def compiled_pages() -> CompiledPages | None:
     """None where the user has no folder for it."""
     try:
-        folder = cache_folder() / "pages" / f"{__version__}-jinja-{version('jinja2')}"
-    except RuntimeError:
+        written = Path(compiler.__file__).stat().st_mtime_ns  # its version would take 5 ms to find
+        folder = cache_folder() / "pages" / f"{__version__}-jinja-{written:x}"
+    except (OSError, RuntimeError):
         return None
     return CompiledPages(str(folder), "%s.bin")

@@ -1,0 +1,46 @@
+"""How are texts and paths of the command line taken as they are, without what typer loads to check them?
+
+Newer versions of typer check each value with pydantic, and load it for options that were not given, too. That takes as
+long as reading a small trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def set_up() -> None:
+    """From here on pydantic is loaded for numbers and choices alone. Versions of typer without it stay as they are."""
+    try:
+        from typer import core
+        from typer._param_types import coerce_cli_path
+    except ImportError:
+        return
+    checked = getattr(core, "build_runtime_param", None)
+    if checked is not None:
+        setattr(core, "build_runtime_param", lambda kind: _Value(kind, checked, coerce_cli_path))  # noqa: B010 (mypy)
+
+
+class _Value:
+    """What a parameter is given, with the interface of typer's `RuntimeParam`."""
+
+    def __init__(self, kind: Any, checked: Callable[[Any], Any], path: Callable[..., Any]) -> None:
+        self._kind, self._checked, self._path = kind, checked, path
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value as the command gets it: None, or nothing of many, where none is given."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        kind = self._kind
+        one = kind.annotation.__args__[0] if kind.is_list else kind.annotation
+        values = value if kind.is_list and isinstance(value, (list, tuple)) else [value]
+        if one not in (str, Path) or kind.parameter_info.parser or any(type(each) is not str for each in values):
+            return self._checked(kind).coerce(value, param=param, ctx=ctx)
+        found = values if one is str else [self._as_path(each, param, ctx) for each in values]
+        return list(found) if kind.is_list else found[0]
+
+    def _as_path(self, value: str, param: Any, ctx: Any) -> Any:
+        """Raises typer.BadParameter, as typer does, for one that may not be read."""
+        return self._path(Path(value), self._kind.parameter_info, path_type=Path, param=param, ctx=ctx)
