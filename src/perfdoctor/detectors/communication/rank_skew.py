@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
-from perfdoctor.metrics.communication.lateness import excess_ns, own_lateness_ns
+from perfdoctor.metrics.communication.lateness import excess_ns, explained_share, own_lateness_ns
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.skew import Skew, skew
@@ -127,6 +127,8 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched))) - by_turns_ns, 0)
+    if matched.has_several_groups:
+        waiting_ns = int(waiting_ns * explained_share(own, matched))
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
     if matched.has_several_groups and (is_clear or node):
         # Who waits for a rank in one group is waited for in the next: all that is waited for goes back to it.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
+from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
 from perfdoctor.metrics.finding_rows import work_of
 from perfdoctor.metrics.units import ms, percent
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Mask
-from perfdoctor.records.findings import Evidence, Finding, Measure
+from perfdoctor.records.findings import Evidence, Finding, Measure, Rows
 from perfdoctor.vocabulary.kinds import ON_RINGS
 
 _EXPECTED = {
@@ -23,7 +26,11 @@ _EXPECTED = {
     "measured": "what the same links were measured to give",
     "planned": "what NCCL plans for, less what the steps of a ring take",
     "topology": "what joins these GPUs, less what the steps of a ring take",
+    "groups": "the middle one of all groups that send such messages",
 }
+_GROUPS = "groups"
+#: So many slow groups are shown.
+_MOST_GROUPS = 8
 
 
 def _like(place: Place, kind: str, least_bytes: float) -> Mask:
@@ -34,7 +41,10 @@ def _like(place: Place, kind: str, least_bytes: float) -> Mask:
 
 @dataclass(frozen=True)
 class _Reference:
-    """What a bandwidth is held against, in bytes/s: the expected, its least share, what is likely reached, the most."""
+    """What a bandwidth is held against, in bytes/s: the expected, its least share, what is likely reached, the most.
+
+    `groups`: how many other groups showed it.
+    """
 
     link: str
     expected: float
@@ -42,6 +52,7 @@ class _Reference:
     likely: float
     most: float
     situation: str = ""
+    groups: int = 0
 
 
 def _reference(run: Run, each: Bandwidth, at: Mapping[str, float]) -> _Reference | None:
@@ -79,11 +90,13 @@ def _by_plan(link: str, each: Bandwidth, most: float, at: Mapping[str, float], s
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Bus bandwidth of transfers alone, held against what was measured, or what the sparsest board gives two GPUs."""
-    measured = _measured(run, at)
+    measured = _slower_than_others(run, at) or _measured(run, at)
     if not measured:
         return
     worst, against = measured[0]  # the most exposed
     exposed_ns = int(worst.exposed_ns * transfer_share(run))
+    if against.situation == _GROUPS:  # the others wait for these ranks elsewhere: what is theirs is all transfer
+        exposed_ns = min(worst.exposed_ns, worst.transfer_ns)
     reached = worst.bus_bytes_per_second / against.expected
     if reached >= against.least_share or exposed_ns < at["min_share_of_step"] * run.step_ns:
         return
@@ -95,13 +108,15 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             1 - worst.bus_bytes_per_second / against.likely,
             1 - worst.bus_bytes_per_second / against.most,
         ).of(exposed_ns),
-        confidence="high" if against.situation in ("", "measured") else "medium",
+        confidence="high" if against.situation in ("", "measured", _GROUPS) else "medium",
         values={
             "bus_gb_per_second": worst.bus_bytes_per_second / 1e9,
             "expected_gb_per_second": against.expected / 1e9,
             "reached_gb_per_second": against.likely / 1e9,
             "most_gb_per_second": against.most / 1e9,
             "link": against.link,
+            **({"members": spans(worst.members), "groups": against.groups} if against.groups else {}),
+            **({"shared": worst.shared} if against.groups and worst.shared else {}),
             "exposed_ms": ms(exposed_ns),
             "step_ms": ms(run.step_ns),
             "exposed_percent": percent(exposed_ns / run.step_ns),
@@ -122,10 +137,48 @@ def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Refer
     ]
 
 
+def _slower_than_others(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
+    """Groups that are far slower at the same messages than many others of the job, the one that loses most first."""
+    alike: dict[tuple[str, int, int, bool], list[Bandwidth]] = {}
+    for each in bandwidths(run, at["large_message_bytes"]):
+        if each.kind in ON_RINGS:
+            alike.setdefault((each.kind, each.ranks, each.message_bytes, each.one_node), []).append(each)
+    found: list[tuple[Bandwidth, _Reference]] = []
+    for groups in alike.values():
+        others = len(groups) - 1
+        if others < at["fewest_other_groups"]:
+            continue
+        usual = float(np.median([each.bus_bytes_per_second for each in groups]))
+        least = at["min_share_of_others"]
+        against = _Reference(f"{others} other groups", usual, least, usual, usual, _GROUPS, others)
+        found += [(each, against) for each in groups if each.bus_bytes_per_second < least * usual]
+    return sorted(found, key=lambda pair: -pair[0].transfer_ns * (1 - pair[0].bus_bytes_per_second / pair[1].expected))
+
+
 def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:
     worst, against = measured[0]
     return (
         Measure("bus bandwidth", worst.bus_bytes_per_second, "bytes_per_second"),
         Measure(_EXPECTED[against.situation], against.expected, "bytes_per_second"),
-        bandwidth_table([each for each, _ in measured]),
+        _groups(measured) if against.situation == _GROUPS else bandwidth_table([each for each, _ in measured]),
+    )
+
+
+def _groups(measured: Sequence[tuple[Bandwidth, _Reference]]) -> Rows:
+    """The groups that are slower than others of their kind."""
+    return Rows(
+        "Groups whose transfers are slow",
+        ("kind", "ranks", "what they share", "message", "bus bandwidth", "others"),
+        ("text", "text", "text", "bytes", "bytes_per_second", "bytes_per_second"),
+        tuple(
+            (
+                each.kind,
+                spans(each.members),
+                each.shared,
+                each.message_bytes,
+                each.bus_bytes_per_second,
+                against.expected,
+            )
+            for each, against in measured[:_MOST_GROUPS]
+        ),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.matching import Matrix, column
+from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -125,8 +126,8 @@ def bus_factor(kind: str, ranks: int) -> float:
 class Bandwidth:
     """Large messages of one kind among the same ranks: median sizes and speeds, bytes and bytes per second.
 
-    `exposed_ns` is how long they are exposed on an average rank, per step. `one_node`: are the devices of the ranks
-    known to be in one machine?
+    `exposed_ns` is how long they are exposed on an average rank, per step, `transfer_ns` how long they take once all
+    ranks have come. `one_node`: are the devices of the ranks known to be in one machine? `shared`: what they share.
     """
 
     kind: str
@@ -138,6 +139,9 @@ class Bandwidth:
     exposed_ns: int
     one_node: bool
     gpu: str
+    members: tuple[int, ...]
+    shared: str
+    transfer_ns: int
 
 
 def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
@@ -213,6 +217,9 @@ def _bandwidth(kind: str, places: Sequence[Place], rows: Matrix, sizes: Ints, tr
         exposed_ns=round(float(np.mean(exposed))),
         one_node=in_one_node(places),
         gpu=places[0].info.name,
+        members=tuple(place.rank for place in places),
+        shared=where(places),
+        transfer_ns=round(float(transfer_ns.sum()) / places[0].units),
     )
 
 

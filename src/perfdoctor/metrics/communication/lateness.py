@@ -76,6 +76,14 @@ def own_lateness_ns(places: Sequence[Place], matched: Skew) -> Ints:
     return np.minimum(matched.caused_ns, own)
 
 
+def explained_share(own_ns: Ints, matched: Skew) -> float:
+    """How much of what ranks wait goes back to a rank's own doing; the rest to slow transfers of some group.
+
+    The latest rank by its own doing, over the latest one at all: what lies between came to it through its collectives.
+    """
+    return min(float(own_ns.max(initial=0)) / max(int(matched.caused_ns.max(initial=0)), 1), 1.0)
+
+
 def made_late_by(places: Sequence[Place], matched: Skew) -> Mapping[str, float]:
     """What late ranks did instead of coming, as shares; a rank counts by how long others waited for it."""
     excess = excess_ns(places, matched)
