@@ -1,0 +1,339 @@
+"""A job of thousands of ranks as torch.profiler would have recorded it: small, but whole.
+
+    python benchmarks/planet.py write DIR --ranks 1000 --fault rank     one trace a rank, as .json.gz
+    python benchmarks/planet.py measure --ranks 10,100,1000             time, memory and bytes a rank (docs/scale.md)
+
+Ranks are numbered as Megatron numbers them: tensor parallel fastest, then data parallel, then pipeline. A tensor
+parallel group is a node. The times of all ranks follow from one simulation: collectives begin when a rank gets there and
+end for all once the last one has come, stages wait for the stage before, and the norm of the gradients for all stages: a
+fault is seen by others as it would be.
+`--fault`: `rank` computes half as long again, `link` (of one tensor parallel group) is five times as slow, the host of a
+`node` takes a millisecond longer for each launch; `all` of them, or `none`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.float64]
+
+#: Tensor, data and pipeline parallel ranks of a job.
+SHAPES = {10: (5, 2, 1), 16: (4, 4, 1), 40: (4, 5, 2), 100: (4, 5, 5), 1_000: (8, 25, 5), 10_000: (8, 250, 5)}
+FAULTS = ("none", "rank", "link", "node", "all")
+STEPS, MICROBATCHES = 4, 6
+BASE_NS = 1_760_000_000_000_000_000
+#: In µs.
+GEMM, OPTIMIZER, LAUNCH, LATENCY, POINT_TO_POINT, NORM = 1_000.0, 400.0, 6.0, 8.0, 200.0, 30.0
+#: bf16 elements of a message, and bytes/s of bus bandwidth that links reach.
+LAYER, SHARD, ACTIVATION = 1 << 25, 1 << 26, 1 << 22
+NVLINK, NETWORK = 200e9, 40e9
+SLOW_GPU, SLOW_LINK, SLOW_HOST = 1.5, 5.0, 1_000.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Its groups and its faults. `tensor`, `data`, `stage`: by rank, the number of its group, and of its stage."""
+
+    ranks: int
+    fault: str
+    tensor_size: int
+    data_size: int
+    stages: int
+
+    @classmethod
+    def of(cls, ranks: int, fault: str) -> Job:
+        return cls(ranks, fault, *SHAPES[ranks])
+
+    @property
+    def tensor(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.ranks) // self.tensor_size
+
+    @property
+    def stage(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.ranks) // (self.tensor_size * self.data_size)
+
+    @property
+    def data(self) -> npt.NDArray[np.int64]:
+        return self.stage * self.tensor_size + np.arange(self.ranks) % self.tensor_size
+
+    @property
+    def replica(self) -> npt.NDArray[np.int64]:
+        return np.arange(self.ranks) // self.tensor_size % self.data_size
+
+    def has(self, fault: str) -> bool:
+        return self.fault in (fault, "all")
+
+    @property
+    def slow_rank(self) -> int:
+        return self.ranks * 3 // 7
+
+    @property
+    def slow_group(self) -> int:
+        return int(self.tensor[self.ranks * 5 // 7])
+
+    @property
+    def slow_node(self) -> int:
+        return int(self.tensor[self.ranks // 7])
+
+
+@dataclass
+class Rows:
+    """What the ranks ran, one row for each: name, arguments, launch and execution in µs; NaN where a rank has none."""
+
+    names: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    launched: list[Times] = field(default_factory=list)
+    start: list[Times] = field(default_factory=list)
+    end: list[Times] = field(default_factory=list)
+    #: When each host began to wait for its device at the end of a step, and when that was through.
+    waits: list[tuple[Times, Times]] = field(default_factory=list)
+
+
+class _Clock:
+    """When each rank's host and device are free, in µs."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        random = np.random.default_rng(17)
+        self.random = random
+        self.host = random.uniform(0, 20, job.ranks)
+        self.device = self.host.copy()
+        self.gap = np.full(job.ranks, LAUNCH)
+        self.pace = np.ones(job.ranks)
+        self.link = np.ones(int(job.tensor.max()) + 1)
+        if job.has("rank"):
+            self.pace[job.slow_rank] = SLOW_GPU
+        if job.has("node"):
+            self.gap[job.tensor == job.slow_node] += SLOW_HOST
+        if job.has("link"):
+            self.link[job.slow_group] = SLOW_LINK
+        self.rows = Rows()
+
+    def _begun(self, ranks: npt.NDArray[np.int64]) -> tuple[Times, Times]:
+        launched = self.host[ranks]
+        self.host[ranks] = launched + self.gap[ranks]
+        return launched, np.maximum(self.device[ranks], launched + LATENCY)
+
+    def _ran(
+        self, name: str, kind: str, ranks: npt.NDArray[np.int64], launched: Times, start: Times, end: Times
+    ) -> None:
+        self.device[ranks] = end
+        for column, values in zip(
+            (self.rows.launched, self.rows.start, self.rows.end), (launched, start, end), strict=True
+        ):
+            whole = np.full(self.job.ranks, np.nan)
+            whole[ranks] = values
+            column.append(whole)
+        self.rows.names.append(name)
+        self.rows.kinds.append(kind)
+
+    def compute(self, name: str, took: float, ranks: npt.NDArray[np.int64]) -> None:
+        launched, start = self._begun(ranks)
+        self._ran(name, "kernel", ranks, launched, start, start + took * self.pace[ranks] * self._noise(ranks))
+
+    def _noise(self, ranks: npt.NDArray[np.int64]) -> Times:
+        return self.random.normal(1, 0.003, ranks.size)
+
+    def collective(self, kind: str, groups: npt.NDArray[np.int64], took: Times, ranks: npt.NDArray[np.int64]) -> None:
+        """Ends for all of a group once the last one has come. `took`: by group."""
+        launched, start = self._begun(ranks)
+        own = groups[ranks]
+        last = np.full(took.size, -np.inf)
+        np.maximum.at(last, own, start)
+        self._ran(kind, kind, ranks, launched, start, (last + took)[own])
+
+    def sent(self, ranks: npt.NDArray[np.int64]) -> Times:
+        launched, start = self._begun(ranks)
+        self._ran("send", "send", ranks, launched, start, start + POINT_TO_POINT)
+        return start
+
+    def received(self, sent: Times, ranks: npt.NDArray[np.int64]) -> None:
+        launched, start = self._begun(ranks)
+        self._ran("recv", "recv", ranks, launched, start, np.maximum(start, sent) + POINT_TO_POINT)
+
+    def step_is_over(self) -> None:
+        """The host reads the loss: it waits for its device."""
+        through = np.maximum(self.host, self.device) + LATENCY
+        self.rows.waits.append((self.host, through))
+        self.host = through + LATENCY
+
+
+def simulated(job: Job) -> tuple[Rows, list[Times]]:
+    """All rows, and when each step began on each host, and the last one ended."""
+    clock, edges = _Clock(job), []
+    tensor_us = 1e6 * 2 * LAYER * 2 * (job.tensor_size - 1) / job.tensor_size / NVLINK * clock.link
+    shard_us = np.full(int(job.data.max()) + 1, 1e6 * 2 * SHARD * (job.data_size - 1) / job.data_size / NETWORK)
+    norm_us = np.full(job.data_size, NORM)
+    everybody = np.arange(job.ranks)
+    by_stage = [everybody[job.stage == stage] for stage in range(job.stages)]
+    for _ in range(STEPS):
+        edges.append(clock.host.copy())
+        for _ in range(MICROBATCHES):
+            sent = np.empty(0)
+            for stage, ranks in enumerate(by_stage):
+                if stage:
+                    clock.received(sent, ranks)
+                clock.compute("forward", GEMM, ranks)
+                clock.compute("backward", 2 * GEMM, ranks)
+                clock.collective("allreduce", job.tensor, tensor_us, ranks)
+                if stage < job.stages - 1:
+                    sent = clock.sent(ranks)
+        clock.collective("_reduce_scatter_base", job.data, shard_us, everybody)
+        clock.collective("norm", job.replica, norm_us, everybody)
+        clock.compute("optimizer", OPTIMIZER, everybody)
+        clock.collective("_allgather_base", job.data, shard_us, everybody)
+        clock.step_is_over()
+    edges.append(clock.host.copy())
+    return clock.rows, edges
+
+
+# --- as traces -------------------------------------------------------------------------------------------------------
+
+_KERNELS = {
+    "forward": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas",
+    "backward": "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nt_n_tilesize128x256x64_cublas",
+    "optimizer": "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>(int)",
+    "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "_reduce_scatter_base": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "_allgather_base": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "norm": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "send": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "recv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+}
+_OPS = {"forward": "aten::mm", "backward": "MmBackward0", "optimizer": "aten::_fused_adamw_"}
+
+
+def trace(job: Job, rows: Rows, edges: Sequence[Times], rank: int) -> bytes:
+    """One rank's trace, as JSON."""
+    clock_us = 1e-3 * float(np.random.default_rng(int(job.tensor[rank])).integers(-400_000, 400_000))
+    head = {
+        "schemaVersion": 1,
+        "deviceProperties": [
+            {"id": number, "name": "NVIDIA H100 80GB HBM3", "numSms": 132, "computeMajor": 9, "computeMinor": 0,
+             "totalGlobalMem": 85_000_000_000}
+            for number in range(job.tensor_size)
+        ],
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": job.ranks,
+                            "pg_config": _groups(job, rank)},
+        "baseTimeNanoseconds": BASE_NS,
+    }  # fmt: skip
+    events = ",\n".join(_events(job, rows, edges, rank, clock_us))
+    return (json.dumps(head)[:-1] + ', "traceEvents": [\n' + events + "\n]}").encode()
+
+
+def _groups(job: Job, rank: int) -> list[dict[str, object]]:
+    """As PyTorch lists them: a number that is unique in the job, what it is for, its size."""
+    stages = rank % (job.tensor_size * job.data_size)
+    groups = (
+        ("TENSOR_MODEL_PARALLEL_GROUP", int(job.tensor[rank]), job.tensor_size),
+        ("DATA_PARALLEL_GROUP", 100_000 + int(job.data[rank]), job.data_size),
+        ("PIPELINE_MODEL_PARALLEL_GROUP", 200_000 + stages, job.stages),
+        ("MODEL_PARALLEL_GROUP", 300_000 + int(job.replica[rank]), job.tensor_size * job.stages),
+    )
+    return [
+        {"pg_name": str(1 + number), "pg_desc": what, "backend_config": "cuda:nccl", "pg_size": size}
+        for what, number, size in groups
+    ]
+
+
+def _events(job: Job, rows: Rows, edges: Sequence[Times], rank: int, clock_us: float) -> Iterator[str]:
+    device, host = rank % job.tensor_size, 10_000 + rank % job.tensor_size
+    on_host = f'"pid": {host}, "tid": {host}'
+    for number, (start, end) in enumerate(zip(edges, edges[1:], strict=False)):
+        at, took = start[rank] + clock_us, end[rank] - start[rank]
+        yield (
+            f'{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{number}", {on_host},'
+            f' "ts": {at:.3f}, "dur": {took:.3f}}}'
+        )
+    for began, through in rows.waits:
+        at, took = began[rank] + clock_us, through[rank] - began[rank]
+        yield (
+            f'{{"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", {on_host}, "ts": {at:.3f},'
+            f' "dur": {took:.3f}}}'
+        )
+    arguments = {kind: _arguments(job, kind, rank) for kind in set(rows.kinds)}
+    for number, (name, kind) in enumerate(zip(rows.names, rows.kinds, strict=True)):
+        launched, start, end = (float(each[number][rank]) for each in (rows.launched, rows.start, rows.end))
+        if launched != launched:  # noqa: PLR0124 NaN: this rank has no such row
+            continue
+        at, correlation = launched + clock_us, number + 1
+        if name in _OPS:
+            yield (
+                f'{{"ph": "X", "cat": "cpu_op", "name": "{_OPS[name]}", {on_host}, "ts": {at - 0.5:.3f}, "dur": 5.5}}'
+            )
+        yield (
+            f'{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", {on_host}, "ts": {at:.3f}, "dur": 4.5,'
+            f' "args": {{"correlation": {correlation}}}}}'
+        )
+        stream = 7 if kind == "kernel" else 20
+        yield (
+            f'{{"ph": "X", "cat": "kernel", "name": "{_KERNELS[name]}", "pid": {device}, "tid": {stream},'
+            f' "ts": {start + clock_us:.3f}, "dur": {end - start:.3f}, "args": {{"device": {device}, "stream": {stream},'
+            f' "correlation": {correlation}, "grid": [132, 1, 1], "block": [384, 1, 1]{arguments[kind]}}}}}'
+        )
+
+
+def _arguments(job: Job, kind: str, rank: int) -> str:
+    """What Kineto writes of a collective."""
+    if kind == "kernel":
+        return ""
+    tensor, data, stages, model = _groups(job, rank)
+    group, elements = {
+        "allreduce": (tensor, LAYER), "norm": (model, 1), "send": (stages, ACTIVATION), "recv": (stages, ACTIVATION),
+        "_reduce_scatter_base": (data, SHARD), "_allgather_base": (data, SHARD),
+    }[kind]  # fmt: skip
+    part = elements // job.data_size
+    sent = part if kind == "_allgather_base" else elements
+    received = part if kind == "_reduce_scatter_base" else elements
+    called = "allreduce" if kind == "norm" else kind
+    return (
+        f', "Collective name": "{called}", "In msg nelems": {sent}, "Out msg nelems": {received},'
+        f' "Group size": {group["pg_size"]}, "dtype": "BFloat16", "Process Group Name": "{group["pg_name"]}",'
+        f' "Process Group Description": "{group["pg_desc"]}"'
+    )
+
+
+def write(job: Job, folder: Path, ranks: Sequence[int] | None = None) -> int:
+    """The traces of these ranks, or of all; how many bytes they take."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, edges = simulated(job)
+    written = 0
+    for rank in range(job.ranks) if ranks is None else ranks:
+        packed = gzip.compress(trace(job, rows, edges, rank), 1)
+        (folder / f"rank{rank:05}.json.gz").write_bytes(packed)
+        written += len(packed)
+    return written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    to_write = commands.add_parser("write")
+    to_write.add_argument("folder", type=Path)
+    to_write.add_argument("--ranks", type=int, choices=sorted(SHAPES), default=1_000)
+    to_write.add_argument("--fault", choices=FAULTS, default="all")
+    given = parser.parse_args()
+    job = Job.of(given.ranks, given.fault)
+    written = write(job, given.folder)
+    print(f"{job.ranks} ranks, {written / 1e6:.1f} MB; {_faults(job)}")
+
+
+def _faults(job: Job) -> str:
+    said = [
+        f"slow rank {job.slow_rank}" if job.has("rank") else "",
+        f"slow link in ranks {job.slow_group * job.tensor_size} and following" if job.has("link") else "",
+        f"slow node of rank {job.slow_node * job.tensor_size}" if job.has("node") else "",
+    ]
+    return ", ".join(filter(None, said)) or "no fault"
+
+
+if __name__ == "__main__":
+    main()
