@@ -16,8 +16,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -247,7 +253,7 @@ def _groups(job: Job, rank: int) -> list[dict[str, object]]:
 def _events(job: Job, rows: Rows, edges: Sequence[Times], rank: int, clock_us: float) -> Iterator[str]:
     device, host = rank % job.tensor_size, 10_000 + rank % job.tensor_size
     on_host = f'"pid": {host}, "tid": {host}'
-    for number, (start, end) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (start, end) in enumerate(pairwise(edges)):
         at, took = start[rank] + clock_us, end[rank] - start[rank]
         yield (
             f'{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{number}", {on_host},'
@@ -313,6 +319,67 @@ def write(job: Job, folder: Path, ranks: Sequence[int] | None = None) -> int:
     return written
 
 
+# --- measured --------------------------------------------------------------------------------------------------------
+
+_MEASURED = """
+import json, os, resource, sys, time
+from pathlib import Path
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.model.selection import WHOLE_RECORDING
+from perfdoctor.scale import read, summary
+from perfdoctor.vocabulary.rulebook import load_rules
+
+def processor_s():
+    return sum(os.times()[:4])
+
+sizes = []
+packed = summary.packed_summary
+made, compared = 0.0, 0.0
+progress = []
+def seen(said):
+    progress.append((said, processor_s()))
+began = processor_s()
+run = read.read_run([Path(sys.argv[1])], seen, most_in_full=0)
+ready = processor_s()
+diagnosis = examine(run, list(load_rules().values())).diagnosis
+over = processor_s()
+all_made = next(at for said, at in progress if said.startswith("Comparing"))
+print(json.dumps({
+    "map_s": all_made - began, "reduce_s": over - all_made, "in_full": len(run.places),
+    "parent_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    "worker_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+    "found": [each.summary for top in diagnosis.findings for each in (top, *top.symptoms)
+              if each.rule in ("rank-skew", "slow-links", "gpus-differ")],
+    "failed": [each.rule for each in diagnosis.outcomes if each.status == "failed"],
+}))
+"""
+
+
+def measure(ranks: int, fault: str) -> None:
+    """One line of docs/scale.md: processor time of summaries and of all that follows, memory, and bytes a rank."""
+    from perfdoctor.model.selection import WHOLE_RECORDING  # noqa: PLC0415 not needed to write
+    from perfdoctor.readers.open import read_file  # noqa: PLC0415
+    from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
+
+    folder = Path(tempfile.mkdtemp(prefix=f"planet-{ranks}-"))
+    try:
+        written = write(Job.of(ranks, fault), folder)
+        began = time.monotonic()
+        answer = subprocess.run([sys.executable, "-c", _MEASURED, folder], check=True, capture_output=True, text=True)
+        took = time.monotonic() - began
+        found = json.loads(answer.stdout.splitlines()[-1])
+        some = sorted(folder.iterdir())[:: max(ranks // 20, 1)]
+        packed = np.mean([len(packed_summary(read_file(file, lambda _: None), WHOLE_RECORDING)) for file in some])
+        print(
+            f"| {ranks:,} | {written / 1e6:.1f} MB | {packed:,.0f} | {found['map_s']:.1f} s | {found['reduce_s']:.2f} s |"
+            f" {took:.0f} s | {found['parent_mb']:.0f} MB | {found['worker_mb']:.0f} MB |"
+        )
+        for said in (*found["found"], *(f"FAILED {rule}" for rule in found["failed"])):
+            print(f"    {said}")
+    finally:
+        shutil.rmtree(folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -320,7 +387,15 @@ def main() -> None:
     to_write.add_argument("folder", type=Path)
     to_write.add_argument("--ranks", type=int, choices=sorted(SHAPES), default=1_000)
     to_write.add_argument("--fault", choices=FAULTS, default="all")
+    to_measure = commands.add_parser("measure")
+    to_measure.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[10, 100])
+    to_measure.add_argument("--fault", choices=FAULTS, default="all")
     given = parser.parse_args()
+    if given.command == "measure":
+        print("| ranks | files | bytes of a summary | summaries | all else | wall | memory | of a worker |")
+        for ranks in given.ranks:
+            measure(ranks, given.fault)
+        return
     job = Job.of(given.ranks, given.fault)
     written = write(job, given.folder)
     print(f"{job.ranks} ranks, {written / 1e6:.1f} MB; {_faults(job)}")

@@ -18,6 +18,7 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers.open import read, read_file, traces
 from perfdoctor.system.memory import available_bytes
+from perfdoctor.system.processors import worker_count
 
 if TYPE_CHECKING:
     from perfdoctor.scale.reduce import Job
@@ -30,6 +31,8 @@ FEWEST_IN_FULL = 8
 #: much again. Half of the memory is left to others.
 _MEMORY_PER_BYTE = 4
 _SHARE_OF_MEMORY = 0.5
+#: What a worker process takes without a file: Python, numpy and this program.
+_WORKER_BYTES = 60 << 20
 _GZIP = b"\x1f\x8b"
 #: A compressed file ends with so many bytes that hold the size of its text, modulo 4 GiB (RFC 1952).
 _SIZE_FIELD = 4
@@ -42,10 +45,11 @@ def read_run(
     process: int | None = None,
     selection: Selection = WHOLE_RECORDING,
     user_values: UserValues | None = None,
+    cluster: str | None = None,
     most_in_full: int | None = None,
 ) -> Run:
     """The recordings under these paths, prepared for rules. `most_in_full`: so many files are read in full at most;
-    None: as many as fit into memory.
+    None: as many as fit into memory. `cluster`: where summaries are made, as `scale.workers.each` takes it.
 
     Raises PerfdoctorError as `readers.open.read` does; of many files those that cannot be read are left out.
     """
@@ -58,7 +62,7 @@ def read_run(
         timeline = known(read(paths, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
-    return _reduced(paths, files, progress, selection, known)
+    return _reduced(paths, files, progress, selection, cluster, known)
 
 
 def _reduced(
@@ -66,13 +70,14 @@ def _reduced(
     files: Sequence[Path],
     progress: Progress,
     selection: Selection,
+    cluster: str | None,
     known: Callable[[Timeline], Timeline],
 ) -> Run:
     """All ranks by summaries, and some of them in full."""
     from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
     from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
 
-    job = job_of(files, _summaries(files, selection, progress), selection)
+    job = job_of(files, _summaries(files, selection, progress, cluster), selection)
     progress("Comparing the ranks")
     chosen = ranks_in_full(job.run, job.memory)
     of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
@@ -110,15 +115,30 @@ def summarised(task: tuple[str, Selection]) -> bytes:
     return packed_summary(read_file(Path(path), lambda _: None), selection)
 
 
-def _summaries(files: Sequence[Path], selection: Selection, progress: Progress) -> list[bytes | Exception]:
-    found: list[bytes | Exception] = []
-    for number, file in enumerate(files, 1):
-        progress(f"Summarising {file.name} ({number} of {len(files)})")
-        try:
-            found.append(summarised((str(file), selection)))
-        except PerfdoctorError as error:
-            found.append(error)
+def _summaries(
+    files: Sequence[Path], selection: Selection, progress: Progress, cluster: str | None
+) -> list[bytes | Exception]:
+    """For each file its packed summary, or why there is none. Raises what is no fault of a file."""
+    from perfdoctor.scale.workers import each  # noqa: PLC0415
+
+    found: list[bytes | Exception] = [PerfdoctorError("was not read", do="Try again.")] * len(files)
+    tasks = [(str(file), selection) for file in files]
+    said = f"{len(files):,} files"
+
+    def done(count: int, _: int) -> None:
+        progress(f"Summarising {said}: {count:,}")
+
+    for outcome in each(summarised, tasks, workers=_workers(files), cluster=cluster, progress=done):
+        if outcome.error is not None and not isinstance(outcome.error, PerfdoctorError):
+            raise outcome.error
+        found[outcome.index] = outcome.error or outcome.value()
     return found
+
+
+def _workers(files: Sequence[Path]) -> int:
+    """As many as there are cores, and no more than there is memory for the largest file in each."""
+    fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
+    return max(min(worker_count(), int(fit)), 1)
 
 
 # --- and some in full ------------------------------------------------------------------------------------------------
