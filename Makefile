@@ -41,12 +41,8 @@ truth: $(BIN)/.made  ## every labelled recording: what is first, and is it right
 accuracy: $(BIN)/.made  ## planted faults, found or not: writes docs/accuracy.md
 	$(BIN)/python benchmarks/accuracy.py
 
-bench: $(BIN)/.made  ## how fast, against a peer and the floor, in one run
-	$(BIN)/python benchmarks/bench.py
-	$(BIN)/python benchmarks/readers.py $(READERS)
-	$(BIN)/python benchmarks/replay.py
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/page.py
+bench: $(BIN)/.made  ## how fast, against peers and the floor, in ten minutes: writes docs/performance.md; BENCH=--quick tries it
+	$(BIN)/python benchmarks/bench.py $(BENCH)
 
 instructions: $(BIN)/.made  ## is a diagnosis as cheap as it was: instructions under valgrind; RENEW=--renew keeps new ones
 	$(BIN)/python benchmarks/instructions.py $(RENEW)

@@ -1,140 +1,320 @@
-"""How fast is a diagnosis, against a peer and against the floor, in one run? `make bench`.
+"""How fast is perfdoctor, against its peers and the floor, and how does it grow? Writes docs/performance.md: `make bench`.
 
-Each contestant runs in a process of its own, in turn, several times; what counts is the ratio within a round, so that a
-noisy machine slows all of them. Times are from the first byte read; imports are not counted, peak memory is the whole
-process's. The peer, HolisticTraceAnalysis, is installed into an environment of its own under .cache/.
+    python benchmarks/bench.py                     everything, about ten minutes on two quiet cores; writes the page
+    python benchmarks/bench.py --quick             small files and one round, to try the bench itself; writes nothing
+    python benchmarks/bench.py --only trace growth some parts of it; writes nothing
+
+What counts are ratios within a round: who is compared runs on the same file, one behind the other, and a noisy machine slows
+all of them. A ratio is the median of the rounds, with the least and the greatest behind it. Recordings are grown
+(`grown.py`) and deleted afterwards: 2 GB. On a busy machine the page is not written, unless `--busy` says that it may be.
 """
 
 from __future__ import annotations
 
-import gzip
+import argparse
+import datetime as dt
 import json
+import math
+import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import venv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from labels import recordings
+import contestants
+import grown
+import overhead
+import page
+from contestants import HTA, NSYS_AI, Contestant, perfdoctor
+from measured import CommandError, Taken, run
 
 _ROOT = Path(__file__).parents[1]
-_PEER = _ROOT / ".cache" / "bench-venv"
-_ROUNDS = 5
+PAGE = _ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- bench: begin, `make bench` writes this -->", "<!-- bench: end -->"
+#: Of other programs, before the bench begins: half a core of them changes what is measured.
+_MOST_LOAD = 0.5
+#: Cores of a machine on which ranks are trained: what its diagnosis would take follows from one core and all.
+_MANY_CORES = 16
+_GROWTH = (1, 4, 16)
 
-_MEASURE = """
-import json, sys, time
-{setup}
-begun = time.perf_counter()
-{work}
-taken = time.perf_counter() - begun
-with open("/proc/self/status") as status:  # not ru_maxrss, which a child inherits from its parent
-    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-print(json.dumps([taken, peak]))
-"""
-_OURS = _MEASURE.format(
-    setup="""import importlib, pkgutil
-from pathlib import Path
-import numpy.ma
-import perfdoctor.detectors
-for module in pkgutil.walk_packages(perfdoctor.detectors.__path__, "perfdoctor.detectors."):  # as for the peer, imports come before the clock
-    importlib.import_module(module.name)
-from perfdoctor.diagnosis.engine import diagnose
-from perfdoctor.readers.open import read
-from perfdoctor.vocabulary.rulebook import load_rules""",
-    work="diagnose(read([Path(sys.argv[1])]), list(load_rules().values()))",
-)
-_HTA = _MEASURE.format(
-    setup="""import logging, os
-logging.disable(logging.CRITICAL)
-from hta.trace_analysis import TraceAnalysis""",
-    work="TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir=os.path.dirname(sys.argv[1]))",
-)
-_JSON = _MEASURE.format(
-    setup="import gzip, json as decoder",
-    work="""data = open(sys.argv[1], 'rb').read()
-decoder.loads(gzip.decompress(data) if data[:2] == b'\\x1f\\x8b' else data)""",
-)
+Round = Mapping[str, Taken]
 
 
-def _peer_python() -> Path | None:
-    python = _PEER / "bin" / "python"
-    if not python.exists():
-        venv.create(_PEER, with_pip=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "-q", "HolisticTraceAnalysis==0.5.0"],
-            check=False,
-            stderr=subprocess.DEVNULL,
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured. Sizes in MB; growth begins at a quarter of the compared file."""
+
+    rounds: int
+    trace_mb: float
+    export_mb: float
+    is_quick: bool = False
+
+    def source(self, kind: str) -> Path:
+        return (grown.nsys_source if kind == "export" else grown.kineto_source)(fixture=self.is_quick)
+
+    def file(self, kind: str, folder: Path, times: float = 1) -> Path:
+        """A grown recording in this folder, of so many times the compared size; made once."""
+        source = self.source(kind)
+        into = folder / f"{kind}-{times:g}{'.sqlite' if kind == 'export' else '.json'}"
+        megabytes = times * (self.export_mb if kind == "export" else self.trace_mb)
+        return into if into.exists() else grown.grow(source, into, grown.copies_for(source, megabytes))
+
+
+FULL = Plan(rounds=3, trace_mb=215, export_mb=160)
+QUICK = Plan(rounds=1, trace_mb=6, export_mb=6, is_quick=True)
+
+
+# --- what is measured ----------------------------------------------------------------------------------------------
+
+
+def compared(kind: str, all_of_them: Sequence[Contestant], plan: Plan, folder: Path) -> Iterator[str]:
+    """Everybody on the same file, as multiples of perfdoctor on all cores."""
+    file = plan.file(kind, folder)
+    rounds, failed = rounds_of(all_of_them, file, plan.rounds)
+    base, one = (contestant.name for contestant in (all_of_them[0], perfdoctor(1)))
+    yield from table(f"{of(file)}, {contents(file, kind)}", f"× {base}", rounds, base)
+    yield from failed
+    if (cores := os.cpu_count() or 1) > 1 and kind == "trace":
+        yield from with_many_cores(rounds, one, base, cores)
+
+
+def rounds_of(all_of_them: Sequence[Contestant], file: Path, count: int) -> tuple[list[Round], list[str]]:
+    """What each took in each round; and of those who cannot do it, why. CommandError where perfdoctor cannot."""
+    failed: dict[str, str] = {}
+    rounds = []
+    for _ in range(count):
+        taken: dict[str, Taken] = {}
+        for each in all_of_them:
+            try:
+                taken |= each.measured(file) if each.name not in failed else {}
+            except CommandError as error:  # noqa: PERF203 it comes once in minutes
+                if each.name.startswith("perfdoctor"):
+                    raise
+                failed[each.name] = f"\n{each.name.rstrip(', ')} cannot do it: {str(error).splitlines()[-1]}"
+        rounds.append(taken)
+    return [{name: each[name] for name in rounds[-1]} for each in rounds], list(failed.values())
+
+
+def with_many_cores(rounds: Sequence[Round], one: str, base: str, cores: int) -> Iterator[str]:
+    """What more cores would bring, from what these do: Amdahl's law with the measured share that is not in parallel."""
+    serial = [serial_share(each[one].seconds, each[base].seconds, cores) for each in rounds]
+    faster = [share + (1 - share) / _MANY_CORES for share in serial]
+    peer = next((name for name in rounds[0] if name.startswith("Holistic") and name.endswith("load")), None)
+    yield ""
+    yield (
+        f"From one and {cores} cores follows a share of {spread(serial, '.0%')} that is not in parallel. By that, not measured, "
+        f"{_MANY_CORES} cores take {spread(faster)} of the time on one"
+        + (
+            f": {peer} takes {spread([r[peer].seconds / r[one].seconds / f for r, f in zip(rounds, faster, strict=True)])} times as long."
+            if peer
+            else "."
         )
-    works = (
-        subprocess.run([python, "-c", "import hta.trace_analysis"], check=False, capture_output=True).returncode == 0
     )
-    return python if works else None
 
 
-def _once(python: Path | str, program: str, file: Path) -> tuple[float, float]:
-    """Seconds and peak MB."""
-    done = subprocess.run([python, "-c", program, file], check=True, capture_output=True, text=True, cwd=file.parent)
-    taken, peak_kb = json.loads(done.stdout.strip().splitlines()[-1])
-    return taken, peak_kb / 1024
+def serial_share(one_s: float, all_s: float, cores: int) -> float:
+    """0 where all cores are as many times as fast as one, 1 where they bring nothing."""
+    return min(max((cores * all_s / one_s - 1) / (cores - 1), 0.0), 1.0)
 
 
-def large_trace(folder: Path, events: int = 400_000) -> Path:
-    """A trace of our own making: ops, launches and kernels in steps, with the arguments a real one has."""
-    rows, clock, number = [], 0.0, 0
-    while len(rows) < events:
-        if number % 2_000 == 0:
-            rows.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number // 2_000}", "pid": 1, "tid": 1,
-                         "ts": clock, "dur": 60_000.0, "args": {"External id": number}})  # fmt: skip
-        number += 1
-        where = {"pid": 1, "tid": 1}
-        rows.append({"ph": "X", "cat": "cpu_op", "name": f"aten::op_{number % 60}", **where, "ts": clock, "dur": 25.125,
-                     "args": {"External id": number, "Ev Idx": number, "Input Dims": [[64, 1024], [1024, 1024]],
-                              "Input type": ["float", "float"]}})  # fmt: skip
-        rows.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", **where, "ts": clock + 5, "dur": 6.5,
-                     "args": {"External id": number, "cbid": 211, "correlation": number}})  # fmt: skip
-        rows.append({"ph": "X", "cat": "kernel", "name": f"void at::native::kernel_{number % 60}<float>(int, float*)",
-                     "pid": 0, "tid": 7, "ts": clock + 15, "dur": 12.25, "args": {
-                         "External id": number, "device": 0, "context": 1, "stream": 7, "correlation": number,
-                         "registers per thread": 32, "shared memory": 0, "grid": [64, 1, 1], "block": [256, 1, 1]}})  # fmt: skip
-        clock += 30.0
-    document = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "deviceProperties": [
-        {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_000_000_000, "computeMajor": 8, "computeMinor": 0, "numSms": 108}],
-        "traceEvents": rows}  # fmt: skip
-    file = folder / "generated-400k-events.json.gz"
-    file.write_bytes(gzip.compress(json.dumps(document).encode(), compresslevel=1, mtime=0))
-    return file
+def growth(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
+    """The same recording, 1, 4 and 16 times as long, as multiples of the shortest."""
+    files = {f"{times} ×": plan.file(kind, folder, times / _GROWTH[1]) for times in _GROWTH}
+    contestant = perfdoctor(os.cpu_count() or 1)
+    names = {name: f"{name}, {of(file)}" for name, file in files.items()}
+    rounds = []
+    for _ in range(plan.rounds):
+        taken = {name: contestant.measured(file)[contestant.name] for name, file in files.items()}
+        rounds.append({names[name]: each for name, each in taken.items()})
+    first, middle, last = names.values()
+    yield from table(f"{kind.capitalize()}, {contestant.name}", "× the shortest", rounds, first)
+    powers = [power([each[middle], each[last]], _GROWTH[2] / _GROWTH[1]) for each in rounds]
+    yield ""
+    yield (
+        f"From {_GROWTH[1]} to {_GROWTH[2]} times the length, time grows as length to the power "
+        f"{spread([time for time, _ in powers])}, memory to the power {spread([memory for _, memory in powers])}: 1 is linear."
+    )
 
 
-def _compare(file: Path, peer: Path | None) -> None:
-    contestants: list[tuple[str, Path | str, str]] = [("perfdoctor, to the diagnosis", sys.executable, _OURS)]
-    if peer is not None:
-        contestants.append(("HolisticTraceAnalysis, load", peer, _HTA))
-    contestants.append(("json.loads alone", sys.executable, _JSON))
-    rounds = [[_once(python, program, file) for _, python, program in contestants] for _ in range(_ROUNDS)]
-    print(f"\n{file.name}, {file.stat().st_size / 1e6:.1f} MB")
-    for index, (name, _, _) in enumerate(contestants):
-        seconds = statistics.median(each[index][0] for each in rounds)
-        ratio = statistics.median(each[index][0] / each[0][0] for each in rounds)
-        peak = statistics.median(each[index][1] for each in rounds)
-        print(f"  {name:32s} {seconds:7.2f} s   {ratio:5.1f} × ours   peak {peak:6.0f} MB")
+def power(taken: Sequence[Taken], factor: float) -> tuple[float, float]:
+    """Of time and of memory: 1 where they grow as the recording does."""
+    shorter, longer = taken
+    ratios = longer.seconds / shorter.seconds, longer.peak_bytes / shorter.peak_bytes
+    return math.log(ratios[0], factor), math.log(ratios[1], factor)
 
 
-def main() -> None:
-    peer = _peer_python()
-    if peer is None:
-        print("HolisticTraceAnalysis could not be installed: without the peer.")
-    folder = recordings()
-    with tempfile.TemporaryDirectory() as scratch:
-        files = [large_trace(Path(scratch))]
-        if folder is not None:
-            files += [
-                folder / "kineto" / "v100-rank1-of-2.json.gz",
-                folder / "kineto" / "resnet50-workers0.pt.trace.json.gz",
-            ]
-        for file in files:
-            _compare(file, peer)
+def phases(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
+    """Of a diagnosis on one core, as shares of the whole."""
+    file = plan.file(kind, folder)
+    command = [sys.executable, Path(__file__).with_name("phases.py"), file]
+    rounds = []
+    for _ in range(plan.rounds):
+        done = subprocess.run(
+            command, env={**os.environ, "PERFDOCTOR_JOBS": "1"}, check=True, capture_output=True, text=True
+        )
+        taken = {name: Taken(seconds, seconds, peak) for name, (seconds, peak) in json.loads(done.stdout).items()}
+        whole = Taken(sum(t.seconds for t in taken.values()), 0.0, max(t.peak_bytes for t in taken.values()))
+        rounds.append({"the diagnosis and its pages": whole, **taken})
+    yield from table(f"{kind.capitalize()}, {of(file)}, 1 core", "× the whole", rounds, "the diagnosis and its pages")
+
+
+def starts(plan: Plan, folder: Path) -> Iterator[str]:
+    """Of small recordings, where most of the time is spent on starting: in processor time, against Python alone."""
+    program = [sys.executable, "-m", "perfdoctor.cli.main"]
+    fixture = _ROOT / "fixtures" / "unfused-optimizer"
+    trace = grown.grow(fixture / "torch" / "rank0.pt.trace.json.gz", folder / "small.json", 1)
+    export = grown.grow(fixture / "nsys" / "profile.sqlite", folder / "small.sqlite", 1)
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
+        "perfdoctor --help": [*program, "--help"],
+        f"perfdoctor analyze, {of(trace)} trace": [*program, "analyze", trace, "--no-html"],
+        f"perfdoctor analyze, {of(export)} export": [*program, "analyze", export, "--no-html"],
+    }
+    once = {"PERFDOCTOR_JOBS": "1"}
+    for command in commands.values():  # compiled modules and caches are there, as from the second call on
+        run(command, folder, once)
+    rounds = [{name: run(command, folder, once) for name, command in commands.items()} for _ in range(2 * plan.rounds)]
+    by_processor = [
+        {name: Taken(taken.processor_s, taken.processor_s, taken.peak_bytes) for name, taken in each.items()}
+        for each in rounds
+    ]
+    yield from table("Start, in processor time", "× Python", by_processor, "python -c pass")
+
+
+# --- how it is shown -----------------------------------------------------------------------------------------------
+
+
+def table(title: str, against: str, rounds: Sequence[Round], base: str) -> Iterator[str]:
+    """Of each row the median time and memory, and the ratios to the base in the same round."""
+    yield f"| {title} | time | {against} | memory | {against} |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name in rounds[0]:
+        seconds = statistics.median(each[name].seconds for each in rounds)
+        peak = statistics.median(each[name].peak_bytes for each in rounds)
+        times = spread([each[name].seconds / each[base].seconds for each in rounds])
+        memory = statistics.median(each[name].peak_bytes / each[base].peak_bytes for each in rounds)
+        yield f"| {name} | {time_text(seconds)} | {times} | {peak / 1e6:,.0f} MB | {significant(memory)} |"
+
+
+def spread(values: Sequence[float], form: str = "") -> str:
+    """The median, and the least and greatest where there are several: 8.2 (7.9 to 8.5)."""
+
+    def shown(value: float) -> str:
+        return format(value, form) if form else significant(value)
+
+    middle, ends = shown(statistics.median(values)), (shown(min(values)), shown(max(values)))
+    return middle if len(set(ends)) == 1 else f"{middle} ({ends[0]} to {ends[1]})"
+
+
+def time_text(seconds: float) -> str:
+    return f"{significant(seconds)} s" if seconds >= 0.995 else f"{significant(1e3 * seconds)} ms"
+
+
+def significant(value: float) -> str:
+    """Two digits below ten, none behind the point above: the machine's unrest is larger than a third digit."""
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
+
+
+def of(file: Path) -> str:
+    size = file.stat().st_size
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
+def contents(file: Path, kind: str) -> str:
+    """What is in it, counted without perfdoctor."""
+    if kind == "export":
+        import sqlite3  # noqa: PLC0415
+
+        with sqlite3.connect(file) as export:
+            kernels, ranges = (
+                export.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS")
+            )
+        return f"{kernels:,} kernels, {ranges:,} NVTX ranges"
+    events = len(re.findall(rb'"ph": ?"', file.read_bytes()))
+    return f"{events:,} events"
+
+
+def machine() -> str:
+    """What it was measured on."""
+    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    processor = f" of {names[0]}" if names else ""
+    return f"{os.cpu_count()} cores{processor}, {memory_gb:.0f} GB of memory, Python {platform.python_version()}"
+
+
+def versions() -> str:
+    """Of those who were compared and are here."""
+    found = [package.replace("==", " ") for package in (HTA, NSYS_AI)]
+    if tool := contestants.nsys():
+        said = subprocess.run([tool, "--version"], check=False, capture_output=True, text=True).stdout
+        found += [f"Nsight Systems {number}" for number in re.findall(r"\d+(?:\.\d+)+", said)[:1]]
+    return ", ".join(found)
+
+
+def with_part(text: str, part: str) -> str:
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{part}\n{END}{rest.split(END)[1]}"
+
+
+# --- the bench -----------------------------------------------------------------------------------------------------
+
+
+def parts(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], Iterator[str]]]]:
+    """By the name that `--only` takes: the heading, and what writes the lines below it."""
+    jobs = os.cpu_count() or 1
+    return {
+        "trace": ("A trace of torch.profiler", lambda: compared("trace", contestants.of_trace(jobs), plan, folder)),
+        "export": (
+            "An export of Nsight Systems",
+            lambda: compared("export", contestants.of_export(jobs), plan, folder),
+        ),
+        "growth": ("Growth", lambda: both(growth, plan, folder)),
+        "phases": ("Phases", lambda: both(phases, plan, folder)),
+        "start": ("Small recordings", lambda: starts(plan, folder)),
+        "recording": ("Recording", lambda: overhead.lines(is_quick=plan.is_quick)),
+        "browser": ("The report in a browser", lambda: page.lines(is_quick=plan.is_quick)),
+    }
+
+
+def both(part: Callable[[str, Plan, Path], Iterator[str]], plan: Plan, folder: Path) -> Iterator[str]:
+    yield from part("trace", plan, folder)
+    yield ""
+    yield from part("export", plan, folder)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small files and one round; nothing is written")
+    parser.add_argument("--only", nargs="+", choices=parts(QUICK, Path()), help="these parts; nothing is written")
+    parser.add_argument("--busy", action="store_true", help="write the page although other programs run")
+    given = parser.parse_args()
+    load = os.getloadavg()[0]
+    writes = not given.quick and not given.only and (given.busy or load <= _MOST_LOAD)
+    if load > _MOST_LOAD and not given.busy:
+        print(
+            f"Other programs run here (load {load:.1f}): docs/performance.md will not be written; --busy writes it.\n"
+        )
+    said = [f"`make bench` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}; {versions()}."]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (heading, lines) in parts(QUICK if given.quick else FULL, Path(folder)).items():
+            if given.only and name not in given.only:
+                continue
+            said += ["", f"## {heading}", ""]
+            print(*said[-3:], sep="\n")
+            for line in lines():
+                said.append(line)
+                print(line, flush=True)
+    if writes:
+        PAGE.write_text(with_part(PAGE.read_text("utf-8"), "\n".join(said)), "utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,16 +15,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(_ROOT / "src"))
-
-from perfdoctor.recording.tools import torch_profiler  # noqa: E402
-from perfdoctor.recording.tools.torch_profiler import Recording, Window  # noqa: E402
+from perfdoctor.recording.tools import torch_profiler
+from perfdoctor.recording.tools.torch_profiler import Recording, Window
 
 _PROCESSES = 3
-_ROUNDS = 25
+_ROUNDS = 20
 _STEPS = 20
 _SKIP = 4
 
@@ -85,17 +83,18 @@ def notices_s():
 
 turns = {{"alone": turn, "again": turn, "before": lambda: watched(100_000), "in": lambda: watched({_SKIP}), "plain": plain}}
 turn(), plain(), watched({_SKIP})
-for number in range({_ROUNDS}):
+for number in range(int(sys.argv[3])):
     kinds = list(turns)[:: 1 if number % 2 else -1]
     print(json.dumps({{"notices": notices_s(), **{{kind: turns[kind]() for kind in kinds}}}}), flush=True)
 """
 
+#: Whose step is divided by whose, and what both are called.
 _PAIRS = {
-    ("again", "alone"): "alone against alone: the unrest",
-    ("before", "again"): "agent before its window against alone",
-    ("in", "before"): "agent in its window against before it",
-    ("plain", "again"): "plain torch.profiler against alone",
-    ("in", "plain"): "agent in its window against plain torch.profiler",
+    ("again", "alone"): ("alone: the machine's unrest", "alone"),
+    ("before", "again"): ("agent before its window", "alone"),
+    ("in", "before"): ("agent in its window", "before it"),
+    ("plain", "again"): ("plain torch.profiler", "alone"),
+    ("in", "plain"): ("agent in its window", "plain torch.profiler"),
 }
 
 
@@ -106,7 +105,7 @@ def _torch_python() -> str | None:
     return None
 
 
-def _rounds(python: str, scratch: Path) -> list[dict[str, float]]:
+def _rounds(python: str, scratch: Path, is_quick: bool) -> list[dict[str, float]]:
     """The median step of each turn, in seconds on the processor, by kind."""
     recording = Recording("torch", Path(tempfile.mkdtemp(dir=scratch)), "cpu")
     window = Window(steps=_STEPS, skip=_SKIP)
@@ -115,7 +114,7 @@ def _rounds(python: str, scratch: Path) -> list[dict[str, float]]:
     # The training calls the agent itself, turn by turn: it must not be called at the start of the interpreter too.
     code = "import sys; sys.path.append(sys.argv[2])\n" + _TRAINING
     done = subprocess.run(
-        [python, "-S", "-c", code, scratch, _packages(python)],
+        [python, "-S", "-c", code, scratch, _packages(python), str(2 if is_quick else _ROUNDS)],
         env=environment,
         check=True,
         capture_output=True,
@@ -130,21 +129,27 @@ def _packages(python: str) -> str:
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def main() -> None:
+def lines(*, is_quick: bool = False) -> Iterator[str]:
+    """A table of what recording costs a step; a sentence where there is no torch."""
     python = _torch_python()
     if python is None:
-        print("overhead: no Python with torch (PERFDOCTOR_TORCH_PYTHON): left out.")
+        yield "Not measured: there is no Python with torch here (PERFDOCTOR_TORCH_PYTHON)."
         return
     with tempfile.TemporaryDirectory() as folder:
-        rounds = [each for _ in range(_PROCESSES) for each in _rounds(python, Path(folder))]
+        rounds = [
+            each for _ in range(1 if is_quick else _PROCESSES) for each in _rounds(python, Path(folder), is_quick)
+        ]
     step_ms = 1e3 * statistics.median(each["alone"] for each in rounds)
     notices_us = 1e6 * statistics.median(each["notices"] for each in rounds)
-    print(f"\nA training step of {step_ms:.2f} ms on the CPU, {len(rounds)} rounds")
-    print(f"  before its window the agent takes {notices_us:.1f} µs of it: {1 + notices_us / step_ms / 1e3:20.3f} ×")
-    for (kind, base), shown in _PAIRS.items():
-        ratio = statistics.median(each[kind] / each[base] for each in rounds)
-        print(f"  {shown:48s} {ratio:6.3f} ×")
+    yield f"| A training step of {step_ms:.1f} ms on the CPU, {len(rounds)} rounds, processor time | against | ratio |"
+    yield "| --- | --- | ---: |"
+    yield f"| what the agent does in it before its window: {notices_us:.1f} µs | alone | {1 + notices_us / step_ms / 1e3:.3f} |"
+    for (kind, base), (what, against) in _PAIRS.items():
+        quarters = statistics.quantiles([each[kind] / each[base] for each in rounds], n=4)
+        yield f"| {what} | {against} | {quarters[1]:.3f} ({quarters[0]:.3f} to {quarters[2]:.3f}) |"
+    yield ""
+    yield "In brackets the quarters: half of the rounds lie between."
 
 
 if __name__ == "__main__":
-    main()
+    print(*lines(), sep="\n")

@@ -32,9 +32,9 @@ from perfdoctor.vocabulary.rulebook import load_rules
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 #: Formats that are read in this process; reports of nsys are exported first, which is not the browser's business.
 _READ_AT_ONCE = (".json.gz", ".json", ".sqlite")
-_LARGEST = 4
+_LARGEST = 3
 _SYNTHETIC_PIECES = 200_000
-_ROUNDS = 3
+_ROUNDS = 2
 
 #: When the browser painted anything, and when the first picture of the timeline was there, in ms since the page began.
 _WATCH = """
@@ -90,25 +90,26 @@ _RIDE = """
 """
 
 
-def main() -> None:
+def lines(*, is_quick: bool = False) -> Iterator[str]:
+    """A table of reports in headless Chromium; a sentence where there is none."""
     if _CHROMIUM is None:
-        sys.exit("no Chromium here: apt-get install chromium")
-    print(
-        f"{'recording':44} {'KiB':>6} {'pieces':>9} {'first paint':>12} {'timeline':>10} {'fps':>5} {'5 % slowest':>12} {'drawing':>9}"
-    )
+        yield "Not measured: there is no Chromium here (apt-get install chromium)."
+        return
+    yield "| report | size | pieces | first paint | timeline | frames a second | slowest twentieth | drawing |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
-        for name, diagnosis, shown in _reports():
+        for name, diagnosis, shown in _reports(0 if is_quick else _LARGEST):
             path = Path(folder) / "report.html"
             path.write_text(html.render(diagnosis, shown), "utf-8")
-            print(_row(name, path, shown, [_measured(browser, path) for _ in range(_ROUNDS)]), flush=True)
+            yield _row(name, path, shown, [_measured(browser, path) for _ in range(1 if is_quick else _ROUNDS)])
         browser.close()
 
 
-def _reports() -> Iterator[tuple[str, Diagnosis, Views]]:
+def _reports(largest: int) -> Iterator[tuple[str, Diagnosis, Views]]:
     """The synthetic one takes the words of the last diagnosis: only its timeline is measured."""
     rules = list(load_rules().values())
-    for path in [Path(__file__).parents[1] / "fixtures" / "input-bound-single-process" / "torch", *_largest()]:
+    for path in [Path(__file__).parents[1] / "fixtures" / "input-bound-single-process" / "torch", *_largest(largest)]:
         try:
             run = prepare(read([path]))
         except PerfdoctorError as error:
@@ -121,7 +122,7 @@ def _reports() -> Iterator[tuple[str, Diagnosis, Views]]:
     yield f"synthetic, {_SYNTHETIC_PIECES:,} pieces in sight", diagnosis, Views(timeline=dense(_SYNTHETIC_PIECES))
 
 
-def _largest() -> list[Path]:
+def _largest(count: int) -> list[Path]:
     folder = recordings()
     if folder is None:
         return []
@@ -130,7 +131,7 @@ def _largest() -> list[Path]:
         for path in folder.rglob("*")
         if path.name.endswith(_READ_AT_ONCE) and path.parent.name in ("kineto", "edge", "nsys")
     ]
-    return sorted(found, key=lambda path: -path.stat().st_size)[:_LARGEST]
+    return sorted(found, key=lambda path: -path.stat().st_size)[:count]
 
 
 def _measured(browser: Any, path: Path) -> tuple[float, float, list[float], list[float]]:
@@ -153,10 +154,10 @@ def _row(name: str, path: Path, shown: Views, rounds: list[tuple[float, float, l
     slowest = statistics.quantiles(frames, n=20)[-1]
     drawing = min(statistics.median(each[3]) for each in rounds)
     return (
-        f"{name:44} {path.stat().st_size / 1024:6.0f} {pieces:9,} {painted:9.0f} ms {timeline:7.0f} ms "
-        f"{1000 / statistics.fmean(frames):5.1f} {slowest:9.1f} ms {drawing:6.1f} ms"
+        f"| {name} | {path.stat().st_size / 1024:,.0f} KiB | {pieces:,} | {painted:.0f} ms | {timeline:.0f} ms | "
+        f"{1000 / statistics.fmean(frames):.0f} | {slowest:.1f} ms | {drawing:.1f} ms |"
     )
 
 
 if __name__ == "__main__":
-    main()
+    print(*lines(), sep="\n")

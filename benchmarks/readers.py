@@ -1,6 +1,6 @@
-"""Which way reads the tables of a large export into columns fastest: sqlite3, ADBC or connectorx? `make bench`.
+"""Which way reads the tables of a large export into columns fastest: sqlite3, ADBC or connectorx?
 
-usage: python benchmarks/readers.py [MB ...]        (default 44 140; `make bench READERS="44 140 1000"`)
+usage: python benchmarks/readers.py [MB ...]        (default 44 140)
 
 The exports are generated, and deleted afterwards: kernels and the calls that launched them, with the columns that nsys
 writes, of which those are read that perfdoctor reads. sqlite3 and ADBC are read as perfdoctor does; connectorx takes part
