@@ -71,14 +71,14 @@ def of_digits(microseconds: list[Any]) -> Ints:
     """As raw text with three decimals and of one length, such as `1712195495519689.123`, in ns. Raises InexactError
     where they are written in another way.
     """
-    length = len(bytes(microseconds[0]))
-    digits = np.frombuffer(b"".join(microseconds), np.uint8)
-    if length > len("1712195495519689.123") or digits.size != length * len(microseconds):
+    texts = list(map(bytes, microseconds))
+    length = len(texts[0])
+    digits = np.frombuffer(b"".join(texts), np.uint8)
+    is_alike = len("0.000") <= length <= len("1712195495519689.123") and set(map(len, texts)) == {length}
+    if not is_alike or not (digits[length - 4 :: length] == ord(".")).all():
         raise InexactError
-    digits = digits.reshape(-1, length) - ord("0")
-    point = digits[:, -4:-3]
-    digits = np.delete(digits, -4, axis=1)
-    if length < 5 or not (point == np.uint8(ord(".") - ord("0") & 0xFF)).all() or digits.max() > 9:
+    digits = np.delete(digits.reshape(-1, length), -4, axis=1) - ord("0")
+    if digits.max() > 9:
         raise InexactError
     result: Ints = digits.astype(np.int64) @ (10 ** np.arange(length - 2, -1, -1, dtype=np.int64))
     return result

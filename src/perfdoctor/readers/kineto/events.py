@@ -372,6 +372,9 @@ _OF_TIMES = re.compile(r"\.(?:ts|dur)`$")
 class Columns:
     """All groups of one trace, and the names that its metadata events give to processes and threads."""
 
+    event = Event
+    exact = ExactEvent
+
     def __init__(self) -> None:
         self.groups: Mapping[str, Rows] = {name: Rows() for name in _KINDS}
         self.thread_names: dict[tuple[int, int], str] = {}
@@ -379,13 +382,13 @@ class Columns:
         self._is_collective: dict[str, bool] = {}
         self._ways = list(_WAYS)
 
-    def add_typed(self, text: bytes) -> int | None:
+    def add_typed(self, text: bytes | memoryview) -> int | None:
         """Decode a list of events and add its rows. None, with nothing added, if it is not what writers write."""
         found = (self._added_in(way, text) for way in tuple(self._ways))
         count = next((count for count in found if count != _OTHER_TIMES), _OTHER_TIMES)
         return count if count >= 0 else None
 
-    def _added_in(self, way: _Times, text: bytes) -> int:
+    def _added_in(self, way: _Times, text: bytes | memoryview) -> int:
         """How many events; _OTHER_TIMES or _REFUSED."""
         try:
             return self._add_in(way, text)
@@ -396,7 +399,7 @@ class Columns:
         except (ValueError, OverflowError, RecursionError):
             return _REFUSED
 
-    def _add_in(self, way: _Times, text: bytes) -> int:
+    def _add_in(self, way: _Times, text: bytes | memoryview) -> int:
         decoder, types = _typed(way)
         events = decoder.decode(text)
         of_groups: dict[str, list[Any]] = {name: [] for name in (*_KINDS, "")}
@@ -475,23 +478,32 @@ class _Puts(dict[str, Callable[[Event], None]]):
         return put
 
 
-def add_tips(tips: dict[tuple[int, int, int], int], flows: list[Flow]) -> bool:
-    """Add to `tips` (device, stream, start_ns) → correlation, from the flows between calls and device work.
+class Tips:
+    """By (device, stream, start_ns) of device work its correlation, from the flows between calls and device work."""
 
-    False, with nothing added, if the times must be decoded as they are written.
-    """
-    found = [flow for flow in flows if flow.ph == "f" and flow.cat in ("ac2g", "async")]
-    if not found:
+    event = Flow
+    exact = ExactFlow
+
+    def __init__(self) -> None:
+        self.correlations: dict[tuple[int, int, int], int] = {}
+
+    def add_typed(self, _: bytes | memoryview) -> int | None:
+        return None
+
+    def add(self, flows: list[Flow]) -> bool:
+        """False, with nothing added, if the times must be decoded as they are written."""
+        found = [flow for flow in flows if flow.ph == "f" and flow.cat in ("ac2g", "async")]
+        if not found:
+            return True
+        try:
+            times = columns.nanoseconds([flow.ts for flow in found])
+        except InexactError:
+            return False
+        places = zip(
+            integers([flow.pid for flow in found]).tolist(),
+            integers([flow.tid for flow in found]).tolist(),
+            times.tolist(),
+            strict=True,
+        )
+        self.correlations.update(zip(places, integers([flow.id for flow in found]).tolist(), strict=True))
         return True
-    try:
-        times = columns.nanoseconds([flow.ts for flow in found])
-    except InexactError:
-        return False
-    places = zip(
-        integers([flow.pid for flow in found]).tolist(),
-        integers([flow.tid for flow in found]).tolist(),
-        times.tolist(),
-        strict=True,
-    )
-    tips.update(zip(places, integers([flow.id for flow in found]).tolist(), strict=True))
-    return True

@@ -1,34 +1,35 @@
 """Where in a trace's text are its events, even if the text is damaged or cut off?
 
 The text is decoded in batches of about half a megabyte (what fits the processor's caches decodes fastest), so that
-memory holds the text and the columns but never all events. A batch that does not decode is repaired as a whole; if it
-still fails, it is halved until the damaged event is alone.
+memory holds a window of the text and the columns, never all events. A batch that does not decode is repaired as a
+whole; if it still fails, it is halved until the damaged event is alone.
+
+A batch ends with the first event that ends behind the next line of a grid, which is drawn through the text every half
+megabyte from the array's start. So what a batch holds does not depend on who reads it: several processes read the same.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import zlib
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from perfdoctor.late import regex
+from perfdoctor.readers.kineto.window import NeedsMoreError, Window
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Result = TypeVar("Result")
 
-Event = TypeVar("Event")
-Buffer = bytes | bytearray
-
-_BATCH_BYTES = 1 << 19
+BATCH_BYTES = 1 << 19
 # One event's end and the next one's start. Inside a string this cannot stand: its first quote would end the string.
 _SEPARATOR = regex(rb'\}\s*,\s*(?=\{\s*"[^"\\]*"\s*:)')
 _ARRAY = regex(rb'"traceEvents"\s*:\s*\[')
+_BARE = regex(rb"(?:\xef\xbb\xbf)?\s*\[")
 _CLOSING = regex(rb'\}\s*\]\s*(,\s*"|\}|$)')
 _BETWEEN = regex(rb"[\s,]*")
-_WINDOWS = (1 << 16, 1 << 24)  # nearly every event fits the first
+_LENGTHS = (1 << 16, 1 << 24)  # nearly every event is shorter than the first
 
 _NOT_A_NUMBER = regex(rb'(?<=")(\s*:\s*)[-+]?(?:nan|inf(?:inity)?|n/a)(?=\s*[,}\]])', re.IGNORECASE)
 _ESCAPE = regex(
@@ -45,194 +46,207 @@ _JSON = json.JSONDecoder(strict=False)
 _FAILURES = (ValueError, RecursionError)  # of msgspec and of json alike; UnicodeDecodeError is a ValueError
 
 
-def decompressed(data: bytes) -> tuple[Buffer, bool]:
-    """The text of a gzip file, and whether it is whole. Data that is not gzip is returned as it is."""
-    if data[:2] != b"\x1f\x8b":
-        return data, True
-    member = zlib.decompressobj(wbits=31)
-    try:  # nearly every file is one whole member, and one call for it is a third faster
-        inflated = member.decompress(data)
-    except zlib.error:
-        inflated = b""
-    if member.eof and member.unused_data[:2] != b"\x1f\x8b":
-        return inflated, True
-    text = bytearray()
-    whole = True
-    while whole and data[:2] == b"\x1f\x8b":  # a file may hold several members
-        whole, data = _inflate(data, text)
-    return text, whole
-
-
-def _inflate(data: bytes, text: bytearray) -> tuple[bool, bytes]:
-    member = zlib.decompressobj(wbits=31)
-    for start in range(0, len(data), 1 << 16):
-        before = member.copy()
-        piece = data[start : start + (1 << 16)]
-        try:
-            text += member.decompress(piece)
-        except zlib.error:
-            _salvage(before, piece, text)
-            return False, b""
-        if member.eof:
-            return True, member.unused_data + data[start + (1 << 16) :]
-    return False, b""
-
-
-def _salvage(member: zlib._Decompress, piece: bytes, text: bytearray) -> None:
-    """Add all text before the damaged byte: a call that fails returns nothing of what it had inflated."""
-    try:
-        for start in range(len(piece)):
-            text += member.decompress(piece[start : start + 1])
-    except zlib.error:
-        return
-
-
-def array_start(text: Buffer) -> tuple[int, int] | None:
+def array_start(text: Window) -> tuple[int, int] | None:
     """Where the key of the array of events starts, and where its first event; None if there is no such array."""
-    found = _ARRAY.search(text)
-    if found:
-        return found.start(), found.end()
-    bare = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", text)
-    return (bare.start(), bare.end()) if bare else None
+    text.fill()
+    found = _ARRAY.search(text.data, 0, text.length) or _BARE.match(text.data, 0, text.length)
+    found = found or retried(text, lambda: text.search(_ARRAY, 0))
+    return (found.start(), found.end()) if found else None
 
 
-class EventArray(Generic[Event]):
-    """Iterates over the events behind `start`, in batches.
+def retried(text: Window, step: Callable[[], Result]) -> Result:
+    """What the step returns, once enough of the text is in the window."""
+    while True:
+        try:
+            return step()
+        except NeedsMoreError:  # noqa: PERF203 rare, and what was tried must be undone
+            text.grow()
 
-    Afterwards `count` is how many events were yielded, `repaired` how many values were repaired, `skipped` how many
+
+class Sink(Protocol):
+    """What takes the events: `event` is what they are decoded to, `exact` the same with times as they are written."""
+
+    @property
+    def event(self) -> type: ...
+    @property
+    def exact(self) -> type: ...
+
+    def add_typed(self, text: memoryview) -> int | None:
+        """Decode a list of events and add them: how many; None, with nothing added, if that cannot be."""
+
+    def add(self, events: list[Any]) -> bool:
+        """False, with nothing added, if the times must be decoded as they are written."""
+
+
+class EventArray:
+    """The events of an array that starts at `start` of the window; `read` gives them to the sink.
+
+    Afterwards `count` is how many events there were, `repaired` how many values were repaired, `skipped` how many
     events were lost. `end` is the position behind the array's bracket; None if the text breaks off, at `position`.
+    `begin`: where the grid begins, if the array does not start there; it counts from the text's begin.
     """
 
-    def __init__(
-        self,
-        text: Buffer,
-        start: int,
-        event: type[Event],
-        exact: type[Event],
-        take: Callable[[bytes], int | None] = lambda _: None,
-    ) -> None:
+    def __init__(self, text: Window, start: int, sink: Sink, begin: int | None = None) -> None:
         self.text = text
         self.position = start
+        self.begin = text.origin + start if begin is None else begin
         self.end: int | None = None
         self.count = self.repaired = self.skipped = 0
-        self._view = memoryview(text)
-        self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
-        self._exact = msgspec.json.Decoder(list[exact])  # type: ignore[valid-type]
-        self._take = take
-        self._last = b"[]"
+        self._sink = sink
+        self._decoder = msgspec.json.Decoder(list[sink.event])  # type: ignore[name-defined]
+        self._exact = msgspec.json.Decoder(list[sink.exact])  # type: ignore[name-defined]
+        #: Batches that were not decoded typed, with their texts.
+        self._decoded: list[tuple[list[Any], bytes]] = []
 
-    def __iter__(self) -> Iterator[list[Event]]:
-        self._after(self.position)
-        while self.end is None and self.position < len(self.text):
-            mark = _SEPARATOR.search(self.text, self.position + _BATCH_BYTES)
-            stop, following = (mark.start() + 1, mark.end()) if mark else (len(self.text),) * 2
-            for events in self._batch(stop):
-                self.count += len(events)
-                yield events
-            self.position = max(self.position, following)
+    def read(self, until: int | None = None) -> None:
+        """All events, or those up to the first one's end behind `until`, which counts from the text's begin."""
+        self._step(lambda: self._after(self.position))
+        while self.end is None and (until is None or self.text.origin + self.position < until):
+            self._advance()
+            if self.position >= self.text.length:
+                break
+            self._step(self._batch)
 
-    def again_exactly(self) -> list[Event]:
-        """The last batch once more, with its times as they are written."""
-        return self._exact.decode(self._last)
+    def _advance(self) -> None:
+        """Have the next batch in the window, and the byte before it."""
+        needed = self.position + BATCH_BYTES + _LENGTHS[0]
+        if needed > self.text.length and not self.text.is_last:
+            dropped = max(self.position - 1, 0)
+            self.text.forget(dropped)
+            self.position -= dropped
+            self.text.fill(needed - dropped)
 
-    def _batch(self, stop: int) -> Iterator[list[Event]]:
-        taken = self._take(b"".join((b"[", self._view[self.position : stop], b"]")))
+    def _step(self, step: Callable[[], None]) -> None:
+        """A step whose events are added once it is complete; begun anew where the window was too small for it."""
+        before = self.position, self.end, self.repaired, self.skipped
+
+        def begun() -> None:
+            self.position, self.end, self.repaired, self.skipped = before
+            self._decoded.clear()
+            step()
+
+        retried(self.text, begun)
+        for events, text in self._decoded:
+            self.count += len(events)
+            if not self._sink.add(events):
+                self._sink.add(self._exact.decode(text))
+        self._decoded.clear()
+
+    def _batch(self) -> None:
+        passed = self.text.origin + self.position - self.begin
+        line = self.begin + (passed // BATCH_BYTES + 1) * BATCH_BYTES - self.text.origin
+        mark = self.text.search(_SEPARATOR, line)
+        stop, following = (mark.start() + 1, mark.end()) if mark else (self.text.length,) * 2
+        taken = self._take(self.position, stop)
         if taken is not None:
             self.count += taken
-            return
-        events = self._decode(self.position, stop)
-        if events is not None:
-            yield events
-            return
-        is_repairable = _repair(self._view[self.position : stop].tobytes())[1] > 0
-        marks = list(_SEPARATOR.finditer(self.text, self.position, stop))
-        starts = [self.position, *(mark.end() for mark in marks)]
-        yield from self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], repair=is_repairable)
+        elif not self._decode(self.position, stop):
+            self._parts(stop)
+        self.position = max(self.position, following)
 
-    def _halves(self, starts: list[int], stops: list[int], *, repair: bool) -> Iterator[list[Event]]:
+    def _take(self, start: int, stop: int) -> int | None:
+        """Decode in place: brackets are put around the batch for as long as that takes."""
+        if not start:
+            return None
+        data = self.text.data
+        around = data[start - 1], data[stop]
+        data[start - 1], data[stop] = b"[]"
+        try:
+            return self._sink.add_typed(memoryview(data)[start - 1 : stop + 1])
+        finally:
+            data[start - 1], data[stop] = around
+
+    def _parts(self, stop: int) -> None:
+        is_repairable = _repair(self.text.between(self.position, stop))[1] > 0
+        marks = list(_SEPARATOR.finditer(self.text.data, self.position, stop))
+        starts = [self.position, *(mark.end() for mark in marks)]
+        self._halves(starts, [*(mark.start() + 1 for mark in marks), stop], repair=is_repairable)
+
+    def _halves(self, starts: list[int], stops: list[int], *, repair: bool) -> None:
         """The events between the first start and the last stop, without those that an earlier event has covered."""
         if self.end is not None or stops[-1] <= self.position:
             return
         middle = len(starts) // 2
         if middle == 0:
-            yield from self._alone(max(starts[0], self.position), stops[0])
+            self._alone(max(starts[0], self.position), stops[0])
             return
         for part in (slice(None, middle), slice(middle, None)):
             if self.end is None and stops[part][-1] > self.position:
-                events = self._decode(max(starts[part][0], self.position), stops[part][-1], repair=repair)
-                if events is None:
-                    yield from self._halves(starts[part], stops[part], repair=repair)
-                else:
-                    yield events
+                start, stop = max(starts[part][0], self.position), stops[part][-1]
+                if not self._decode(start, stop, repair=repair):
+                    self._halves(starts[part], stops[part], repair=repair)
 
-    def _decode(self, start: int, stop: int, *, repair: bool = True) -> list[Event] | None:
-        batch = b"".join((b"[", self._view[start:stop], b"]"))
+    def _decode(self, start: int, stop: int, *, repair: bool = True) -> bool:
+        batch = b"".join((b"[", self.text.between(start, stop), b"]"))
         try:
             events = self._decoder.decode(batch)
         except _FAILURES:
             if not repair:
-                return None
+                return False
             batch, repaired = _repair(batch)
             try:
                 events = self._decoder.decode(batch)
             except _FAILURES:
-                return None
+                return False
             self.repaired += max(repaired, 1)
-        self._last = batch
-        return events
+        self._decoded.append((events, batch))
+        return True
 
-    def _alone(self, start: int, stop: int) -> Iterator[list[Event]]:
+    def _alone(self, start: int, stop: int) -> None:
         """The event at `start`, which does not decode up to `stop`: it ends elsewhere, or is damaged."""
+        is_last = self.text.is_last and stop == self.text.length
         length = self._length(start)
         if length is not None:
-            events = self._decode(start, start + length)
+            is_read = self._decode(start, start + length)
             self._after(start + length)
         else:
-            closing = _CLOSING.search(self.text, start) if stop == len(self.text) else None
-            events = self._requoted(start, closing.start() + 1 if closing else stop)
-            if events is None and stop == len(self.text) and not closing:
+            closing = self.text.search(_CLOSING, start) if is_last else None
+            is_read = self._requoted(start, closing.start() + 1 if closing else stop)
+            if not is_read and is_last and not closing:
                 self.position = stop  # cut off within this event
                 return
             self._after(closing.start() + 1 if closing else stop)
-        if events is None:
-            self.skipped += 1
-        else:
-            yield events
+        self.skipped += not is_read
 
     def _length(self, start: int) -> int | None:
-        for window in _WINDOWS:
+        for most in _LENGTHS:
             # Latin-1 keeps one character a byte, so that the length counts bytes.
-            text = self._view[start : start + window].tobytes().decode("latin-1")
+            text = self.text.between(start, start + most).decode("latin-1")
             try:
                 return _JSON.raw_decode(text)[1]
-            except json.JSONDecodeError as error:
-                if error.pos < len(text) - 16 and not error.msg.startswith("Unterminated"):
+            except _FAILURES as error:
+                if len(text) < most and not self.text.is_last:
+                    raise NeedsMoreError from None
+                if not isinstance(error, json.JSONDecodeError) or (
+                    error.pos < len(text) - 16 and not error.msg.startswith("Unterminated")
+                ):
                     return None  # damaged: more text will not help
-            except _FAILURES:
-                return None
         return None
 
-    def _requoted(self, start: int, stop: int) -> list[Event] | None:
-        event = _requote(_repair(self._view[start:stop].tobytes())[0].decode("utf-8", "replace"))
-        self._last = b"[" + event.encode() + b"]"
+    def _requoted(self, start: int, stop: int) -> bool:
+        event = _requote(_repair(self.text.between(start, stop))[0].decode("utf-8", "replace"))
+        batch = b"[" + event.encode() + b"]"
         try:
-            events = self._decoder.decode(self._last)
+            events = self._decoder.decode(batch)
         except _FAILURES:
-            return None
+            return False
+        self._decoded.append((events, batch))
         self.repaired += 1
-        return events
+        return True
 
     def _after(self, stop: int) -> None:
         """Move behind an event that ends at `stop`: to the next event, or to the end of the array."""
-        between = _BETWEEN.match(self.text, stop)
+        between = _BETWEEN.match(self.text.data, stop, self.text.length)
         self.position = between.end() if between else stop
-        sign = bytes(self._view[self.position : self.position + 1])
+        if self.position == self.text.length and not self.text.is_last:
+            raise NeedsMoreError
+        sign = self.text.between(self.position, self.position + 1)
         if sign == b"]":
             self.end = self.position + 1
         elif sign not in (b"{", b""):
-            mark = _SEPARATOR.search(self.text, self.position)
+            mark = self.text.search(_SEPARATOR, self.position)
             self.skipped += 1
-            self.position = mark.end() if mark else len(self.text)
+            self.position = mark.end() if mark else self.text.length
 
 
 def _repair(batch: bytes) -> tuple[bytes, int]:

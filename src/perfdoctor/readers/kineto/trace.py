@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -21,9 +22,12 @@ from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto.columns import NO_TIME
-from perfdoctor.readers.kineto.events import Columns, Event, ExactEvent, ExactFlow, Flow, add_tips
+from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
-from perfdoctor.readers.kineto.repair import Buffer, EventArray, array_start, decompressed, is_whole, member
+from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
+from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
+from perfdoctor.readers.kineto.window import Source as TextSource
+from perfdoctor.readers.kineto.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,18 +53,25 @@ def read(path: Path, data: bytes | None = None) -> Timeline:
 
     PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
     """
-    text, is_complete = decompressed(path.read_bytes() if data is None else data)
-    found = array_start(text)
-    if found is None:
-        raise _refusal(path.name, text)
-    trace = _Trace(path.name, text, *found)
-    if not is_complete and trace.array.end is not None:
-        trace.notes.append(f"the compression of `{path.name}` is damaged behind its {trace.array.count:,} events")
+
+    def opened() -> BinaryIO:
+        return path.open("rb", buffering=0) if data is None else BytesIO(data)
+
+    with opened() as stream:
+        trace = _Trace(path.name, opened)
+        trace.read(stream)
     return trace.timeline()
 
 
-def _refusal(file: str, text: Buffer) -> PerfdoctorError:
-    head = bytes(text[:_MARKED_BYTES]).strip(_BLANK)
+def _text(stream: BinaryIO) -> TextSource:
+    """The text of a file, which is at its begin."""
+    is_packed = stream.read(len(MAGIC)) == MAGIC
+    stream.seek(0)
+    return Inflated(stream) if is_packed else cast("TextSource", stream)
+
+
+def _refusal(file: str, text: bytes) -> PerfdoctorError:
+    head = text[:_MARKED_BYTES].strip(_BLANK)
     if not head:
         return PerfdoctorError(f"`{file}` is empty", do="record again: a full disk or a killed process leaves these")
     if re.search(rb'"nodes"\s*:', head) and re.search(rb'"schema"\s*:\s*"', head):
@@ -123,23 +134,31 @@ def _version(value: Callable[[str], object]) -> str:
 class _Trace:
     """One trace: its events, its header, and what had to be repaired or left out."""
 
-    def __init__(self, file: str, text: Buffer, key: int, start: int) -> None:
+    def __init__(self, file: str, opened: Callable[[], BinaryIO]) -> None:
         self.file = file
-        self.text = text
-        self.start = start
+        self.opened = opened
         self.notes: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.columns = Columns()
-        self.array = EventArray(text, start, Event, ExactEvent, self.columns.add_typed)
-        for events in self.array:
-            if not self.columns.add(events):
-                self.columns.add(self.array.again_exactly())
-        before = bytes(text[:key])
-        behind = bytes(text[self.array.position if self.array.end is None else self.array.end :])
+
+    def read(self, stream: BinaryIO) -> None:
+        """Events, header and damage of the file; PerfdoctorError where it has no array of events."""
+        source = _text(stream)
+        text = Window(source)
+        found = array_start(text)
+        if found is None:
+            raise _refusal(self.file, text.rest(0))
+        key, start = found
+        before = text.between(0, key)
+        is_bare = text.between(key, key + 1) == b"["
+        self.head = text.between(0, _MARKED_BYTES)
+        self.array = array = EventArray(text, start, self.columns)
+        array.read()
+        behind = text.rest(array.position if array.end is None else array.end)
         self.header = _Header.of(before, behind)
-        self.head = bytes(text[:_MARKED_BYTES])
-        is_bare = text[key : key + 1] == b"["
         self._note_damage(is_sound=not behind.strip(_BLANK) if is_bare else is_whole(before, behind))
+        if isinstance(source, Inflated) and not source.is_whole and array.end is not None:
+            self.notes.append(f"the compression of `{self.file}` is damaged behind its {array.count:,} events")
 
     def _note_damage(self, *, is_sound: bool) -> None:
         array = self.array
@@ -203,15 +222,19 @@ class _Trace:
         """Correlations from the flows, where no device work carries one itself."""
         if not tables or any((table["correlation"] != UNKNOWN).any() for table in tables):
             return
-        tips: dict[tuple[int, int, int], int] = {}
-        flows = EventArray(self.text, self.start, Flow, ExactFlow)
-        for batch in flows:
-            if not add_tips(tips, batch):
-                add_tips(tips, flows.again_exactly())
+        tips = self._tips()
         for table in tables:
             start = table["start_ns"] - table["base_ns"]
             places = zip(table["device"].tolist(), table["stream"].tolist(), start.tolist(), strict=True)
             table["correlation"] = np.fromiter((tips.get(place, UNKNOWN) for place in places), np.int64, start.size)
+
+    def _tips(self) -> Mapping[tuple[int, int, int], int]:
+        tips = Tips()
+        with self.opened() as stream:
+            text = Window(_text(stream))
+            if found := array_start(text):
+                EventArray(text, found[1], tips).read()
+        return tips.correlations
 
     def _rank(self) -> int:
         if self.header.rank is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import regex
 from perfdoctor.model.timeline import Frame, Ints, Source, Text, Timeline
-from perfdoctor.readers.kineto.repair import decompressed
+from perfdoctor.readers.kineto.inflate import decompressed
 from perfdoctor.readers.torch_memory.snapshot_rows import MOST_BYTES, rank_in_name
 
 _HEAD = regex(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]\s*[,\]]")
