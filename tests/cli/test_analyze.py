@@ -13,11 +13,12 @@ import pytest
 from report.samples import HEALTHY, INPUT_BOUND, POISONED
 from typer.testing import CliRunner
 
-from perfdoctor.cli import analyze, report_files
+from perfdoctor.cli import report_files
 from perfdoctor.cli.main import app
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.records.views import Views
+from perfdoctor.system.processors import JOBS
 from perfdoctor.vocabulary import rulebook
 
 VERDICT = "Training waits for data (input-bound). Fixing it takes 61 %"
@@ -50,32 +51,26 @@ class Doctor:
     def __init__(self):
         self.diagnosis, self.error, self.paths, self.rules, self.what_if = INPUT_BOUND, None, None, None, None
 
-    def read(self, paths, progress=None, process=None):
-        self.paths = list(paths)
+    def read_run(self, paths, progress, **asked):
+        self.paths, self.asked = list(paths), asked
         progress("reading it")
         if self.error:
             raise self.error
-        return "timeline"
+        return "run"
 
-    def examine(self, timeline, rules, what_if=()):
-        assert timeline == "timeline"
+    def examine(self, run, rules, what_if=()):
+        assert run == "run"
         self.what_if = what_if
         self.rules = [rule.id for rule in rules]
-        return Examination(timeline, self.diagnosis, ())
+        return Examination(run, self.diagnosis, ())
 
 
 @pytest.fixture
 def doctor(monkeypatch, tmp_path):
     stand_in = Doctor()
-    stubs = {
-        name: types.ModuleType(name)
-        for name in ("readers.open", "diagnosis.engine", "metrics.accounting.prepare", "views.build")
-    }
-    stubs["readers.open"].read, stubs["diagnosis.engine"].examine = stand_in.read, stand_in.examine
-    stubs["metrics.accounting.prepare"].prepare, stubs["views.build"].views = (
-        lambda timeline, look: timeline,
-        lambda run, diagnosis: Views(),
-    )
+    stubs = {name: types.ModuleType(name) for name in ("scale.read", "diagnosis.engine", "views.build")}
+    stubs["scale.read"].read_run, stubs["diagnosis.engine"].examine = stand_in.read_run, stand_in.examine
+    stubs["views.build"].views = lambda run, diagnosis: Views()
     for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, f"perfdoctor.{name}", stub)
     monkeypatch.setattr(rulebook, "load_rules", lambda: {name: rule(name) for name in RULES})
@@ -290,12 +285,19 @@ def test_a_device_is_written_to_directly(doctor):
     assert not Path(os.devnull).is_file()
 
 
-def test_progress_is_silent_without_a_terminal(capsys):
-    with analyze.progress(quiet=False, verbose=False) as update:
-        update("reading")
-    assert capsys.readouterr().err == ""
-
-
 def test_notes_of_a_rule_that_failed_do_not_hide(doctor):
     doctor.diagnosis = replace(INPUT_BOUND, outcomes=POISONED.outcomes)
     assert "recompilation failed" in run("trace.json").stdout
+
+
+def test_jobs_and_cluster_say_who_does_the_work(doctor, monkeypatch):
+    monkeypatch.setenv(JOBS, "")
+    assert run("trace.json", "--no-html", "--jobs", "3", "--cluster", "local[2]").exit_code == 0
+    assert os.environ[JOBS] == "3"
+    assert doctor.asked["cluster"] == "local[2]"
+
+
+@pytest.mark.parametrize("option", [("--jobs", "0"), ("--cluster", "head:8786")])
+def test_numbers_and_names_that_cannot_be_are_wrong_usage(doctor, option):
+    assert run("trace.json", *option).exit_code == 2
+    assert doctor.paths is None

@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 import worker_functions as functions
+from folders import FIXTURES
 
+from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.report import json_report
 from perfdoctor.scale import cluster
+from perfdoctor.scale.read import read_run
 from perfdoctor.scale.workers import WorkerDiedError, each
+from perfdoctor.system.processors import JOBS
+from perfdoctor.system.progress import silent
+from perfdoctor.vocabulary.rulebook import load_rules
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +56,19 @@ def test_an_item_whose_worker_is_killed_is_tried_once_more(address: str, tmp_pat
     markers = ["", str(tmp_path / "killed"), ""]
     assert [outcome.value() for outcome in by_index(functions.dies_once, markers, address)] == markers
     assert (tmp_path / "killed").exists()
+
+
+def test_one_process_several_and_a_cluster_give_the_same_bytes(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diagnosis(**how) -> str:
+        run = read_run([FIXTURES / "straggler" / "torch"], silent, most_in_full=0, **how)
+        return json_report.render(examine(run, list(load_rules().values())).diagnosis)
+
+    monkeypatch.setenv(JOBS, "1")
+    expected = diagnosis()
+    assert "rank-skew" in expected
+    monkeypatch.setenv(JOBS, "3")
+    assert diagnosis() == expected
+    assert diagnosis(cluster=address) == expected
 
 
 def test_workers_of_this_machine_are_started_and_one_that_always_dies_is_an_error() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,16 +14,18 @@ from perfdoctor.cli import (
 from perfdoctor.cli import (
     hardware_options,
     report_files,
+    scale_options,
     selection_options,
     shared_options,
     what_if,
 )
+from perfdoctor.cli.progress import progress
 from perfdoctor.cli.rules import chosen
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from perfdoctor.diagnosis.prediction import Question
     from perfdoctor.diagnosis.records import Examination
@@ -46,6 +46,7 @@ Examples:
   perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
   perfdoctor analyze traces/ --json - --no-html
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
+  perfdoctor analyze traces/ --cluster tcp://head:8786
 """
 
 
@@ -71,7 +72,10 @@ CrossCheck = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command."""
+    """What is diagnosed by which rules, and what is asked of it. `process`: which training of a command.
+
+    `cluster`: which Dask cluster reads the files.
+    """
 
     rules: Sequence[Rule]
     conditions: Sequence[str] = ()
@@ -79,6 +83,7 @@ class Asked:
     user_values: UserValues | None = None
     part: Selection | None = None
     process: int | None = None
+    cluster: str | None = None
 
 
 def analyze(
@@ -101,6 +106,8 @@ def analyze(
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
     process: selection_options.Process = None,
+    jobs: scale_options.Jobs = None,
+    cluster: scale_options.Cluster = None,
     cross_check: CrossCheck = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
@@ -113,8 +120,9 @@ def analyze(
     asked = Asked(
         rules, conditions_of(fail_on or [], rules), questions_of(what_if_text),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
-        selection_options.selection(range_, steps), process,
+        selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
     )  # fmt: skip
+    scale_options.set_jobs(jobs)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
     if json_file:
         report_files.check_json(json_file, paths)
@@ -124,7 +132,9 @@ def analyze(
     diagnosis = examination.diagnosis
     page = None
     try:
-        page = _write_files(examination, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
+        with progress(quiet=quiet, verbose=verbose) as update:
+            update("Writing the report")
+            page = _write_files(examination, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
     finally:  # the diagnosis is shown even if a file cannot be written
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
@@ -192,25 +202,9 @@ def diagnosed(paths: Sequence[Path], asked: Asked, *, quiet: bool, verbose: bool
         run = read_run(
             paths, update,
             process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
+            cluster=asked.cluster,
         )  # fmt: skip
         return examine(run, asked.rules, asked.questions)
-
-
-@contextmanager
-def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None]]:
-    """Show progress on standard error: lines with --verbose, else a spinner if it is a terminal."""
-    from perfdoctor.report.words.foreign_text import clean_name
-
-    if verbose:
-        yield lambda text: typer.echo(clean_name(text), err=True)
-    elif quiet or not sys.stderr.isatty():
-        yield lambda _: None
-    else:
-        from rich.console import Console
-        from rich.text import Text
-
-        with Console(stderr=True).status(Text("starting")) as status:
-            yield lambda text: status.update(Text(clean_name(text)))
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import report_files, selection_options, shared_options
-from perfdoctor.cli.analyze import Asked, diagnosed, progress, rules_of
+from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
+from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import typer
 
 from perfdoctor.cli import analyze, hardware_options, run_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
+from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 
@@ -267,8 +268,8 @@ def _export(session: Session, notify: Callable[[str], None], *, quiet: bool, ver
     nsys = session.plan.machine.nsys
     for report in folder.files("nsys", "*.nsys-rep", "*.qdrep"):
         try:
-            with analyze.progress(quiet=quiet, verbose=verbose) as progress:
-                progress(f"Exporting {report.name} to SQLite")
+            with progress(quiet=quiet, verbose=verbose) as update:
+                update(f"Exporting {report.name} to SQLite")
                 made = export_beside(report, nsys.path if nsys else None)
         except PerfdoctorError as error:
             record.notes.append(f"{error.what}. {error.do}")

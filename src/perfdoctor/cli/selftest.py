@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import analyze, report_files
+from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.report.words.foreign_text import clean
@@ -67,7 +68,7 @@ def selftest(
     """Try on small trainings what works here, tool by tool."""
     machine, environment = _machine(python)
     shown = _Shown(machine, full, json, quiet)
-    with _folder(output) as folder, analyze.progress(quiet=quiet, verbose=verbose) as announce:
+    with _folder(output) as folder, progress(quiet=quiet, verbose=verbose) as announce:
         from perfdoctor.selftest.order import SelfTest
         from perfdoctor.selftest.trials import Runner
 

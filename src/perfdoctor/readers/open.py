@@ -23,9 +23,8 @@ from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.torch_memory import profiler_timeline as memory_timeline
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.readers.torch_memory import snapshot_ranks
+from perfdoctor.system.progress import BYTES, Progress, Reached
 from perfdoctor.system.run_folder import RunFolder
-
-Progress = Callable[[str], None]
 
 #: Enough to recognise every format: a Kineto trace of a large job has long metadata in front of its events.
 _HEAD_BYTES = 65_536
@@ -83,8 +82,8 @@ def read(
     beside = [file for file in files if file not in set(traces)]
     timelines = []
     traces = traces if only is None else [file for file in traces if file in only]
-    for number, file in enumerate(traces, 1):
-        progress(f"Reading {file.name}" + (f" ({number} of {len(traces)})" if len(traces) > 1 else ""))
+    for file, begun in _begun(traces):
+        progress(begun)
         timelines.append(read_file(file, progress))
     if only is None:
         timelines = _with_own_ranks(timelines)
@@ -92,6 +91,17 @@ def read(
         timelines = [_renumbered(each, only[file]) for each, file in zip(timelines, traces, strict=True)]
     whole = merge(timelines) if timelines else Timeline.build({}, ())
     return _with_profiles(whole, named, beside, progress)
+
+
+def _begun(files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Each file, and that it is its turn now; of several also how many of their bytes were read before."""
+    sizes = [file.stat().st_size for file in files]
+    for number, file in enumerate(files):
+        text = f"Reading {file.name}"
+        if len(files) > 1:
+            counted = f"{text} ({number + 1} of {len(files)})"
+            text = Reached(counted, "Reading", sum(sizes[:number]), sum(sizes), BYTES)
+        yield file, text
 
 
 def traces(paths: Sequence[Path]) -> list[Path]:

@@ -19,12 +19,12 @@ from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers.open import read, read_file, traces
 from perfdoctor.system.memory import available_bytes
 from perfdoctor.system.processors import worker_count
+from perfdoctor.system.progress import Progress, Reached
 
 if TYPE_CHECKING:
     from perfdoctor.scale.reduce import Job
 
-Progress = Callable[[str], None]
-
+_SUMMARISING = "Summarising"
 #: So many files are always read in full: the GPUs of one machine.
 FEWEST_IN_FULL = 8
 #: A timeline takes about twice as many bytes as its trace has in plain text (docs/performance.md), and the diagnosis as
@@ -49,7 +49,7 @@ def read_run(
     most_in_full: int | None = None,
 ) -> Run:
     """The recordings under these paths, prepared for rules. `most_in_full`: so many files are read in full at most;
-    None: as many as fit into memory. `cluster`: where summaries are made, as `scale.workers.each` takes it.
+    None: as many as fit into memory. `cluster`: a Dask cluster that summarises them, wherever there are two or more.
 
     Raises PerfdoctorError as `readers.open.read` does; of many files those that cannot be read are left out.
     """
@@ -58,7 +58,7 @@ def read_run(
     def known(timeline: Timeline) -> Timeline:
         return replace(timeline, user_values=user_values) if user_values else timeline
 
-    if _fit(files, most_in_full):
+    if _fit(files, 1 if cluster else most_in_full):
         timeline = known(read(paths, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
@@ -118,21 +118,28 @@ def summarised(task: tuple[str, Selection]) -> bytes:
 def _summaries(
     files: Sequence[Path], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
-    """For each file its packed summary, or why there is none. Raises what is no fault of a file."""
+    """In the order of the files, whatever the order in which they are done."""
     from perfdoctor.scale.workers import each  # noqa: PLC0415
 
-    found: list[bytes | Exception] = [PerfdoctorError("was not read", do="Try again.")] * len(files)
-    tasks = [(str(file), selection) for file in files]
-    said = f"{len(files):,} files"
-
-    def done(count: int, _: int) -> None:
-        progress(f"Summarising {said}: {count:,}")
-
-    for outcome in each(summarised, tasks, workers=_workers(files), cluster=cluster, progress=done):
-        if outcome.error is not None and not isinstance(outcome.error, PerfdoctorError):
-            raise outcome.error
-        found[outcome.index] = outcome.error or outcome.value()
+    progress(Reached("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
+    tasks = [(str(file.absolute()), selection) for file in files]
+    found: list[bytes | Exception] = [b""] * len(files)
+    for done, outcome in enumerate(each(summarised, tasks, workers=_workers(files), cluster=cluster), 1):
+        file = files[outcome.index]
+        progress(Reached(f"Summarised {file.name} ({done} of {len(files)})", _SUMMARISING, done, len(files), "files"))
+        found[outcome.index] = _left_out(file, outcome.error) if outcome.error else outcome.value()
     return found
+
+
+def _left_out(file: Path, error: Exception) -> Exception:
+    """Why a file is left out. Raises what is a bug of ours."""
+    from perfdoctor.scale.workers import WorkerDiedError  # noqa: PLC0415
+
+    if isinstance(error, WorkerDiedError):
+        return PerfdoctorError(f"{file.name} could not be read: {error.what}", do=error.do)
+    if not isinstance(error, PerfdoctorError):
+        raise error
+    return error
 
 
 def _workers(files: Sequence[Path]) -> int:
