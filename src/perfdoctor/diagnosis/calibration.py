@@ -6,18 +6,13 @@ planted faults, and says how. A range that is at least so wide holds the measure
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 from perfdoctor.late import dataclass
 from perfdoctor.records.savings import Saving
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfdoctor.system.toml_tables import shipped_table
 
 #: For categories of which too few pairs were measured.
 OTHERS = "others"
@@ -53,5 +48,5 @@ def spread_of(category: str) -> Spread | None:
 @lru_cache(maxsize=1)
 def known() -> Mapping[str, Spread]:
     """By category, and for others."""
-    document = tomllib.loads(files("perfdoctor.diagnosis").joinpath("calibration.toml").read_text("utf-8"))
+    document = shipped_table(Path(__file__).with_name("calibration.toml"))
     return {name: Spread(**row) for name, row in document.get("spread", {}).items()}

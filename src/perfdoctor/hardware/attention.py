@@ -11,19 +11,14 @@ that one: exponentials and loads of the scores are as many. Lengths below a tile
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from perfdoctor.hardware.peaks import Peaks
 from perfdoctor.late import dataclass, regex
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfdoctor.system.toml_tables import shipped_table
 
 #: Rows of queries, and of keys, that a block takes at once at the least (FlashAttention-2, section 3.3: 64 or 128).
 _TILE = 64
@@ -98,8 +93,7 @@ def _at_length(points: Sequence[tuple[int, float]], length: int) -> float:
 
 @lru_cache(maxsize=1)
 def _kernels() -> tuple[FusedKernel, ...]:
-    text = (files("perfdoctor.hardware") / "attention.toml").read_text("utf-8")
-    return tuple(_kernel(entry) for entry in tomllib.loads(text)["kernel"])
+    return tuple(_kernel(entry) for entry in shipped_table(Path(__file__).with_name("attention.toml"))["kernel"])
 
 
 def _kernel(entry: Mapping[str, Any]) -> FusedKernel:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from perfdoctor.late import dataclass, regex
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfdoctor.system.toml_tables import shipped_table
 
 
 @dataclass(frozen=True)
@@ -33,10 +28,7 @@ class Link:
 
 @lru_cache(maxsize=1)
 def _file() -> dict[str, list[dict[str, Any]]]:
-    tables: dict[str, list[dict[str, Any]]] = tomllib.loads(
-        (files("perfdoctor.hardware") / "links.toml").read_text("utf-8")
-    )
-    return tables
+    return shipped_table(Path(__file__).with_name("links.toml"))
 
 
 @lru_cache(maxsize=1)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 from perfdoctor.late import dataclass, regex
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from perfdoctor.system.toml_tables import shipped_table
 
 #: What a matrix product can read, by the names that reports use. A name of two is the same type in units of its own.
 DATA_TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
@@ -86,8 +81,7 @@ class _Board:
 
 @lru_cache(maxsize=1)
 def _boards() -> tuple[_Board, ...]:
-    text = (files("perfdoctor.hardware") / "gpus.toml").read_text("utf-8")
-    return tuple(_board(entry) for entry in tomllib.loads(text)["gpu"])
+    return tuple(_board(entry) for entry in shipped_table(Path(__file__).with_name("gpus.toml"))["gpu"])
 
 
 def _board(entry: Mapping[str, float | str]) -> _Board:

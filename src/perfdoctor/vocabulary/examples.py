@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
 from pathlib import Path
 
 from perfdoctor.late import dataclass
+from perfdoctor.system.toml_tables import parsed
 from perfdoctor.vocabulary.shipped import shipped_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @dataclass(frozen=True)
@@ -48,5 +43,5 @@ def examples_folder() -> Path:
 @lru_cache(maxsize=1)
 def load_examples() -> dict[str, Example]:
     """Every example by name, in the order of the file."""
-    table = tomllib.loads((examples_folder() / "faults.toml").read_text("utf-8"))
+    table = parsed((examples_folder() / "faults.toml").read_text("utf-8"))
     return {name: Example(name, **entry) for name, entry in table.items()}

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
+from perfdoctor.system.toml_tables import ShippedTables, parsed, shipped_table
 from perfdoctor.vocabulary import derivations
 from perfdoctor.vocabulary.derivations import RuleDerivation
 from perfdoctor.vocabulary.names.frameworks import FACTS, NOT, holds
 from perfdoctor.vocabulary.parts import SHRINKS
 from perfdoctor.vocabulary.shipped import shipped_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 #: Why a threshold is what it is, where the user says so.
 SET_BY_USER = "set in pyproject.toml"
@@ -139,13 +132,16 @@ def rule_files() -> list[Path]:
 @lru_cache(maxsize=1)
 def load_rules() -> dict[str, Rule]:
     """Every rule by id, in alphabetical order. Raises PerfdoctorError, which names the file, for one that is wrong."""
-    return {path.stem: _read(path) for path in rule_files()}
+    tables = ShippedTables("rules")
+    rules = {path.stem: _read(path, tables) for path in rule_files()}
+    tables.keep()
+    return rules
 
 
-def _read(path: Path) -> Rule:
+def _read(path: Path, tables: ShippedTables) -> Rule:
     where = f"rules/{path.parent.name}/{path.name}"
     try:
-        rule = _rule(tomllib.loads(path.read_text("utf-8")))
+        rule = _rule(tables.read(path))
         if rule.action:
             known(rule.action, SHRINKS, "action")
     except PerfdoctorError as error:
@@ -199,8 +195,8 @@ def _threshold(entry: str | Mapping[str, Any]) -> Threshold:
 @lru_cache(maxsize=1)
 def shared_thresholds() -> dict[str, Threshold]:
     """The thresholds that several rules have in common, by the name under which documents refer to them."""
-    text = files("perfdoctor.vocabulary").joinpath("thresholds.toml").read_text("utf-8")
-    return {name: Threshold(**entry) for name, entry in tomllib.loads(text).items()}
+    table = shipped_table(Path(__file__).with_name("thresholds.toml"))
+    return {name: Threshold(**entry) for name, entry in table.items()}
 
 
 def _fix(entry: Mapping[str, Any]) -> RuleFix:
@@ -235,7 +231,7 @@ def _override_table(pyproject: Path) -> Mapping[str, Mapping[str, object]]:
     if not pyproject.is_file():
         return {}
     try:
-        document = tomllib.loads(pyproject.read_text("utf-8"))
+        document = parsed(pyproject.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise PerfdoctorError(
             f"pyproject.toml here cannot be read: {error}", do="Mend it, or run elsewhere."
