@@ -105,12 +105,23 @@ def of_copies(run: Run, rows: Rows, least_share: float = 0.0) -> Work | None:
     return _of_work(run, rows, exposed_ns, least_share)
 
 
-def of_collectives(run: Run, rows: Rows, transfer_share: float, least_share: float = 0.0) -> Work | None:
-    """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting."""
-    return _of_work(run, rows, lambda place, chosen: exposed_rows_ns(place, chosen) * transfer_share, least_share)
+def of_collectives(
+    run: Run, rows: Rows, transfer_share: float, least_share: float = 0.0, *, of_job: bool = False
+) -> Work | None:
+    """These rows of `place.collectives`; `transfer_share` of their exposed time counts, since the rest is waiting.
+
+    `of_job`: as in `affected`, where `rows` is kept with a rank's summary.
+    """
+
+    def time_of(place: Place, chosen: Mask) -> float:
+        return exposed_rows_ns(place, chosen) * transfer_share
+
+    return _of_work(run, rows, time_of, least_share, of_job=of_job)
 
 
-def _of_work(run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float) -> Work | None:
+def _of_work(
+    run: Run, rows: Rows, time_of: Callable[[Place, Mask], float], least_share: float, *, of_job: bool = False
+) -> Work | None:
     chosen = once_per_place(rows)
-    time = affected(run, lambda place: time_of(place, chosen(place)), least_share)
+    time = affected(run, lambda place: time_of(place, chosen(place)), least_share, of_job=of_job)
     return Work(run, time.ns, time.share, time.worst, chosen) if time else None

@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -117,8 +118,22 @@ def _is_profile(file: Path) -> bool:
 
 def _kind_of_named(file: Path) -> str | None:
     """The kind of a file that the user named; a log of NCCL may be recognised only far behind its first bytes."""
-    head = _head(file)
-    return _kind(head) or side_files.kind_of_file(file, head)
+    return _kind_of(file) or side_files.kind_of_file(file, _head(file))
+
+
+def _kind_of(file: Path) -> str | None:
+    """The kind of a file by its first bytes; None if unknown."""
+    try:
+        now = file.stat()
+    except OSError:
+        return _kind(_head(file))  # which says why
+    return _kind_at(file, now.st_size, now.st_mtime_ns)
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind_at(file: Path, _bytes: int, _changed_ns: int) -> str | None:
+    """Asked several times of each file of a folder, which may hold tens of thousands."""
+    return _kind(_head(file))
 
 
 def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[Path], progress: Progress) -> Timeline:
@@ -150,14 +165,14 @@ def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[P
 
 def holds_nsys(paths: Sequence[Path]) -> bool:
     """Is a recording of Nsight Systems under any of these paths?"""
-    return any(_kind(_head(file)) in ("nsys", "report") for path in paths for file in _files_of(path))
+    return any(_kind_of(file) in ("nsys", "report") for path in paths for file in _files_of(path))
 
 
 def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> list[tuple[str, Path | None, Path]]:
     """Every recording of Nsight Systems under these paths: its name, its report where there is one, its export."""
     found = []
     for file in (file for path in paths for file in _files_of(path)):
-        kind = _kind(_head(file))
+        kind = _kind_of(file)
         if kind == "nsys":
             beside = (file.with_suffix(suffix) for suffix in (".nsys-rep", ".qdrep"))
             found.append((file.name, next((report for report in beside if report.exists()), None), file))
@@ -172,11 +187,11 @@ def _files_of(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind(_head(file)) is not None]
+    found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind_of(file) is not None]
     # A report that lies beside its own export is one recording, not two.
     for report, exported in (("report", "nsys"), _PROFILES):
-        exports = {file.with_suffix("") for file in found if _kind(_head(file)) == exported}
-        found = [f for f in found if not (_kind(_head(f)) == report and (f.with_suffix("") in exports or f in exports))]
+        exports = {file.with_suffix("") for file in found if _kind_of(file) == exported}
+        found = [f for f in found if not (_kind_of(f) == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
         raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
     yield from found

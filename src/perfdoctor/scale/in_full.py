@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
 from perfdoctor.metrics.communication.lateness import own_lateness_ns
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
@@ -21,7 +22,7 @@ _NOTABLE = 0.03
 def ranks_in_full(job: Run, memory: Sequence[MemoryUse]) -> Mapping[int, str]:
     """Ranks by number, and what each is: it stands out, or stands for all that do not. At least the typical one."""
     chosen: dict[int, str] = {}
-    for rank, what in (*_of_collectives(job), *_of_devices(job), *_of_idle(job), *_of_memory(memory)):
+    for rank, what in (*_of_collectives(job), *_of_devices(job), *_of_stages(job), *_of_idle(job), *_of_memory(memory)):
         chosen.setdefault(rank, what)
     chosen.setdefault(_typical(job, set(chosen)), TYPICAL)
     return chosen
@@ -36,6 +37,13 @@ def _of_collectives(job: Run) -> list[tuple[int, str]]:
     latest = int(np.lexsort((matched.waiting_ns, -own))[0])
     earliest = int(np.lexsort((own, -matched.waiting_ns))[0])
     return [(matched.ranks[latest], "latest"), (matched.ranks[earliest], "waits longest")]
+
+
+def _of_stages(job: Run) -> list[tuple[int, str]]:
+    """Where stages of a pipeline wait for each other's messages: the one that does most."""
+    waits = {place.rank: place.share(exposed_rows_ns(place, proven_messages(place))) for place in job.places}
+    most = max(waits, key=lambda rank: waits[rank])
+    return [(most, "waits longest for messages")] if waits[most] >= _NOTABLE else []
 
 
 def _of_devices(job: Run) -> list[tuple[int, str]]:

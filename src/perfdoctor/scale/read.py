@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _SUMMARISING = "Summarising"
 #: So many files are always read in full: the GPUs of one machine.
 FEWEST_IN_FULL = 8
+#: More are not, even where they fit: findings are then of groups, nodes and the ranks that stand out, tables show those
+#: alone, and of the rows that a replay may simulate too few are left for each rank.
+MOST_IN_FULL = 64
 #: A timeline takes about twice as many bytes as its trace has in plain text (docs/performance.md), and the diagnosis as
 #: much again. Half of the memory is left to others.
 _MEMORY_PER_BYTE = 4
@@ -91,6 +94,8 @@ def _fit(files: Sequence[Path], most_in_full: int | None) -> bool:
         return len(files) <= most_in_full
     if len(files) <= FEWEST_IN_FULL:
         return True
+    if len(files) > MOST_IN_FULL:
+        return False
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
 
 

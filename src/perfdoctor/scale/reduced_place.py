@@ -13,8 +13,11 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
+import numpy as np
+
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.split import split
+from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.model.device_work import DeviceWork
@@ -109,6 +112,9 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline) -> Reduc
     _keep(place, spare_ns, summary.spare_ns)
     _keep(place, sooner_ns, summary.sooner_ns)
     _keep(place, kernel_time_ns, summary.kernel_time_ns)
+    messages = np.zeros(len(place.collectives), dtype=bool)
+    messages[summary.messages.values()] = True
+    _keep(place, proven_messages, messages)
     _keep(place, medians_of, {(each.name, each.blocks): (each.per_step, each.median_ns) for each in summary.kernels})
     return place
 

@@ -20,6 +20,7 @@ import numpy as np
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.metrics.accounting.split import split
+from perfdoctor.metrics.communication.collectives import proven_messages
 from perfdoctor.metrics.host.pace import sooner_ns, spare_ns
 from perfdoctor.metrics.kernels.same_kernels import kernel_time_ns, medians_of
 from perfdoctor.metrics.memory.peak import memory_uses
@@ -150,6 +151,7 @@ class PlaceSummary:
     split: TimeSplit
     kernels: tuple[Kernel, ...]
     kernel_time_ns: int
+    messages: Numbers
     spare_ns: int | None
     sooner_ns: int | None
 
@@ -223,6 +225,7 @@ def _summary(place: Place, every: int) -> PlaceSummary:
         split=split(place),
         kernels=_kernels(place),
         kernel_time_ns=kernel_time_ns(place),
+        messages=Numbers.of(np.flatnonzero(proven_messages(place))),
         spare_ns=spare_ns(place),
         sooner_ns=sooner_ns(place),
     )

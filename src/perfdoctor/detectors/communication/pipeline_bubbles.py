@@ -7,33 +7,20 @@ from collections.abc import Iterator, Mapping
 from perfdoctor.detectors.of_work import of_collectives
 from perfdoctor.detectors.savings import shares
 from perfdoctor.metrics.accounting.longest import longest_exposed
-from perfdoctor.metrics.communication.collectives import exposed_rows_ns
-from perfdoctor.model.launches import launches_of
-from perfdoctor.model.place import Place
+from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
 from perfdoctor.model.run import Run
-from perfdoctor.model.timeline import UNKNOWN, Mask
 from perfdoctor.records.findings import Finding, Measure, Rows
-from perfdoctor.vocabulary.names import nccl as nccl_names
-
-
-def _messages(place: Place) -> Mask:
-    """One bool a row: surely from one rank to another. The kernel's name alone might as well be an all-to-all's."""
-    frame = place.collectives
-    called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
-    proven = (frame["group_size"] != UNKNOWN) | called
-    rows: Mask = frame.text("kind").equals("send_recv") & proven
-    return rows
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     """Exposed sends and receives, a mean over the stages recorded: waiting for another stage is the bubble."""
-    found = of_collectives(run, _messages, 1.0, at["min_share_of_step"])
+    found = of_collectives(run, proven_messages, 1.0, at["min_share_of_step"], of_job=True)
     if found is None or found.per_step < at["min_messages_per_step"]:
         return
     yield found.finding(
         rule="pipeline-bubbles",
         saving=shares(at, "won_share").of(found.ns),
-        confidence="high" if len(run.places) > 1 else "medium",
+        confidence="high" if len(run.job.places) > 1 else "medium",
         values={"messages_per_step": found.per_step, **found.time_values("exposed")},
         evidence=(
             Measure("exposed sends and receives", found.ns, "ns"),
@@ -45,11 +32,11 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
                     (
                         place.rank,
                         place.per_step(place.compute.total_ns),
-                        place.per_step(exposed_rows_ns(place, _messages(place))),
+                        place.per_step(exposed_rows_ns(place, proven_messages(place))),
                     )
                     for place in run.places[:16]
                 ),
             ),
-            *longest_exposed(run, "collectives", _messages),
+            *longest_exposed(run, "collectives", proven_messages),
         ),
     )

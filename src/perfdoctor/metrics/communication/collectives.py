@@ -15,7 +15,9 @@ from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.matching import Matrix, column
 from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
+from perfdoctor.model.cache import once_per_place, once_per_run
 from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
@@ -43,6 +45,18 @@ def exposed_rows_ns(place: Place, rows: Mask) -> int:
     """How long compute waited while these rows of `place.collectives` ran, in ns."""
     frame = place.collectives
     return (Intervals.of(frame.start_ns[rows], frame.end_ns[rows]) & waited_for(place)).total_ns
+
+
+@once_per_place
+def proven_messages(place: Place) -> Mask:
+    """One bool a row of `place.collectives`: surely from one rank to another.
+
+    The kernel's name alone might as well be an all-to-all's.
+    """
+    frame = place.collectives
+    called = launches_of(place, "collectives").while_open(nccl_names.POINT_TO_POINT, "ranges")
+    rows: Mask = frame.text("kind").equals("send_recv") & ((frame["group_size"] != UNKNOWN) | called)
+    return rows
 
 
 def transfer_share(run: Run, kind: str = "") -> float:
@@ -144,6 +158,7 @@ class Bandwidth:
     transfer_ns: int
 
 
+@once_per_run
 def bandwidths(run: Run, min_bytes: float) -> list[Bandwidth]:
     """Of messages of at least `min_bytes` whose whole group was recorded; the most exposed first."""
     matched = skew(run.job)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.metrics.communication.skew import Skew
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
@@ -26,6 +27,7 @@ def between_collectives(place: Place, matched: Skew) -> Intervals:
     return Intervals.single(int(ends.min()), int(ends.max())) & place.window
 
 
+@once_per_place
 def parts_ns(place: Place, matched: Skew) -> dict[str, int]:
     """Its activities there except communication: computing, copying, idle time by cause; in ns."""
     there = between_collectives(place, matched)

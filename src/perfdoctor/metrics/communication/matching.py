@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfdoctor.late import dataclass
+from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints, Mask
 
@@ -146,6 +147,7 @@ def _offset(ends: Ints, reference: Ints) -> int | None:
     return None if len(ranked) > 1 and scores[ranked[1]] <= 2 * scores[ranked[0]] else ranked[0]
 
 
+@once_per_place
 def _collectives(place: Place) -> dict[tuple[str, str, int], _Own]:
     """The recording's rows by kind, group and its size (or UNKNOWN), in order; do they touch the window?"""
     frame = place.recorded_collectives

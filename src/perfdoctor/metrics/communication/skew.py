@@ -25,7 +25,7 @@ from perfdoctor.model.timeline import UNKNOWN, Ints, Mask
 _EVEN = 1.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Skew:
     """When the ranks came to matched collectives, and how long they were in them: one element an arrival.
 
