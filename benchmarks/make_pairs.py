@@ -3,7 +3,7 @@
     python benchmarks/make_pairs.py [RECORDING ...] [--minutes 15] [--no-recordings | --only-recordings] [--anew]
 
 First each program is recorded once with its fault, as `perfdoctor run` records it; what is kept of that, without what
-tells of this machine, goes to fixtures/pairs/. Then rounds are made until the time is over: each runs every program
+names this machine, goes to fixtures/pairs/. Then rounds are made until the time is over: each runs every program
 as it is, and with each change right behind it, unrecorded; the next round in the opposite order, as a machine has
 good minutes and bad ones. What each run says of its own step goes to fixtures/pairs/measured.toml, after each round;
 later rounds on the same machine are added to earlier ones (`--anew`: replace them). A program without its packages is left
@@ -128,7 +128,7 @@ def _machine(python: str) -> str:
 
 
 def record(python: str, program: Program) -> Iterator[str]:
-    """Record a program with its fault into fixtures/pairs/. Yields what was cut, and what it still tells of this machine."""
+    """Record a program with its fault into fixtures/pairs/. Yields what was cut, and what in it still names this machine."""
     command, folder = _command(python, program.before, program.ranks)
     code = f"import sys; sys.path.insert(0, {str(_ROOT / 'src')!r}); from perfdoctor.cli.main import main; main()"
     target = KEPT / program.name
@@ -140,8 +140,8 @@ def record(python: str, program: Program) -> Iterator[str]:
         shutil.rmtree(target, ignore_errors=True)
         yield from kept.keep(run, target, _MOST_BYTES)
     for file in sorted(each for each in target.rglob("*") if each.is_file()):
-        if told := scrub.private(file):
-            yield f"{file.relative_to(KEPT)} tells of this machine: {', '.join(told)}"
+        if names := scrub.private(file):
+            yield f"{file.relative_to(KEPT)} names this machine: {', '.join(names)}"
 
 
 def _without_folders(run: Path) -> None:

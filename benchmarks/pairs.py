@@ -119,7 +119,7 @@ class Held:
 
     @cached_property
     def ratio(self) -> float | None:
-        """Measured saving over the likely one; None where that is not known, or too small to be told from noise."""
+        """Measured saving over the likely one; None where that is not known, or lost in noise."""
         if self.saving is None or self.saving.before_calibration.likely < LEAST_SHARE * self.base_ms * 1e6:
             return None
         return (self.base_ms - self.measured_ms) * 1e6 / self.saving.before_calibration.likely

@@ -81,9 +81,13 @@ def _roots(order: Sequence[Found]) -> dict[str, str]:
 
 
 def _causes(symptom: Found, order: Sequence[Found]) -> tuple[str, ...]:
-    """The rules that it may be a symptom of: those that its rule names, its finding, and what names it itself."""
+    """The rules that it may be a symptom of: those that its rule names, its finding, and what names it itself.
+
+    Not what it explains in this run: there it is the other way round.
+    """
     named_by = (cause.rule.id for cause in order if symptom.rule.id in cause.finding.explains)
-    return (*symptom.rule.symptom_of, *symptom.finding.symptom_of, *named_by)
+    own = [rule for rule in symptom.rule.symptom_of if rule not in symptom.finding.explains]
+    return (*own, *symptom.finding.symptom_of, *named_by)
 
 
 def _root(rule: str, causes: Mapping[str, Sequence[str]], present: Sequence[str]) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from builders import draw, findings, only_finding, summary
 
 from perfdoctor.diagnosis.engine import diagnose
+from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import merge
+from perfdoctor.readers.open import read
 from perfdoctor.records.savings import Saving
 from perfdoctor.vocabulary.rulebook import load_rules
 
 MS = 1_000_000
+PAIRS = Path(__file__).parents[3] / "fixtures" / "pairs"
 
 
 def rank(number: int, arrives: int, *, of: int = 40, compute: str = "#"):
@@ -224,3 +229,13 @@ def test_without_one_main_thing_it_says_nothing_of_it():
     finding = only_finding("rank-skew", late("#" * 8 + " " * 8, host=" " * 28 + "g" * 8 + " " * 4))
     assert finding.situation == ""
     assert summary(finding).endswith("of all lateness.")
+
+
+def test_work_that_one_rank_has_more_of_is_spread_and_not_gone():
+    """Recorded: 512 and 1,536 rows, so three times the FLOP; evenly spread, the late rank keeps 1,024 of them."""
+    run = prepare(read([PAIRS / "uneven-rows"]))
+    finding = only_finding("rank-skew", run)
+    assert finding.situation == "uneven-work"
+    assert finding.values["more_flop_percent"] == pytest.approx(200)
+    late, other = (run.places[rank].compute.total_ns / run.places[rank].units for rank in (1, 0))
+    assert finding.saving_ns_per_step.likely == pytest.approx((late - other) / 2, rel=0.2)

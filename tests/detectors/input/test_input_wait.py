@@ -174,11 +174,22 @@ def test_what_is_left_with_workers_that_keep_up_is_no_lack_of_workers():
 
 def test_more_workers_are_promised_only_with_idle_cores():
     few = ReportedLoader(10, 1, 2, 50_000)
-    idle = only_finding("input-wait", on_a_processor(60, char="i", loader=few, cores=8, threads=2, busy=2))
-    none = only_finding("input-wait", on_a_processor(60, char="i", loader=few, cores=2, threads=2, busy=2))
+    fed = {"char": "i", "loader": few, "threads": 2, "busy": 2, "cpu_ns": 100 * MS}  # one core each
+    idle = only_finding("input-wait", on_a_processor(60, cores=8, **fed))
+    none = only_finding("input-wait", on_a_processor(60, cores=2, **fed))
     assert (idle.situation, none.situation) == ("workers", "busy-cores")
     assert idle.values["workers"] == 2  # one takes 10 ms for a batch; without the wait a step takes 5.1
     assert (likely_ms(idle) > 4, likely_ms(none)) == (True, 0)
+
+
+def test_workers_that_sleep_need_no_core_of_their_own():
+    """One worker reads a batch in 10 ms, in which nobody but the training uses a core."""
+    few = ReportedLoader(10, 1, 2, 50_000)
+    finding = only_finding(
+        "input-wait", on_a_processor(60, char="i", loader=few, cores=2, threads=1, busy=0.4, cpu_ns=40 * MS)
+    )
+    assert (finding.situation, finding.values["workers"]) == ("workers", 2)
+    assert likely_ms(finding) > 4
 
 
 def test_only_a_machine_that_was_measured_gives_high_confidence():

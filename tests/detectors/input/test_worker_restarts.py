@@ -29,6 +29,15 @@ def test_it_fires_where_each_step_starts_workers():
     assert "Workers were restarted" in summary(finding)
 
 
+def test_the_end_of_the_workers_counts_as_well():
+    """5 ms until they have ended, then 10 ms until new ones are there, of 40."""
+    ending = {"e": ("functions", "torch/utils/data/dataloader.py(1606): _shutdown_workers")}
+    host = ["l" + " " * 39, " " * 24 + "n" * 5 + "B" * 11, " " * 24 + "e" * 5 + " p" + "p" * 9]
+    drawn = draw(kernels="#" * 24 + " " * 16, host=host, repeat=6, unit_us=1000, legend=LEGEND | NEXT | ending)
+    finding = only_finding("worker-restarts", drawn)
+    assert (finding.values["lost_ms"], finding.explains) == (16.0, ("input-wait",))
+
+
 def test_it_stays_silent_just_below_the_threshold():
     assert findings("worker-restarts", step(1, of=40)) == []  # 2.5 %
     assert len(findings("worker-restarts", step(1, of=33))) == 1  # 3.03 %

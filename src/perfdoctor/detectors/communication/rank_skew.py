@@ -9,13 +9,16 @@ import numpy as np
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
+from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
 from perfdoctor.metrics.communication.lateness import excess_ns, explained_share, own_lateness_ns
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
+from perfdoctor.metrics.communication.pushed_back import pushed_back_ns
 from perfdoctor.metrics.communication.skew import Skew, skew
 from perfdoctor.metrics.host.pace import sooner_ns
 from perfdoctor.metrics.host.same_work import Compared, compared
 from perfdoctor.metrics.units import ms, percent
+from perfdoctor.metrics.work.more_work import explained_by_flop, more_flop
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Ints
@@ -47,16 +50,19 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
     whole = in_full.pop(late.rank, None)  # where the job is known by summaries, calls and kernels are not
     instead = {name: ns for name, ns in excess_ns(seen.places, matched)[late.rank].items() if ns}
     main, share = _main(instead)
-    host = (
-        compared(whole, [in_full[other.rank] for other in others if other.rank in in_full])
-        if whole and main in _HOST
-        else None
+    known = [in_full[other.rank] for other in others if other.rank in in_full]
+    host = compared(whole, known) if whole and main in _HOST else None
+    is_clear = share >= at["clear_culprit_share"]
+    is_uneven = bool(
+        is_clear and main == "compute" and whole and explained_by_flop(whole, known) >= at["clear_culprit_share"]
     )
-    situation = _situation(main, host, at) if share >= at["clear_culprit_share"] else ""
+    situation = "uneven-work" if is_uneven else _situation(main, host, at) if is_clear else ""
+    # Work that is spread evenly is not gone: each rank gets a part of it, the late one, too.
+    won_share = 1 - 1 / len(seen.places) if is_uneven else 1.0
     node = seen.late_node
     return Finding(
         rule="rank-skew",
-        saving_ns_per_step=half_certain(seen.likely_ns, seen.most_ns),
+        saving_ns_per_step=half_certain(int(won_share * seen.likely_ns), seen.most_ns),
         confidence="high" if seen.is_clear or node else "medium",
         values={
             "rows_per_step": host.rows if host else 0.0,
@@ -72,6 +78,8 @@ def _finding(run: Run, matched: Skew, seen: _Seen, at: Mapping[str, float]) -> F
             "waiting_percent": percent(seen.waiting_ns / run.step_ns),
             "caused_percent": percent(seen.late_share),
             "instead_percent": percent(share),
+            "won_share": won_share,
+            "more_flop_percent": percent(more_flop(whole, known)) if is_uneven and whole else 0.0,
         },
         evidence=(
             *_evidence(matched, seen, instead, min(place.units for place in seen.places)),
@@ -126,7 +134,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     node = None if is_clear else _late_node(places, own, clear_share)
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
-    waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched))) - by_turns_ns, 0)
+    waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
     if matched.has_several_groups:
         waiting_ns = int(waiting_ns * explained_share(own, matched))
     most_ns = min(waiting_ns, _sooner_ns(others, np.median, waiting_ns))
@@ -137,7 +145,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     elif is_clear:
         # The fix is on one rank: all others, also the last of them, must be able to go on then.
         of_late = np.where(matched.last == matched.number(late.rank), matched.behind_ns, 0)
-        caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late))
+        caused_ns = np.mean(_exposed_waits_ns(run, others, matched, of_late, pushed=True))
         likely_ns = min(int(caused_ns), _sooner_ns(others, np.min, waiting_ns), most_ns)
     else:  # Whoever is late comes as the middle one does: the rank that waits longest wins all of that.
         likely_ns = min(int(max(_exposed_waits_ns(run, others, matched, matched.late_by_ns))), most_ns)
@@ -145,16 +153,21 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
 
 
 def _exposed_waits_ns(
-    run: Run, others: Sequence[Place], matched: Skew, at_most_ns: Ints | None = None
+    run: Run, others: Sequence[Place], matched: Skew, at_most_ns: Ints | None = None, *, pushed: bool = False
 ) -> Sequence[float]:
     """How long each of the others waits a step for the last rank, and computes nothing meanwhile.
 
     Collectives at the same time are waited for once. As a share of their own steps, which may be longer than the mean
-    of all ranks. `at_most_ns`: by collective, only so long before the last came.
+    of all ranks. `at_most_ns`: by collective, only so long before the last came. `pushed`: also the time in which it
+    computes nothing because it had waited before; of ranks that are late by turns that stays, as the next one is late.
     """
 
     def of_place(place: Place) -> int:
-        return (matched.waits(matched.number(place.rank), at_most_ns) & place.exposed_communication).total_ns
+        waits = matched.waits(matched.number(place.rank), at_most_ns) & place.window
+        if not pushed:
+            return (waits & place.exposed_communication).total_ns
+        rows = place.collectives
+        return pushed_back_ns(rows.start_ns, rows.end_ns, waits, place.exposed_communication, LONGEST_LATENCY_NS)
 
     own_step_ns = float(np.mean([place.window_ns / place.units for place in others]))
     return [run.step_ns * of_place(place) / place.units / max(own_step_ns, 1) for place in others]

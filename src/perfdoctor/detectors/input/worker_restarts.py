@@ -1,4 +1,4 @@
-"""The DataLoader's workers are started anew in the middle of the training, and the first batch waits for them."""
+"""The DataLoader's workers end and are started anew in the middle of the training, which waits for both."""
 
 from __future__ import annotations
 
@@ -57,8 +57,15 @@ def _lost_ns(place: Place) -> int:
     if not len(rows):
         return 0
     idle = place.idle_causes["input_wait"]
-    starting = Intervals.of(rows.start_ns, rows.end_ns)
-    return (idle & starting).total_ns + _first_batches_ns(place, rows, idle - starting)
+    changing = Intervals.of(rows.start_ns, rows.end_ns) | _ending(place)
+    return (idle & changing).total_ns + _first_batches_ns(place, rows, idle - changing)
+
+
+def _ending(place: Place) -> Intervals:
+    """When the training waits for workers that end: with the last batch, which comes before the restart."""
+    functions = host_rows(place, ("functions",))
+    functions = functions.take(functions.name.matches(loader_names.WORKERS_END))
+    return Intervals.of(functions.start_ns, functions.end_ns)
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
@@ -78,8 +85,14 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
             "longest_ms": ms(int(rows.duration_ns.max(initial=0))),
         },
         evidence=(
-            Measure("idle while workers were started and their first batch was awaited", found.ns, "ns"),
+            Measure("idle while workers ended, were started, and their first batch was awaited", found.ns, "ns"),
             Measure("times in the steps analysed", len(rows), "count"),
             Measure("longest start", int(rows.duration_ns.max(initial=0)), "ns"),
         ),
+        explains=("input-wait",) if _is_most_of_the_wait(run, found.ns, at) else (),
     )
+
+
+def _is_most_of_the_wait(run: Run, lost_ns: int, at: Mapping[str, float]) -> bool:
+    """Then faster samples or more workers, the fixes for a wait, do not help."""
+    return lost_ns > at["most_of_the_wait"] * run.mean(lambda place: place.idle_ns("input_wait"))

@@ -30,7 +30,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 _NEVER = np.iinfo(np.int64).max
 #: Without a core a thread is for as long as another may keep it: a slice of 3 ms (Linux, base_slice_ns), and up to the
 #: next tick, 4 ms later (CONFIG_HZ=250).
-_WITHOUT_CORE_NS = 7_000_000
+WITHOUT_CORE_NS = 7_000_000
 
 
 class HostPlace(Place):
@@ -213,7 +213,7 @@ def _over_ns(sent: Frame, still: Intervals) -> Ints:
     went_on = still.ends[np.maximum(pause, 0)]
     waited = went_on - np.maximum(still.starts[np.maximum(pause, 0)], sent.start_ns)
     late = sent.end_ns - went_on
-    over: Ints = np.where((pause >= 0) & (late <= np.minimum(waited, _WITHOUT_CORE_NS)), went_on, sent.end_ns)
+    over: Ints = np.where((pause >= 0) & (late <= np.minimum(waited, WITHOUT_CORE_NS)), went_on, sent.end_ns)
     return over
 
 

@@ -12,7 +12,7 @@ from perfdoctor.vocabulary.names import cuda as cuda_names
 
 #: From the launching call to the kernel's start on an empty queue: 5-10 µs measured under CUPTI on Linux. The latency
 #: seen in the recording is used up to this bound, since in a recording whose queue is always full it is not seen.
-_LATENCY_BOUND_NS = 20_000
+LONGEST_LATENCY_NS = 20_000
 #: A launch takes 5-20 µs, also under a profiler. A far longer one waits until the device's queue has room.
 LONGEST_LAUNCH_NS = 100_000
 
@@ -21,9 +21,9 @@ def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
     """The shortest usual time from the start of a launching call to the start of its work, in ns."""
     rows = np.flatnonzero(work.launch != UNKNOWN)
     if rows.size == 0:
-        return _LATENCY_BOUND_NS
+        return LONGEST_LATENCY_NS
     delay = work.start_ns[rows] - calls.start_ns[work.launch[rows]]
-    return int(np.clip(np.quantile(delay, 0.05), 0, _LATENCY_BOUND_NS))
+    return int(np.clip(np.quantile(delay, 0.05), 0, LONGEST_LATENCY_NS))
 
 
 def before_first_call(work: DeviceWork) -> Mask:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfdoctor.late import dataclass
+from perfdoctor.metrics.accounting.host_place import WITHOUT_CORE_NS
 from perfdoctor.metrics.communication.matching import Matrix, column
 from perfdoctor.metrics.communication.nodes import where
 from perfdoctor.metrics.communication.skew import Skew, skew
@@ -37,8 +38,20 @@ def waited_for(place: Place) -> Intervals:
     all_over = place.communication.overlap_ns(exposed.ends, exposed.ends + 1) == 0
     ends = np.sort(frame.end_ns)
     over = np.searchsorted(ends, exposed.ends, side="right") - np.searchsorted(ends, exposed.ends - _START_NS) > 0
-    waited = all_over | over
+    waited = all_over | over | _woken_late(place, exposed, ends)
     return Intervals(exposed.starts[waited], exposed.ends[waited])
+
+
+def _woken_late(place: Place, exposed: Intervals, ends: Ints) -> Mask:
+    """One bool a piece: did a thread of the host wait there, and go on late because it got no core?
+
+    It had stood still for longer before the last end of a collective than behind it.
+    """
+    if place.device is not None or not ends.size:
+        return np.zeros(len(exposed), dtype=bool)
+    last = ends[np.maximum(np.searchsorted(ends, exposed.ends, side="right") - 1, 0)]
+    late: Mask = exposed.ends - last <= np.minimum(last - exposed.starts, WITHOUT_CORE_NS)
+    return late
 
 
 def exposed_rows_ns(place: Place, rows: Mask) -> int:

@@ -113,7 +113,7 @@ def with_workers(feeding: Feeding, batch: Batch, cost: WorkerBatch, cores: Cores
     needed = max(math.ceil(work_ns / max(trains_ns, 1.0)), 1)
     if not cores.is_known:
         return Prospect(needed, max(trains_ns, work_ns / needed), receive_ns, crowded=False)
-    computes_ns = work_ns - feeding.io_share * (feeding.wait_ns if not feeding.workers else 0.0)
+    computes_ns = _computes_ns(feeding, cores, work_ns)
     of_a_core = max(computes_ns / max(work_ns, 1.0), _LEAST_OF_A_CORE)
     shared_ns = _shared_ns(feeding, cores, trains_ns, computes_ns, receive_ns + send_ns)
     most = min(needed, max(feeding.workers, math.floor(cores.count / of_a_core), 1))
@@ -128,6 +128,16 @@ def with_workers(feeding: Feeding, batch: Batch, cost: WorkerBatch, cores: Cores
     return apart
 
 
+def _computes_ns(feeding: Feeding, cores: Cores, work_ns: float) -> float:
+    """For how long making and sending a batch uses a core: workers that there are, as long as others than the training
+    used cores; without any, the wait in which the training used one.
+    """
+    if not feeding.workers:
+        return work_ns - feeding.io_share * feeding.wait_ns
+    used = cores.count - cores.idle - cores.own
+    return work_ns if math.isnan(used) else min(cores.taken * feeding.step_ns, work_ns)
+
+
 def _free(feeding: Feeding, cores: Cores) -> float:
     """Cores that nobody uses while the training does not wait."""
     own = cores.computing
@@ -140,11 +150,12 @@ def _free(feeding: Feeding, cores: Cores) -> float:
 def _shared_ns(feeding: Feeding, cores: Cores, trains_ns: float, computes_ns: float, added_ns: float) -> float:
     """The step where workers share cores with the training.
 
-    One behind the other where torch's threads take them all, and with more workers than there are then no shorter than
-    it is; else all work of a step on all cores.
+    One behind the other where torch's threads take them all, but with more workers no longer than it is; else all work
+    of a step on all cores.
     """
     if cores.computing > 1:
-        return feeding.step_ns if feeding.workers else trains_ns + computes_ns
+        behind_ns = trains_ns + computes_ns
+        return min(behind_ns, feeding.step_ns) if feeding.workers else behind_ns
     used = cores.count - cores.idle
     work_ns = (cores.count if math.isnan(used) else used) * feeding.step_ns + (0.0 if feeding.workers else added_ns)
     return max(trains_ns, work_ns / cores.count)

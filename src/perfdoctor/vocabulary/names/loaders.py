@@ -32,6 +32,8 @@ WORKERS = regex(r"MultiProcess\w*DataLoaderIter")
 LOADER_BEGINS = regex(r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator")
 #: Its workers are started: the iterator is made.
 WORKERS_START = regex(r"torch/utils/data/dataloader\.py\(\d+\): (_get_iterator|__init__)")
+#: The iterator is at its end: it waits until its workers have ended.
+WORKERS_END = regex(r"torch/utils/data/dataloader\.py\(\d+\): _shutdown_workers")
 PROCESS_STARTS = regex(r"multiprocessing/process\.py\(\d+\): start")
 #: Kernels of libraries that decode and prepare data: DALI, nvJPEG, nvImageCodec, CV-CUDA.
 LOADER_KERNEL = regex(r"\bdali::|\bnvjpeg|\bnvimgcodec|\bcvcuda|\bnvcv::", re.IGNORECASE)
