@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -131,10 +132,17 @@ class Database:
         count = found[present[0]].size
         return {name: found.get(name, np.full(count, NONE, dtype=np.int64)) for name in wanted}
 
-    def strings(self, table: str, column: str) -> Iterator[str]:
+    def texts(self, table: str, column: str) -> Text:
         """One text column in the order of `integers`; "" for NULL."""
         sql = f"SELECT coalesce(\"{column}\", '') FROM {self.tables[table]} NOT INDEXED"
-        return (str(value) for (value,) in self.connection.execute(sql))
+        numbers, decode = _Numbers(), self.connection.text_factory
+        self.connection.text_factory = bytes  # each different one is decoded once
+        try:
+            rows = self.connection.execute(sql)
+            codes = np.fromiter(map(numbers.__getitem__, map(itemgetter(0), rows)), np.int32)
+        finally:
+            self.connection.text_factory = decode
+        return Text(codes, [decode(each) if isinstance(each, bytes) else str(each) for each in numbers]).mapped(str)
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:
         """These strings of StringIds and no others, which may contain the recorded program's environment."""
@@ -170,6 +178,14 @@ class Database:
             return None
 
 
+class _Numbers(dict[object, int]):
+    """A number for each different value, counted from 0 in the order in which they come."""
+
+    def __missing__(self, value: object) -> int:
+        self[value] = number = len(self)
+        return number
+
+
 @dataclass
 class Tables:
     """The tables of one export while they are read, with what had to be left out."""
@@ -199,7 +215,7 @@ class Tables:
             is_range = (
                 np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if has_types else np.ones(rows["start"].size, bool)
             )
-            own = Text.of(self.database.strings(table, "text") if "text" in columns else [""] * is_range.size)
+            own = self.database.texts(table, "text") if "text" in columns else Text.constant("", is_range.size)
             is_own = own.where(bool)
         except UNREADABLE as error:
             self._cannot_read(table, error)
