@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.late import dataclass
-from perfdoctor.model.columns import Whole, numbered
+from perfdoctor.model.columns import Whole, firsts, numbered
 from perfdoctor.model.timeline import UNKNOWN, Floats, Ints
 
 #: 2.4 hours in ns: no single kernel, call or op is longer, and 20 bits are left for the groups.
@@ -75,13 +75,7 @@ def combined(*columns: Whole) -> tuple[Ints, Ints]:
     for column in columns:
         values, numbers = numbered(column)
         _, keys = numbered(keys * max(values.size, 1) + numbers)
-    _, first = np.unique(_short(keys), return_index=True)
-    return keys, first
-
-
-def _short(groups: Ints) -> npt.NDArray[np.unsignedinteger]:
-    """The same numbers in as few bytes as hold them: numpy sorts up to two bytes by counting."""
-    return groups.astype(np.min_scalar_type(groups.max(initial=0)))
+    return keys, firsts(keys)
 
 
 def prevailing(group: Ints, values: Ints, weight: npt.NDArray[np.generic], groups: int) -> Ints:

@@ -171,7 +171,8 @@ def _is_lasting(question: object) -> bool:
 Column = npt.NDArray[np.generic] | Text
 
 
-#: Up to this many times as many numbers as rows, and up to so many in all, a table is quicker than sorting.
+#: Up to this many times as many numbers as rows, and up to so many in all, a table is quicker than sorting; up to twice
+#: as many it always is.
 _TABLE_TIMES, _TABLE_SIZE = 16, 4_000_000
 
 
@@ -193,12 +194,35 @@ def numbered(values: Whole) -> tuple[Ints, Ints]:
     return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[values - low]
 
 
+def firsts(numbers: Ints) -> Ints:
+    """For each number from 0 to the greatest, all of which occur, its first row."""
+    first = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
+    first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)  # the first row is written last
+    return first
+
+
+def places(known: Ints, wanted: Ints) -> Ints:
+    """For each wanted number the first row of `known` that has it, UNKNOWN where none does; one at least is known."""
+    low, high = int(known.min()), int(known.max())
+    if _is_worth_a_table(low, high, known.size):
+        table = np.full(high - low + 2, UNKNOWN, np.int64)  # what is beyond either end is at the last place
+        table[known[::-1] - low] = np.arange(known.size - 1, -1, -1)
+        return table[np.where((wanted >= low) & (wanted <= high), wanted - low, -1)]
+    order = np.argsort(known, kind="stable")
+    at = order[np.minimum(np.searchsorted(known[order], wanted), known.size - 1)]
+    return np.where(known[at] == wanted, at, UNKNOWN)
+
+
+def _is_worth_a_table(low: int, high: int, rows: int) -> bool:
+    return high - low < max(2 * rows, min(_TABLE_TIMES * rows, _TABLE_SIZE))
+
+
 def _occurs(values: Whole) -> Mask | None:
     """For each number from the least to the greatest value: does it occur? None where that are too many to be quick."""
     if not values.size:
         return None
     low, high = int(values.min()), int(values.max())
-    if high - low >= min(_TABLE_TIMES * values.size, _TABLE_SIZE):
+    if not _is_worth_a_table(low, high, values.size):
         return None
     occurs = np.zeros(high - low + 1, dtype=bool)
     occurs[values - low] = True

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
-from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring, places
 from perfdoctor.model.timeline import Frame, Timeline
 
 #: The signals of a device's work, in the order in which DeviceWork joins them.
@@ -31,15 +31,13 @@ def launch_rows(work: Frame, calls: Frame) -> Ints:
         known = np.flatnonzero((calls["rank"] == rank) & (calls["correlation"] != UNKNOWN))
         if not own.size or not known.size:
             continue
-        keys, wanted = _keys(calls)[known], _keys(work)[own]
-        order = np.argsort(keys, kind="stable")
-        at = np.minimum(np.searchsorted(keys[order], wanted), known.size - 1)
-        found[own] = np.where(keys[order][at] == wanted, known[order[at]], UNKNOWN)
+        at = places(_keys(calls, known), _keys(work, own))
+        found[own] = np.where(at != UNKNOWN, known[at], UNKNOWN)
     return found
 
 
-def _keys(frame: Frame) -> Ints:
-    return (frame["process"] << _CORRELATION_BITS) | (frame["correlation"] & _CORRELATION_MASK)
+def _keys(frame: Frame, rows: Ints) -> Ints:
+    return (frame["process"][rows] << _CORRELATION_BITS) | (frame["correlation"][rows] & _CORRELATION_MASK)
 
 
 @once_per_timeline

@@ -98,7 +98,7 @@ def nested(rows: Frame, numbers: Ints | None = None) -> Nested:
     depths: list[list[Ints]] = []
     threads = {}
     for thread, own in by_thread(rows):
-        order = own[np.lexsort((-rows.end_ns[own], rows.start_ns[own]))]
+        order = _outer_first(rows, own)
         threads[thread] = order
         above = np.empty(0, np.int64)
         for depth, level in enumerate(_levels(rows, order)):
@@ -122,6 +122,19 @@ def by_thread(rows: Frame) -> Iterator[tuple[Thread, Ints]]:
             yield (process, thread), of_process[threads == thread]
 
 
+def _outer_first(rows: Frame, own: Ints) -> Ints:
+    """Rows, which are in the order of their starts: of those that start together the longest comes first."""
+    start = rows.start_ns[own]
+    same = start[1:] == start[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if not tied.size:
+        return own
+    order: Ints = own.copy()
+    among = own[tied]
+    order[tied] = among[np.lexsort((-rows.end_ns[among], start[tied]))]
+    return order
+
+
 def _levels(rows: Frame, order: Ints) -> Iterator[Ints]:
     """Rows of one thread by depth, outermost first, each level sorted by start. `order`: by start, longest first."""
     start, end = rows.start_ns, rows.end_ns
@@ -138,8 +151,7 @@ def outermost(rows: Frame) -> Frame:
     """The rows that no other row of the same thread contains."""
     keep = np.zeros(len(rows), dtype=bool)
     for _, own in by_thread(rows):
-        order = own[np.lexsort((-rows.end_ns[own], rows.start_ns[own]))]
-        keep[next(_levels(rows, order))] = True
+        keep[next(_levels(rows, _outer_first(rows, own)))] = True
     return rows.take(keep)
 
 

@@ -165,9 +165,22 @@ class Place(ABC):
 
     def alone_ns(self, rows: Mask) -> int:
         """How long these rows of `kernels`, and no other kernel, kept the device computing inside the window, in ns."""
+        start, end, touching = self.kernels.start_ns, self.kernels.end_ns, self._touching
+        own, other = touching[rows[touching]], touching[~rows[touching]]
+        beside_none = rows.copy()
+        beside_none[touching] = False
+        among_others = (Intervals.of(start[own], end[own]) & self.window) - Intervals.of(start[other], end[other])
+        return int(self.kernel_ns[beside_none].sum()) + among_others.total_ns
+
+    @cached_property
+    def _touching(self) -> Ints:
+        """Rows of `kernels` that run at the same time as another one. Of most devices these are few."""
         start, end = self.kernels.start_ns, self.kernels.end_ns
-        others = Intervals.of(start[~rows], end[~rows])
-        return ((Intervals.of(start[rows], end[rows]) & self.window) - others).total_ns
+        overlaps = start[1:] < np.maximum.accumulate(end)[:-1]
+        found = np.zeros(start.size, dtype=bool)
+        found[1:] = overlaps
+        found[:-1] |= start[1:] < end[:-1]
+        return np.flatnonzero(found)
 
     def kernel_rows(self, *families: str) -> Mask:
         """One bool a row of `kernels`: is it of one of these families?"""

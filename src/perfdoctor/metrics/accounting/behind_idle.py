@@ -46,12 +46,12 @@ def host_rows(place: Place, signals: tuple[str, ...]) -> Frame:
 
 def culprits(pieces: Intervals, rows: Frame) -> list[Culprit]:
     """What ran innermost on the host during `pieces`, by name, the largest share first."""
-    own = own_ns(rows, pieces)
-    codes, values = rows.name.codes, rows.name.values
-    hit = own > 0
-    idle = np.bincount(codes, weights=own, minlength=len(values))
-    count = np.bincount(codes[hit], minlength=len(values))
-    total = np.bincount(codes[hit], weights=rows.duration_ns[hit], minlength=len(values))
+    own, values = own_ns(rows, pieces), rows.name.values
+    hit = np.flatnonzero(own)
+    codes = rows.name.codes[hit]
+    idle = np.bincount(codes, weights=own[hit], minlength=len(values))
+    count = np.bincount(codes, minlength=len(values))
+    total = np.bincount(codes, weights=rows.duration_ns[hit], minlength=len(values))
     found = [
         Culprit(values[code], int(count[code]), round(idle[code]), round(total[code]))
         for code in np.flatnonzero(idle).tolist()

@@ -30,6 +30,7 @@ from perfdoctor.metrics.accounting.queued import (
     graphs_in_flight,
     launch_latency_ns,
 )
+from perfdoctor.model.columns import firsts, numbered
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals, Nanoseconds
@@ -185,7 +186,7 @@ def _first_of_its_launch(work: DeviceWork, calls: Frame) -> Mask:
 
     A graph's later kernels follow from its first. A copy's call may return when it has staged the data.
     """
-    _, first = np.unique(work.launch, return_index=True)
+    first = firsts(numbered(work.launch)[1])
     found = np.zeros(len(work), dtype=bool)
     if len(calls):
         launch = work.launch[first]

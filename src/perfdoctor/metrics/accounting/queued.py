@@ -29,6 +29,8 @@ def launch_latency_ns(work: DeviceWork, calls: Frame) -> int:
 def before_first_call(work: DeviceWork) -> Mask:
     """Streams run in order: what ran on one before its first work with a call was queued before the recording began."""
     before = np.zeros(len(work), dtype=bool)
+    if (work.launch != UNKNOWN).all():
+        return before
     for stream in occurring(work.stream):
         rows = np.flatnonzero(work.stream == stream)
         known = np.flatnonzero(work.launch[rows] != UNKNOWN)

@@ -62,4 +62,6 @@ def whole_recording(place: Place) -> Place:
     if place.device is None or not len(place.work):
         return place
     window = Intervals.single(int(place.work.start_ns[0]), int(place.work.end_ns.max()))
+    if window == place.window and not place.steps.used and place.asked is None:
+        return place
     return replace(place, window=window, steps=NO_STEPS, asked=None)

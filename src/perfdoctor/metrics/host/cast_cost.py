@@ -15,7 +15,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.queued import LONGEST_LAUNCH_NS
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import distinct
+from perfdoctor.model.columns import distinct, occurring
 from perfdoctor.model.launches import launches_of
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
@@ -37,8 +37,9 @@ def cast_cost_ns(place: Place) -> Mapping[str, float]:
         return dict.fromkeys(_LAUNCHES, 0.0)
     launch_ns = float(np.median(usual))
     start, end, thread = (calls[column][call] for column in ("start_ns", "end_ns", "thread"))
-    order = np.lexsort((start, thread, calls["process"][call]))
-    start, end, thread = start[order], end[order], thread[order]
+    if len(occurring(thread)) > 1 or len(occurring(calls["process"])) > 1:  # else they are in their order
+        order = np.lexsort((start, thread, calls["process"][call]))
+        start, end, thread = start[order], end[order], thread[order]
     between = (start[1:] - end[:-1])[thread[1:] == thread[:-1]] + launch_ns
     between = between[(between > 0) & (between <= LONGEST_LAUNCH_NS)]
     most = min(float(np.median(between)) if between.size else np.inf, _LONGEST_NS)
