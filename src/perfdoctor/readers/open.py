@@ -177,7 +177,7 @@ def nsys_exports(paths: Sequence[Path], progress: Progress | None = None) -> lis
             beside = (file.with_suffix(suffix) for suffix in (".nsys-rep", ".qdrep"))
             found.append((file.name, next((report for report in beside if report.exists()), None), file))
         elif kind == "report":
-            found.append((file.name, file, nsys_export.export(file, progress=progress)))
+            found.append((file.name, file, nsys_export.export(file, progress=progress, whole=True)))
     return found
 
 

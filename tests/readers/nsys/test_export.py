@@ -168,6 +168,25 @@ def test_payloads_are_exported_with_an_nsys_that_can_and_left_out_with_an_older_
     assert "blobs" not in older.read_text("utf-8")
 
 
+def test_only_the_tables_that_are_read_are_asked_for_where_nsys_can(report, tmp_path):
+    able = stand_in(tmp_path, 'echo "$*" > "$made"')
+    asked = export(report, tmp_path / "able", able).read_text("utf-8")
+    assert "--tables=CUPTI_ACTIVITY_KIND_KERNEL.*," in asked
+    assert "SAMPLING_CALLCHAINS" not in asked
+    assert "--tables" not in export(report, tmp_path / "able", able, whole=True).read_text("utf-8")
+    refuses = 'case "$*" in *--tables*) echo "unrecognised option \'--tables=x\'"; exit 1;; esac'
+    old = export(report, tmp_path / "old", stand_in(tmp_path, f'{refuses}\necho "$*" > "$made"'))
+    assert "--include-blobs=true" in old.read_text("utf-8")
+
+
+def test_a_whole_export_serves_for_a_part_and_that_of_another_nsys_for_none(report, tmp_path):
+    cache, tool = tmp_path / "cache", stand_in(tmp_path, 'echo one > "$made"')
+    whole = export(report, cache, tool, whole=True)
+    assert export(report, cache, tool) == whole
+    stand_in(tmp_path, 'echo "another nsys" > "$made"')
+    assert export(report, cache, tool).read_text("utf-8") == "another nsys\n"
+
+
 def test_an_export_that_failed_halfway_is_not_kept(report, tmp_path):
     tool = stand_in(
         tmp_path, 'echo part > "$made"; echo "Processing [==50% ]"; echo "Exportation error: torn."; exit 1'
@@ -328,6 +347,28 @@ def test_real_reports_are_exported_whole(real_nsys, tmp_path, name):
     timeline = nsys.read(made)
     assert len(timeline.kernels) + len(timeline["collectives"]) == expected > 0
     assert timeline.devices[0].name.endswith(("A100-SXM4-40GB", "A100-SXM4-80GB"))
+
+
+@pytest.mark.nsys
+@pytest.mark.recordings
+@pytest.mark.parametrize("name", ["sc21/8workers.qdrep", "ai-profiler/firstOptimization.nsys-rep"])
+def test_the_tables_that_are_read_say_all_that_the_whole_report_says(real_nsys, tmp_path, name):
+    whole, part = (export(recording(name), tmp_path / str(asked), real_nsys, whole=asked) for asked in (True, False))
+    assert part.stat().st_size < whole.stat().st_size / 4
+    assert "TARGET_INFO_SYSTEM_ENV" not in tables(part), "the program's environment is not read"
+    ours, theirs = nsys.read(part), nsys.read(whole)
+    assert (ours.recorded, ours.devices, ours.notes) == (theirs.recorded, theirs.devices, theirs.notes)
+    for signal in ours.recorded:
+        for column in ours[signal].columns:
+            one, other = (list(each[signal].columns[column]) for each in (ours, theirs))
+            assert one == other, f"{signal}.{column}"
+
+
+def tables(export: Path) -> set[str]:
+    connection = sqlite3.connect(export)
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.close()
+    return found
 
 
 @pytest.mark.recordings

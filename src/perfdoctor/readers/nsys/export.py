@@ -1,7 +1,9 @@
 """How does a report of Nsight Systems become its SQLite export? With the installed nsys, into a cache.
 
-Nothing is written beside the user's file. The cache is keyed by name and content, and an export appears in it whole or
-not at all. An export contains the environment of the recorded program: only its owner may read it.
+Nothing is written beside the user's file. The cache is keyed by name, content, the nsys that made the export and the
+tables that it was asked for; an export appears in it complete or not at all. An export contains the environment of the
+recorded program: only its owner may read it. Only the tables that are read are asked for, where nsys can limit them:
+that takes a third of the processor time and a fifth of the space, for samples of call stacks are most of a report.
 """
 
 from __future__ import annotations
@@ -26,6 +28,19 @@ _STREAM = b"NVIDIA Nsight Systems Stream "
 #: A gigabyte usually takes a minute; a report that takes longer than this is too large to analyse.
 TIMEOUT_S = 1_800
 _WITH_PAYLOADS = "--include-blobs=true"
+#: The tables that `perfdoctor.readers.nsys` reads, as patterns that match whole names: some have a version behind them.
+_READ = tuple(
+    f"{table}.*"
+    for table in (
+        *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in (
+            "KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "RUNTIME", "OVERHEAD", "SYNCHRONIZATION")),
+        "CUDA_GPU_MEMORY_USAGE_EVENTS", "NVTX_EVENTS", "NVTX_PAYLOAD_SCHEMA", "OSRT_API", "PROFILER_OVERHEAD",
+        "StringIds", "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_SESSION_START_TIME", "META_DATA_CAPTURE",
+        "META_DATA_EXPORT", "EXPORT_META_DATA", "DIAGNOSTIC_EVENT",
+    )
+)  # fmt: skip
+_TABLES = f"--tables={','.join(_READ)}"
+_LIMITED = "-" + hashlib.sha256(_TABLES.encode()).hexdigest()[:8]
 #: Environment variables that nsys needs. It gets no others, so they cannot appear in what it writes.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _NEWER = regex(r"Nsight Systems version \(([\d.]+)[^)]*\), newer than your current version \(([\d.]+)", re.IGNORECASE)
@@ -68,19 +83,25 @@ def find_nsys() -> str | None:
 
 
 def export(
-    report: Path, cache: Path | None = None, nsys: str | None = None, *, progress: Progress | None = None
+    report: Path,
+    cache: Path | None = None,
+    nsys: str | None = None,
+    *,
+    progress: Progress | None = None,
+    whole: bool = False,
 ) -> Path:
-    """The SQLite export of a report, made now or found in the cache.
+    """The SQLite export of a report, made now or found in the cache: of the tables that are read, or `whole`.
 
     Raises PerfdoctorError where the report cannot be read, is newer than nsys, or cannot be exported, and where there
     is no nsys. `progress` gets one line if nsys has to run.
     """
-    folder = cache or cache_folder()
+    folder, tool = cache or cache_folder(), nsys or find_nsys()
     try:
-        target = folder / f"{_stem(report)}-{_digest(report)}.sqlite"
-        if target.exists():
-            return target
-        tool = nsys or find_nsys()
+        content = f"{_stem(report)}-{_digest(report)}"
+        made_by = f"{content}-{_build(tool)}"
+        target = folder / f"{made_by}{'' if whole else _LIMITED}.sqlite"
+        if kept := _kept(folder, made_by if tool else f"{content}-*", whole=whole):
+            return kept
         if tool is None:
             raise _no_nsys(report)
     except OSError as error:
@@ -90,18 +111,37 @@ def export(
     if progress:
         progress(f"Exporting {report.name} with nsys")
     # nsys runs in a temporary folder, so its path must be absolute.
-    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
+    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()), whole=whole)
+
+
+def _kept(folder: Path, made_by: str, *, whole: bool) -> Path | None:
+    """What the cache holds of a report: whole, or as much as is asked for. `made_by` may hold a star for any nsys."""
+    name = re.escape(made_by).replace(r"\*", "[0-9a-f]+")
+    wanted = re.compile(f"{name}{'' if whole else f'({_LIMITED})?'}[.]sqlite")
+    files = [file for file in (folder.iterdir() if folder.is_dir() else ()) if wanted.fullmatch(file.name)]
+    return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+
+
+def _build(tool: str | None) -> str:
+    """What tells one nsys from another, without starting it: the time and the size of its program."""
+    program = Path(shutil.which(tool or "") or tool or "").resolve()
+    build = program.stat() if program.is_file() else None
+    seen = f"{build.st_mtime_ns} {build.st_size}" if build else ""
+    return hashlib.sha256(seen.encode()).hexdigest()[:8]
 
 
 def export_beside(report: Path, nsys: str | None = None) -> Path:
-    """The export of a report that perfdoctor recorded, written beside it: the run can then be read without nsys."""
+    """The export of a report that perfdoctor recorded, written beside it: the run can then be read without nsys.
+
+    It is whole: `nsys stats` takes what lies beside a report for its export.
+    """
     target = report.absolute().with_suffix(".sqlite")
     if target.exists():
         return target
     tool = nsys or find_nsys()
     if tool is None:
         raise _no_nsys(report)
-    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()))
+    return _exported(report, target, str(Path(shutil.which(tool) or tool).absolute()), whole=True)
 
 
 def _stem(report: Path) -> str:
@@ -126,12 +166,12 @@ def _no_nsys(report: Path) -> PerfdoctorError:
     )
 
 
-def _exported(report: Path, target: Path, tool: str) -> Path:
+def _exported(report: Path, target: Path, tool: str, *, whole: bool) -> Path:
     folder = target.parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix="export-", dir=folder) as scratch:
-            made = _run_export(tool, report, Path(scratch))
+            made = _run_export(tool, report, Path(scratch), whole=whole)
             made.chmod(0o600)
             made.replace(target)
     except OSError as error:
@@ -142,16 +182,18 @@ def _exported(report: Path, target: Path, tool: str) -> Path:
     return target
 
 
-def _run_export(tool: str, report: Path, scratch: Path) -> Path:
+def _run_export(tool: str, report: Path, scratch: Path, *, whole: bool) -> Path:
     with report.open("rb") as stream:
         source = _imported(tool, report, scratch) if _is_stream(stream.read(64)) else report.resolve()
     made = scratch / "export.sqlite"
     # On failure nsys may leave a part of the export: only its exit code shows that the file is whole.
     command = [tool, "export", "--type", "sqlite", "--output", str(made)]
     # NCCL writes the sizes of its messages into NVTX payloads, which newer versions of nsys export with this option.
-    code, printed = _run([*command, _WITH_PAYLOADS, str(source)], report, scratch)
-    if code != 0 and _WITH_PAYLOADS.partition("=")[0] in printed:
-        code, printed = _run([*command, str(source)], report, scratch)
+    options = [_WITH_PAYLOADS] if whole else [_WITH_PAYLOADS, _TABLES]
+    code, printed = _run([*command, *options, str(source)], report, scratch)
+    while code != 0 and (unknown := [each for each in options if each.partition("=")[0] in printed]):
+        options = [each for each in options if each not in unknown]
+        code, printed = _run([*command, *options, str(source)], report, scratch)
     if code == 0 and made.exists():
         return made
     if newer := _NEWER.search(printed):
