@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perfdoctor.model.timeline import UserValues
     from perfdoctor.records.diagnosis import Diagnosis
     from perfdoctor.records.findings import Advice
+    from perfdoctor.system.remote import RemoteFile
     from perfdoctor.vocabulary.rulebook import Rule
 
 CONDITION_MET = 3
@@ -46,7 +47,7 @@ Examples:
   perfdoctor analyze profile.nsys-rep --range forward --steps 3..5
   perfdoctor analyze traces/ --json - --no-html
   perfdoctor analyze profile.nsys-rep --parameters 7B --tokens-per-step 16k
-  perfdoctor analyze traces/ --cluster tcp://head:8786
+  perfdoctor analyze s3://bucket/run-7/ --cluster tcp://head:8786
 """
 
 
@@ -86,9 +87,18 @@ class Asked:
     cluster: str | None = None
 
 
+@dataclass(frozen=True)
+class Files:
+    """What is written where. `html`: None is a place that depends on what is read."""
+
+    json: Path | None
+    html: Path | None
+    no_html: bool
+
+
 def analyze(
     *,
-    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH")],
+    given: scale_options.Recordings,
     html: Html = None,
     no_html: shared_options.NoHtml = False,
     json: Annotated[
@@ -123,22 +133,31 @@ def analyze(
         selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
     )  # fmt: skip
     scale_options.set_jobs(jobs)
-    json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
-    if json_file:
-        report_files.check_json(json_file, paths)
+    files = Files(Path(json) if json not in (None, STANDARD_OUTPUT) else None, html, no_html)
+    with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
+        _analyze(paths, asked, output, files, cross_check=cross_check, show_all=show_all, quiet=quiet, verbose=verbose)
+
+
+def _analyze(
+    paths: Sequence[Path | RemoteFile], asked: Asked, output: Format, files: Files, *,
+    cross_check: bool, show_all: bool, quiet: bool, verbose: bool,
+) -> None:  # fmt: skip
+    here = [path for path in paths if isinstance(path, Path)]
+    if files.json:
+        report_files.check_json(files.json, here)
     if cross_check:
-        cross_checking.check(paths)
+        cross_checking.check(here)
     examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
     diagnosis = examination.diagnosis
     page = None
     try:
         with progress(quiet=quiet, verbose=verbose) as update:
             update("Writing the report")
-            page = _write_files(examination, json_file, html, paths, no_html=no_html, text=output is Format.TEXT)
+            page = _write_files(examination, files, paths, text=output is Format.TEXT)
     finally:  # the diagnosis is shown even if a file cannot be written
         show(diagnosis, output, show_all=show_all, quiet=quiet, page=page)
     if cross_check:
-        _cross_check(paths, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
+        _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
     print_page_path(page, on_error=output is not Format.TEXT)
     if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
@@ -191,7 +210,7 @@ def questions_of(text: str | None) -> tuple[Question, ...]:
 # --- the work --------------------------------------------------------------------------------------------------------
 
 
-def diagnosed(paths: Sequence[Path], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
+def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, verbose: bool) -> Examination:
     """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
@@ -211,12 +230,11 @@ def diagnosed(paths: Sequence[Path], asked: Asked, *, quiet: bool, verbose: bool
 
 
 def _write_files(
-    examination: Examination, json_file: Path | None, html: Path | None, paths: Sequence[Path], *,
-    no_html: bool, text: bool,
-) -> Path | None:  # fmt: skip
-    if json_file:
-        write_json(json_file, examination.diagnosis)
-    return None if no_html else write_html(html, paths, examination, text=text)
+    examination: Examination, files: Files, paths: Sequence[Path | RemoteFile], *, text: bool
+) -> Path | None:
+    if files.json:
+        write_json(files.json, examination.diagnosis)
+    return None if files.no_html else write_html(files.html, paths, examination, text=text)
 
 
 def write_json(target: Path, diagnosis: Diagnosis) -> None:
@@ -228,7 +246,9 @@ def write_json(target: Path, diagnosis: Diagnosis) -> None:
         raise _unwritable("--json", target, error) from error
 
 
-def write_html(named: Path | None, paths: Sequence[Path], examination: Examination, *, text: bool) -> Path | None:
+def write_html(
+    named: Path | None, paths: Sequence[Path | RemoteFile], examination: Examination, *, text: bool
+) -> Path | None:
     """Where the page was written. None, with a message, where the default folder cannot be written to."""
     from perfdoctor.report import html
     from perfdoctor.views.build import views

@@ -11,6 +11,8 @@ from perfdoctor.errors import PerfdoctorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from perfdoctor.system.remote import RemoteFile
+
 #: Our files begin with these; other files are the user's.
 HTML_MARKER = b"<!-- perfdoctor report"
 JSON_MARKER = b'"perfdoctor":'
@@ -18,13 +20,21 @@ _HEAD = 1024
 _ENDINGS = (".gz", ".json", ".trace", ".pt", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".csv", ".pickle")
 
 
-def default_html(paths: Sequence[Path]) -> Path:
-    """`report.html` in a run folder, else `<stem>.perfdoctor.html` in the working directory."""
+def default_html(paths: Sequence[Path | RemoteFile]) -> Path:
+    """`report.html` in a run folder that is on this machine, else `<stem>.perfdoctor.html` in the working directory."""
     first = paths[0]
-    if first.is_dir() and (first / "run.json").is_file():
+    if not isinstance(first, Path):
+        return Path(f"{_stem(first.name) or 'report'}.perfdoctor.html")
+    if first.is_dir() and (first / "run.json").is_file() and not _is_fetched(first):
         return first / "report.html"
     name = first.resolve().name if first.is_dir() else _stem(first.name)
     return Path(f"{name or 'report'}.perfdoctor.html")
+
+
+def _is_fetched(folder: Path) -> bool:
+    from perfdoctor.system.remote import is_view
+
+    return is_view(folder)
 
 
 def _stem(name: str) -> str:
@@ -38,8 +48,9 @@ def _stem(name: str) -> str:
         name = name[: -len(ending)]
 
 
-def is_input(target: Path, inputs: Sequence[Path]) -> bool:
-    return any(target.exists() and path.exists() and target.samefile(path) for path in inputs)
+def is_input(target: Path, inputs: Sequence[Path | RemoteFile]) -> bool:
+    here = [path for path in inputs if isinstance(path, Path)]
+    return any(target.exists() and path.exists() and target.samefile(path) for path in here)
 
 
 def check_json(target: Path, inputs: Sequence[Path]) -> None:
@@ -52,7 +63,7 @@ def check_json(target: Path, inputs: Sequence[Path]) -> None:
         )
 
 
-def free_html(target: Path, inputs: Sequence[Path]) -> Path:
+def free_html(target: Path, inputs: Sequence[Path | RemoteFile]) -> Path:
     """The target; `name-2`, `name-3`, … where a file that is not ours has that name."""
     candidate, number = target, 1
     while is_input(candidate, inputs) or (candidate.is_file() and not _is_ours(candidate, HTML_MARKER)):

@@ -1,14 +1,29 @@
-"""How many processes, and which cluster, do the work?"""
+"""Where do the recordings lie, and how many processes, or which cluster, read them?"""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli.progress import progress
 from perfdoctor.system.processors import JOBS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from perfdoctor.system.remote import RemoteFile
+
+Recordings = Annotated[
+    list[str],
+    typer.Argument(
+        help="A run folder, a folder of traces, or files. Also at s3://, gs:// or https://.",
+        metavar="PATH",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -27,6 +42,26 @@ Cluster = Annotated[
         metavar="ADDRESS|local[N]",
     ),
 ]
+
+
+@contextmanager
+def at_hand(
+    given: Sequence[str], cluster: str | None, *, quiet: bool, verbose: bool
+) -> Iterator[Sequence[Path | RemoteFile]]:
+    """What was given, as paths on this machine: what lies elsewhere is fetched, unless workers read it themselves."""
+    if all(_is_plain(text) for text in given):
+        yield [Path(text) for text in given]
+        return
+    from perfdoctor.system import remote
+
+    with ExitStack() as stack:
+        with progress(quiet=quiet, verbose=verbose) as update:
+            paths = stack.enter_context(remote.at_hand(given, update, spread=cluster is not None))
+        yield paths
+
+
+def _is_plain(text: str) -> bool:
+    return "://" not in text and (not any(mark in text for mark in "*?[") or Path(text).exists())
 
 
 def set_jobs(jobs: int | None) -> None:

@@ -19,10 +19,11 @@ from perfdoctor.model.timeline import Timeline, UserValues
 from perfdoctor.readers.open import read, read_file, traces
 from perfdoctor.system.memory import available_bytes
 from perfdoctor.system.processors import worker_count
-from perfdoctor.system.progress import Progress, Reached
+from perfdoctor.system.progress import Progress, Reached, silent
 
 if TYPE_CHECKING:
     from perfdoctor.scale.reduce import Job
+    from perfdoctor.system.remote import RemoteFile
 
 _SUMMARISING = "Summarising"
 #: So many files are always read in full: the GPUs of one machine.
@@ -39,10 +40,12 @@ _WORKER_BYTES = 60 << 20
 _GZIP = b"\x1f\x8b"
 #: A compressed file ends with so many bytes that hold the size of its text, modulo 4 GiB (RFC 1952).
 _SIZE_FIELD = 4
+#: Traces of torch.profiler become about so many times smaller: of a remote one only the size is known.
+_GZIP_RATIO = 15
 
 
 def read_run(
-    paths: Sequence[Path],
+    paths: Sequence[Path | RemoteFile],
     progress: Progress,
     *,
     process: int | None = None,
@@ -53,24 +56,27 @@ def read_run(
 ) -> Run:
     """The recordings under these paths, prepared for rules. `most_in_full`: so many files are read in full at most;
     None: as many as fit into memory. `cluster`: a Dask cluster that summarises them, wherever there are two or more.
+    Files that are remote are summarised where they are read, and only those that are shown in full are kept here.
 
     Raises PerfdoctorError as `readers.open.read` does; of many files those that cannot be read are left out.
     """
-    files = traces(paths) if process is None else []
+    here = [path for path in paths if isinstance(path, Path)]
+    remote = [path for path in paths if not isinstance(path, Path)]
+    traces_here = traces(here) if process is None else []
 
     def known(timeline: Timeline) -> Timeline:
         return replace(timeline, user_values=user_values) if user_values else timeline
 
-    if _fit(files, 1 if cluster else most_in_full):
-        timeline = known(read(paths, progress, process))
+    if process is not None or (not remote and _fit(traces_here, 1 if cluster else most_in_full)):
+        timeline = known(read(here, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
-    return _reduced(paths, files, progress, selection, cluster, known)
+    return _reduced(here, [*traces_here, *remote], progress, selection, cluster, known)
 
 
 def _reduced(
     paths: Sequence[Path],
-    files: Sequence[Path],
+    files: Sequence[Path | RemoteFile],
     progress: Progress,
     selection: Selection,
     cluster: str | None,
@@ -84,7 +90,10 @@ def _reduced(
     progress("Comparing the ranks")
     chosen = ranks_in_full(job.run, job.memory)
     of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
-    timeline = known(read(paths, progress, only=of_files)).with_notes(*job.notes, _note(job, chosen))
+    kept = _kept(list(of_files), progress)
+    numbers = {path: of_files[file] for file, path in kept.items()}
+    added = [path for file, path in kept.items() if path != file]
+    timeline = known(read([*paths, *added], progress, only=numbers)).with_notes(*job.notes, _note(job, chosen))
     progress("Analysing")
     return _with_job(prepare(timeline, selection), job, [rank for rank, what in chosen.items() if what == TYPICAL])
 
@@ -99,8 +108,21 @@ def _fit(files: Sequence[Path], most_in_full: int | None) -> bool:
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
 
 
-def _text_bytes(file: Path) -> int:
+def _kept(files: Sequence[Path | RemoteFile], progress: Progress) -> dict[Path | RemoteFile, Path]:
+    """Where each of the files is on this machine."""
+    remote = [file for file in files if not isinstance(file, Path)]
+    if not remote:
+        return {file: file for file in files if isinstance(file, Path)}
+    from perfdoctor.system.remote import fetched  # noqa: PLC0415
+
+    here = fetched(remote, progress)
+    return {file: file if isinstance(file, Path) else here[file] for file in files}
+
+
+def _text_bytes(file: Path | RemoteFile) -> int:
     """The size of a trace, of a compressed one as its end says."""
+    if not isinstance(file, Path):
+        return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
     size = file.stat().st_size
     with file.open("rb") as stream:
         if size < _SIZE_FIELD or stream.read(len(_GZIP)) != _GZIP:
@@ -112,22 +134,27 @@ def _text_bytes(file: Path) -> int:
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-def summarised(task: tuple[str, Selection]) -> bytes:
+def summarised(task: tuple[str | RemoteFile, Selection]) -> bytes:
     """The packed summary of one file: a pure function, which a worker process can run."""
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 
-    path, selection = task
-    return packed_summary(read_file(Path(path), lambda _: None), selection)
+    file, selection = task
+    if isinstance(file, str):
+        return packed_summary(read_file(Path(file), silent), selection)
+    from perfdoctor.system.remote import for_a_while  # noqa: PLC0415
+
+    with for_a_while(file) as path:
+        return packed_summary(read_file(path, silent), selection)
 
 
 def _summaries(
-    files: Sequence[Path], selection: Selection, progress: Progress, cluster: str | None
+    files: Sequence[Path | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
     """In the order of the files, whatever the order in which they are done."""
     from perfdoctor.scale.workers import each  # noqa: PLC0415
 
     progress(Reached("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
-    tasks = [(str(file.absolute()), selection) for file in files]
+    tasks = [(str(file.absolute()) if isinstance(file, Path) else file, selection) for file in files]
     found: list[bytes | Exception] = [b""] * len(files)
     for done, outcome in enumerate(each(summarised, tasks, workers=_workers(files), cluster=cluster), 1):
         file = files[outcome.index]
@@ -136,7 +163,7 @@ def _summaries(
     return found
 
 
-def _left_out(file: Path, error: Exception) -> Exception:
+def _left_out(file: Path | RemoteFile, error: Exception) -> Exception:
     """Why a file is left out. Raises what is a bug of ours."""
     from perfdoctor.scale.workers import WorkerDiedError  # noqa: PLC0415
 
@@ -147,7 +174,7 @@ def _left_out(file: Path, error: Exception) -> Exception:
     return error
 
 
-def _workers(files: Sequence[Path]) -> int:
+def _workers(files: Sequence[Path | RemoteFile]) -> int:
     """As many as there are cores, and no more than there is memory for the largest file in each."""
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
@@ -15,6 +16,9 @@ from perfdoctor.records.memory import MemoryUse
 from perfdoctor.scale.reduced_place import reduced_place
 from perfdoctor.scale.summary import FileSummary, unpack
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
+
+if TYPE_CHECKING:
+    from perfdoctor.system.remote import RemoteFile
 
 #: So many files are named in a note; of the others their number is said.
 _NAMED = 4
@@ -28,8 +32,8 @@ class Job:
     """
 
     run: Run
-    file_of: Mapping[int, Path]
-    numbers: Mapping[Path, Mapping[int, int]]
+    file_of: Mapping[int, Path | RemoteFile]
+    numbers: Mapping[Path | RemoteFile, Mapping[int, int]]
     memory: Sequence[MemoryUse]
     notes: tuple[str, ...]
 
@@ -45,7 +49,7 @@ class Job:
         )
 
 
-def job_of(files: Sequence[Path], packed: Sequence[bytes | Exception], selection: Selection) -> Job:
+def job_of(files: Sequence[Path | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection) -> Job:
     """The job of these files: their packed summaries, in order, or why there is none.
 
     Raises the first error where no file could be read.
@@ -86,7 +90,7 @@ def _timeline(
     return Timeline(frames, recorded, devices=devices, world_size=world_size, user_values=user_values)
 
 
-def _of_errors(errors: Sequence[tuple[Path, Exception]], files: int) -> list[str]:
+def _of_errors(errors: Sequence[tuple[Path | RemoteFile, Exception]], files: int) -> list[str]:
     said = [error.what if isinstance(error, PerfdoctorError) else f"{file.name}: {error}" for file, error in errors]
     more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
     were = "was" if len(said) == 1 else "were"

@@ -1,0 +1,397 @@
+"""How are recordings read that lie at s3://, gs://, https:// and the like? Listed by name, and fetched once, by fsspec.
+
+A fetched file is kept in the user's cache under its address and version (etag, or time and size), as long as there is
+room. Addresses are shown without passwords and signatures, and errors of libraries not at all: they may hold some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import dataclass, regex
+from perfdoctor.system.progress import BYTES, Progress, Reached, silent
+from perfdoctor.system.user_cache import cache_folder
+
+#: How many GB of fetched files are kept.
+CACHE_GB = "PERFDOCTOR_CACHE_GB"
+_CACHE_GB = 20.0
+#: Of what is free on the disk, so much is left to others.
+_SHARE_OF_DISK = 0.5
+_GB = 1e9
+
+_URL = regex(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_WEB = ("http://", "https://")
+_MAGIC = regex(r"[*?\[]")
+_WEB_MAGIC = regex(r"[*\[]")  # ? begins a query
+#: Files that are fetched at once: one stream fills no fast network.
+_AT_ONCE = 8
+#: A server that sends nothing for so long is gone. There is no limit to the whole: files are large.
+_SILENT_S = 60
+_REPORT_S = 0.2
+#: Whatever a file reports of its version, by the names that fsspec's file systems use.
+_VERSIONS = ("ETag", "etag", "md5Hash", "generation", "LastModified", "Last-Modified", "mtime", "updated", "created")
+_RUN = "run.json"
+_VIEW = "perfdoctor-remote-"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file by its address. `below`: its path in the folder that was listed, or its name.
+
+    `size` in bytes, 0 if unknown. `version` changes with the content; "" where the server says nothing.
+    """
+
+    url: str
+    below: str
+    size: int = 0
+    version: str = ""
+
+    @property
+    def name(self) -> str:
+        name = PurePosixPath(self.below).name
+        return name if name.strip(".") else "file"
+
+
+def is_url(text: str) -> bool:
+    return _URL.match(text) is not None
+
+
+def is_view(path: Path) -> bool:
+    """Is it a folder of fetched files, into which nothing is written?"""
+    return any(parent.name.startswith(_VIEW) for parent in path.parents)
+
+
+def shown(url: str) -> str:
+    """The address without what may be secret: a user, a password, a signature."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def name_of(url: str) -> str:
+    """What stands last in the path, for the name of a report."""
+    return PurePosixPath(unquote(urlsplit(url).path)).name or urlsplit(url).netloc.rpartition("@")[2]
+
+
+@contextlib.contextmanager
+def at_hand(
+    given: Sequence[str], progress: Progress = silent, *, spread: bool = False
+) -> Iterator[list[Path | RemoteFile]]:
+    """Local paths of what was given. Several remote files stay remote where the cache has no room, or with `spread`.
+
+    A folder is a folder here too, of links to what was fetched; it is gone afterwards. Raises PerfdoctorError.
+    """
+    found: list[Path | _Listed] = [each for text in given for each in _found(text)]
+    listed = [each for each in found if not isinstance(each, Path)]
+    files = [file for each in listed for file in each.files]
+    stay = len(files) > 1 and (spread or sum(file.size for file in files) > _most_bytes())
+    with tempfile.TemporaryDirectory(prefix=_VIEW) as view:
+        here = {} if stay else fetched(files, progress)
+        paths: list[Path | RemoteFile] = []
+        for number, each in enumerate(found):
+            if isinstance(each, Path):
+                paths.append(each)
+            elif stay and not each.is_run:
+                paths += each.files
+            elif each.is_folder:
+                here |= fetched(each.files, progress) if stay else {}
+                paths.append(_linked(Path(view) / str(number) / each.name, each.files, here))
+            else:
+                paths += [here[file] for file in each.files]
+        yield paths
+
+
+# --- what is there ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The files at an address. `is_folder`: they are of one folder, and keep their places in it."""
+
+    name: str
+    files: Sequence[RemoteFile]
+    is_folder: bool
+
+    @property
+    def is_run(self) -> bool:
+        """Is it a folder of perfdoctor run, which is read as a whole?"""
+        return self.is_folder and any(file.below == _RUN for file in self.files)
+
+
+def _found(text: str) -> Iterator[Path | _Listed]:
+    if text.startswith("file://"):
+        text = url2pathname(urlsplit(text).path)
+    if is_url(text):
+        yield _listed(text)
+    elif _MAGIC.search(text) and not Path(text).exists():
+        matching = [Path(name) for name in sorted(glob.glob(text, recursive=True))]  # noqa: PTH207 absolute ones too
+        if not matching:
+            raise PerfdoctorError(f"no file is named like {text}", do="Check the path.")
+        yield from matching
+    else:
+        yield Path(text)
+
+
+def _listed(url: str) -> _Listed:
+    """The files at an address, or below it, or that match it; nothing of them is read."""
+    with _explained(url):
+        system, path = _file_system(url)
+        magic = (_WEB_MAGIC if url.startswith(_WEB) else _MAGIC).search(path)
+        if magic:
+            found = system.glob(path, detail=True)
+        elif url.startswith(_WEB) and url.endswith("/"):
+            found = system.find(path, detail=True)
+        else:
+            info = system.info(path)
+            if info["type"] != "directory":
+                return _Listed(name_of(url), [_file(system, url, info, name_of(url))], is_folder=False)
+            found = system.find(path, detail=True)
+        infos = [info for _, info in sorted(found.items()) if info["type"] == "file"]
+        if not infos:
+            what = "matches no file" if magic else "holds no file"
+            raise PerfdoctorError(f"{shown(url)} {what}", do="Check the address.")
+        top = path.rstrip("/") + "/"
+        return _Listed(
+            name_of(url),
+            [_file(system, system.unstrip_protocol(i["name"]), i, i["name"].removeprefix(top)) for i in infos],
+            is_folder=not magic,
+        )
+
+
+def _file(system: Any, url: str, info: Mapping[str, Any], below: str) -> RemoteFile:
+    if not info.get("size"):  # a listing of a web server has names alone
+        info = system.info(info["name"])
+    version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
+    return RemoteFile(url, unquote(below), int(info.get("size") or 0), version)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        import aiohttp  # noqa: PLC0415 extras
+        import fsspec  # noqa: PLC0415
+
+        options: dict[str, object] = {}
+        if url.startswith(_WEB):
+            options["client_kwargs"] = {
+                "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_SILENT_S, sock_read=_SILENT_S),
+                "trust_env": True,
+            }
+            options["headers"] = {"Accept-Encoding": "identity"}  # the file, not a compressed copy of it
+        system, path = fsspec.core.url_to_fs(url, **options)
+    except ImportError as error:
+        raise PerfdoctorError(
+            f"{shown(url)}: files elsewhere need packages that are not installed",
+            do="Run: pip install 'perfdoctor[remote]'.",
+        ) from error
+    except ValueError as error:
+        raise UsageError(
+            f"{shown(url)}: no such kind of address is known", do="Use s3://, gs://, https:// or file://."
+        ) from error
+    return system, path
+
+
+# --- fetching --------------------------------------------------------------------------------------------------------
+
+
+def fetched(files: Sequence[RemoteFile], progress: Progress = silent) -> dict[RemoteFile, Path]:
+    """The files in the cache: where each one is now. Raises PerfdoctorError for the first that cannot be fetched."""
+    here = {file: _place(file) for file in files}
+    missing = [file for file in here if not (file.version and here[file].exists())]
+    _make_room(sum(file.size for file in missing), {path.parent for path in here.values()})
+    _Fetching(missing, progress).into(here)
+    for path in here.values():
+        os.utime(path.parent)  # used now: it is the last one to go
+    return here
+
+
+@contextlib.contextmanager
+def for_a_while(file: RemoteFile) -> Iterator[Path]:
+    """The file at a place of its own, for a worker that needs it once: it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=_VIEW) as folder:
+        path = Path(folder) / file.name
+        _fetch(file, path, lambda _: None)
+        yield path
+
+
+class _Stopped(Exception):  # noqa: N818 raised in a download that nobody wants any more
+    """Ctrl-C, or another file that cannot be fetched."""
+
+
+class _Fetching:
+    """Several downloads at once, which end when one fails or the program is interrupted."""
+
+    def __init__(self, files: Sequence[RemoteFile], progress: Progress) -> None:
+        self._files, self._progress = files, progress
+        self._lock, self._stopping = threading.Lock(), threading.Event()
+        self._bytes = self._done = 0
+
+    def into(self, here: Mapping[RemoteFile, Path]) -> None:
+        if not self._files:
+            return
+        with ThreadPoolExecutor(min(_AT_ONCE, len(self._files))) as pool:
+            try:
+                running = {pool.submit(self._one, file, here[file]) for file in self._files}
+                while running:
+                    self._report()
+                    finished, running = wait(running, timeout=_REPORT_S)
+                    for each in finished:
+                        each.result()
+            finally:
+                self._stopping.set()
+                pool.shutdown(cancel_futures=True)
+
+    def _one(self, file: RemoteFile, target: Path) -> None:
+        _fetch(file, target, self._more)
+        with self._lock:
+            self._done += 1
+
+    def _more(self, count: int) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
+        with self._lock:
+            self._bytes += count
+
+    def _report(self) -> None:
+        total = sum(file.size for file in self._files)
+        said = self._files[0].name if len(self._files) == 1 else f"{self._done} of {len(self._files)} files"
+        self._progress(Reached(f"Fetching {said}", "Fetching", min(self._bytes, total), total, BYTES))
+
+
+def _fetch(file: RemoteFile, target: Path, more: Callable[[int], None]) -> None:
+    """All of the file, or nothing. `more` is called with the bytes that have come since."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with _explained(file.url):
+            system, path = _file_system(file.url)
+            system.get_file(path, str(draft), callback=_callback(more))
+        if file.size and draft.stat().st_size != file.size:
+            raise PerfdoctorError(
+                f"{shown(file.url)} came with {draft.stat().st_size:,} bytes instead of {file.size:,}",
+                do="Is it being written now? Try again when it is complete.",
+            )
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _callback(more: Callable[[int], None]) -> Any:
+    from fsspec.callbacks import Callback  # noqa: PLC0415 an extra
+
+    class Counting(Callback):  # type: ignore[misc]
+        def relative_update(self, inc: int = 1) -> None:
+            more(inc)
+
+    return Counting()
+
+
+def _linked(folder: Path, files: Sequence[RemoteFile], here: Mapping[RemoteFile, Path]) -> Path:
+    for file in files:
+        link = folder / file.below
+        if folder.resolve() not in link.resolve().parents:
+            continue  # `..` in a name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            link.symlink_to(here[file])
+        except OSError:  # Windows lets few users do that
+            shutil.copyfile(here[file], link)
+    return folder
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def _folder() -> Path:
+    return cache_folder() / "remote"
+
+
+def _place(file: RemoteFile) -> Path:
+    """Where the file is in the cache, if it is there: addresses and versions have folders of their own."""
+    key = hashlib.sha256(f"{file.url}\n{file.version}\n{file.size}".encode()).hexdigest()[:32]
+    return _folder() / key / file.name
+
+
+def _most_bytes() -> float:
+    """How much may be in the cache: as much as was asked for, and no more than half of what is free on its disk."""
+    asked = os.environ.get(CACHE_GB, "").strip()
+    try:
+        most = float(asked or _CACHE_GB) * _GB
+    except ValueError:
+        raise UsageError(
+            f"{CACHE_GB} is no number of GB", do=f"Set it to a number, or unset it: {CACHE_GB}=50."
+        ) from None
+    there = next(folder for folder in (_folder(), *_folder().parents) if folder.exists())
+    return min(most, _SHARE_OF_DISK * (shutil.disk_usage(there).free + sum(_sizes().values())))
+
+
+def _sizes() -> dict[Path, int]:
+    """The folders of the cache and their bytes, the one that was used longest ago first."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in _folder().iterdir():
+            with contextlib.suppress(OSError):  # another process removed it
+                size = sum(file.stat().st_size for file in folder.iterdir())
+                found.append((folder.stat().st_mtime, folder, size))
+    return {folder: size for _, folder, size in sorted(found)}
+
+
+def _make_room(needed: int, used: set[Path]) -> None:
+    """Remove what was used longest ago. Raises PerfdoctorError where that is not enough."""
+    most, sizes = _most_bytes(), _sizes()
+    left = sum(sizes.values())
+    for folder, size in sizes.items():
+        if left + needed <= most:
+            return
+        if folder not in used:
+            shutil.rmtree(folder, ignore_errors=True)
+            left -= size
+    if left + needed > most:
+        raise PerfdoctorError(
+            f"the files have {needed / _GB:.1f} GB, and the cache may have {most / _GB:.1f} GB",
+            do=f"Free some of the disk, or set {CACHE_GB} to more.",
+        )
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Whatever a library raises becomes one line: its own texts may hold addresses with signatures."""
+    try:
+        yield
+    except (PerfdoctorError, _Stopped):
+        raise
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, OSError):  # fsspec says so too of a server that cannot be reached
+            raise _refused(url, error.__cause__) from error
+        raise PerfdoctorError(f"{shown(url)} does not exist", do="Check the address.") from error
+    except Exception as error:  # each file system has errors of its own
+        raise _refused(url, error) from error
+
+
+def _refused(url: str, error: Exception) -> PerfdoctorError:
+    kind = type(error).__name__
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    if isinstance(error, PermissionError) or "Credential" in kind or str(status) in ("401", "403"):
+        return PerfdoctorError(
+            f"{shown(url)} may not be read with the credentials that are here",
+            do="Sign in as for other tools: AWS_PROFILE or AWS_ACCESS_KEY_ID; gcloud auth application-default login. "
+            "For a public bucket: FSSPEC_S3_ANON=true.",
+        )
+    said = f"HTTP status {status}" if isinstance(status, int) else kind
+    return PerfdoctorError(
+        f"{shown(url)} cannot be read: {said}", do="Check the address, and the network from here to there."
+    )
