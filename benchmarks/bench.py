@@ -18,12 +18,13 @@ import math
 import os
 import platform
 import re
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import contestants
@@ -47,26 +48,29 @@ Round = Mapping[str, Taken]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured. Sizes in MB; growth begins at a quarter of the compared file."""
+    """How much is measured, in MB of what is compared; growth begins at a quarter of it."""
 
     rounds: int
-    trace_mb: float
-    export_mb: float
+    sizes_mb: Mapping[str, float]
     is_quick: bool = False
 
-    def source(self, kind: str) -> Path:
-        return (grown.nsys_source if kind == "export" else grown.kineto_source)(fixture=self.is_quick)
+    def source(self, kind: str, folder: Path) -> Path:
+        if kind == STEPS:
+            return grown.nsys_steps_source(folder, contestants.nsys(), fixture=self.is_quick)
+        return (grown.nsys_source if kind == OPS else grown.kineto_source)(fixture=self.is_quick)
 
     def file(self, kind: str, folder: Path, times: float = 1) -> Path:
         """A grown recording in this folder, of so many times the compared size; made once."""
-        source = self.source(kind)
-        into = folder / f"{kind}-{times:g}{'.sqlite' if kind == 'export' else '.json'}"
-        megabytes = times * (self.export_mb if kind == "export" else self.trace_mb)
-        return into if into.exists() else grown.grow(source, into, grown.copies_for(source, megabytes))
+        source = self.source(kind, folder)
+        into = folder / f"{kind.replace(' ', '-')}-{times:g}{'.json' if kind == TRACE else '.sqlite'}"
+        if into.exists():
+            return into
+        return grown.grow(source, into, grown.copies_for(source, times * self.sizes_mb[kind]))
 
 
-FULL = Plan(rounds=3, trace_mb=215, export_mb=160)
-QUICK = Plan(rounds=1, trace_mb=6, export_mb=6, is_quick=True)
+TRACE, STEPS, OPS = "trace", "export", "export with ops"
+FULL = Plan(rounds=3, sizes_mb={TRACE: 215, STEPS: 100, OPS: 80})
+QUICK = Plan(rounds=1, sizes_mb=dict.fromkeys((TRACE, STEPS, OPS), 6), is_quick=True)
 
 
 # --- what is measured ----------------------------------------------------------------------------------------------
@@ -79,7 +83,7 @@ def compared(kind: str, all_of_them: Sequence[Contestant], plan: Plan, folder: P
     base, one = (contestant.name for contestant in (all_of_them[0], perfdoctor(1)))
     yield from table(f"{of(file)}, {contents(file, kind)}", f"× {base}", rounds, base)
     yield from failed
-    if (cores := os.cpu_count() or 1) > 1 and kind == "trace":
+    if (cores := os.cpu_count() or 1) > 1 and kind == TRACE:
         yield from with_many_cores(rounds, one, base, cores)
 
 
@@ -228,9 +232,7 @@ def of(file: Path) -> str:
 
 def contents(file: Path, kind: str) -> str:
     """What is in it, counted without perfdoctor."""
-    if kind == "export":
-        import sqlite3  # noqa: PLC0415
-
+    if kind != TRACE:
         with sqlite3.connect(file) as export:
             kernels, ranges = (
                 export.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -270,31 +272,34 @@ def parts(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], Iterato
     """By the name that `--only` takes: the heading, and what writes the lines below it."""
     jobs = os.cpu_count() or 1
     return {
-        "trace": ("A trace of torch.profiler", lambda: compared("trace", contestants.of_trace(jobs), plan, folder)),
+        "trace": ("A trace of torch.profiler", lambda: compared(TRACE, contestants.of_trace(jobs), plan, folder)),
         "export": (
-            "An export of Nsight Systems",
-            lambda: compared("export", contestants.of_export(jobs), plan, folder),
+            "Exports of Nsight Systems",
+            lambda: each_of((STEPS, OPS), lambda kind: compared(kind, contestants.of_export(jobs), plan, folder)),
         ),
-        "growth": ("Growth", lambda: both(growth, plan, folder)),
-        "phases": ("Phases", lambda: both(phases, plan, folder)),
+        "growth": ("Growth", lambda: each_of((TRACE, STEPS), lambda kind: growth(kind, plan, folder))),
+        "phases": ("Phases", lambda: each_of((TRACE, STEPS), lambda kind: phases(kind, plan, folder))),
         "start": ("Small recordings", lambda: starts(plan, folder)),
         "recording": ("Recording", lambda: overhead.lines(is_quick=plan.is_quick)),
         "browser": ("The report in a browser", lambda: page.lines(is_quick=plan.is_quick)),
     }
 
 
-def both(part: Callable[[str, Plan, Path], Iterator[str]], plan: Plan, folder: Path) -> Iterator[str]:
-    yield from part("trace", plan, folder)
-    yield ""
-    yield from part("export", plan, folder)
+def each_of(kinds: Sequence[str], lines: Callable[[str], Iterator[str]]) -> Iterator[str]:
+    for number, kind in enumerate(kinds):
+        yield from [""] if number else []
+        yield from lines(kind)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small files and one round; nothing is written")
     parser.add_argument("--only", nargs="+", choices=parts(QUICK, Path()), help="these parts; nothing is written")
+    parser.add_argument("--rounds", type=int, metavar="N", help="instead of three")
     parser.add_argument("--busy", action="store_true", help="write the page although other programs run")
     given = parser.parse_args()
+    plan = QUICK if given.quick else FULL
+    plan = replace(plan, rounds=given.rounds or plan.rounds)
     load = os.getloadavg()[0]
     writes = not given.quick and not given.only and (given.busy or load <= _MOST_LOAD)
     if load > _MOST_LOAD and not given.busy:
@@ -303,7 +308,7 @@ def main() -> int:
         )
     said = [f"`make bench` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}; {versions()}."]
     with tempfile.TemporaryDirectory() as folder:
-        for name, (heading, lines) in parts(QUICK if given.quick else FULL, Path(folder)).items():
+        for name, (heading, lines) in parts(plan, Path(folder)).items():
             if given.only and name not in given.only:
                 continue
             said += ["", f"## {heading}", ""]

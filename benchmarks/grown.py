@@ -16,8 +16,9 @@ import gzip
 import re
 import shutil
 import sqlite3
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,23 +28,34 @@ import msgspec
 import numpy as np
 from labels import recordings
 
-_FIXTURE = Path(__file__).parents[1] / "fixtures" / "healthy"
+_FIXTURE = Path(__file__).parents[1] / "fixtures" / "launch-bound"
 
 
-def kineto_source(fixture: bool = False) -> Path:
-    """A recording of some steps with 216,000 events, or one of 635 that comes with the project."""
-    public = recordings()
-    if public is None or fixture:
-        return _FIXTURE / "torch" / "rank0.pt.trace.json.gz"
-    return public / "kineto" / "v100-rank1-of-2.json.gz"
+def kineto_source(*, fixture: bool = False) -> Path:
+    """A recording of five steps with 216,000 events, or one of eight with 3,899 that comes with the project."""
+    public = None if fixture else recordings()
+    return public / "kineto" / "v100-rank1-of-2.json.gz" if public else _FIXTURE / "torch" / "rank0.pt.trace.json.gz"
 
 
-def nsys_source(fixture: bool = False) -> Path:
-    """An export with 4,010 kernels and 19,118 NVTX ranges, or one of 192 and 208 that comes with the project."""
-    public = recordings()
-    if public is None or fixture:
-        return _FIXTURE / "nsys" / "profile.sqlite"
-    return public / "nsys" / "mfu_2gpu_before.sqlite"
+def nsys_source(*, fixture: bool = False) -> Path:
+    """An export with 4,010 kernels and 19,118 NVTX ranges of ops, or one of 1,280 each that comes with the project."""
+    public = None if fixture else recordings()
+    return public / "nsys" / "mfu_2gpu_before.sqlite" if public else _FIXTURE / "nsys" / "profile.sqlite"
+
+
+def nsys_steps_source(folder: Path, tool: str | None, *, fixture: bool = False) -> Path:
+    """An export of 29 steps with 19,984 kernels, samples of the host and its scheduling, made in this folder by nsys.
+
+    Without nsys, the one that comes with the project.
+    """
+    public, into = recordings(), folder / "steps.sqlite"
+    if fixture or public is None or tool is None:
+        return nsys_source(fixture=True)
+    if not into.exists():
+        report = public / "nsys" / "sc21" / "dali_amp.qdrep"
+        command = [tool, "export", "--type", "sqlite", "--output", into, report]
+        subprocess.run(command, check=True, capture_output=True)
+    return into
 
 
 def grow(source: Path, into: Path, copies: int) -> Path:
@@ -157,25 +169,28 @@ def _opened(into: Path) -> IO[bytes]:
 
 _TIMES = ("start", "end", "timestamp", "rawTimestamp")
 _ABOUT_THE_MACHINE = re.compile("TARGET_INFO|META_DATA|ANALYSIS|DIAGNOSTIC|ENUM")
+#: They have no time of their own, but the number of a sample that has one.
+_OF_SAMPLES = "SAMPLING_CALLCHAINS"
 #: The texts of ops, of which each has its number, as torch.autograd.profiler.emit_nvtx writes them.
 _OP = "op_id = "
+_OPS_A_COPY = 10_000_000
 
 
 def grow_nsys(source: Path, into: Path, copies: int) -> None:
     shutil.copyfile(source, into)
     into.chmod(0o644)
+    if copies == 1:
+        return
     with closing(sqlite3.connect(into)) as connection:
         connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
         tables = dict(_tables_of_events(connection))
-        span_ns, correlations = _extent(connection, tables)
+        steps = _steps_of_a_copy(connection, tables)
         for table, columns in tables.items():
-            values = ", ".join(_later(column, span_ns, correlations) for column in columns)
+            values = ", ".join(_later(column, steps) for column in columns)
             names = ", ".join(_quoted(column) for column in columns)
             connection.execute(
                 f"WITH RECURSIVE copy(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM copy WHERE k + 1 < {copies}) "
                 f"INSERT INTO {table} ({names}) SELECT {values} FROM copy CROSS JOIN (SELECT * FROM {table})"
-                if copies > 1
-                else f"SELECT 1 FROM {table}"
             )
         connection.commit()
 
@@ -184,35 +199,36 @@ def _tables_of_events(connection: sqlite3.Connection) -> Iterator[tuple[str, lis
     """With their columns: every table whose rows have a time, except what is said of the machine."""
     for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
-        if set(columns) & set(_TIMES) and not _ABOUT_THE_MACHINE.match(table):
+        has_time = set(columns) & set(_TIMES) and not _ABOUT_THE_MACHINE.match(table)
+        if has_time or table == _OF_SAMPLES:
             yield _quoted(table), columns
 
 
-def _extent(connection: sqlite3.Connection, tables: dict[str, list[str]]) -> tuple[int, int]:
-    """How many ns a copy lasts, and how many correlation ids it may use."""
+def _steps_of_a_copy(connection: sqlite3.Connection, tables: dict[str, list[str]]) -> dict[str, int]:
+    """What a copy adds, by column: to times, in ns, how long the pieces last; to numbers, one more than the highest."""
 
-    def asked(what: str, having: str) -> list[int]:
-        found = [connection.execute(f"SELECT {what} FROM {t}").fetchone()[0] for t, c in tables.items() if having in c]
+    def most(what: str, *columns: str) -> list[int]:
+        asked = [f"SELECT {what} FROM {table}" for table, has in tables.items() if set(columns) <= set(has)]
+        found = [connection.execute(query).fetchone()[0] for query in asked]
         return [value for value in found if value is not None]
 
-    begin = min(asked("min(start)", "start"))
-    end = max(asked('max("end")', "end") + asked("max(start)", "start"))
-    return end - begin + 1, max(asked("max(correlationId)", "correlationId"), default=0) + 1
+    # Only what has an end: what is said of domains and threads may be minutes earlier.
+    begin, end = min(most('min(start) FILTER (WHERE "end" > start)', "start", "end")), max(most('max("end")', "end"))
+    highest = {column: max(most(f"max({column})", column), default=0) + 1 for column in ("correlationId", "id")}
+    return dict.fromkeys(_TIMES, end - begin + 1) | highest
 
 
-def _later(column: str, span_ns: int, correlations: int) -> str:
+def _later(column: str, steps: Mapping[str, int]) -> str:
     """The SQL of a column's value in copy k."""
-    if column in _TIMES:
-        return f"{_quoted(column)} + k * {span_ns}"
     if column == "correlationId":  # 0 says that there is none
-        return f"CASE WHEN correlationId > 0 THEN correlationId + k * {correlations} ELSE correlationId END"
+        return f"CASE WHEN correlationId > 0 THEN correlationId + k * {steps[column]} ELSE correlationId END"
     if column == "text":
         number = f"substr(text, instr(text, '{_OP}') + {len(_OP)})"
         return (
             f"CASE WHEN instr(text, '{_OP}') THEN substr(text, 1, instr(text, '{_OP}') + {len(_OP) - 1}) "
-            f"|| (CAST({number} AS INTEGER) + k * 10000000) || ltrim({number}, '0123456789') ELSE text END"
+            f"|| (CAST({number} AS INTEGER) + k * {_OPS_A_COPY}) || ltrim({number}, '0123456789') ELSE text END"
         )
-    return _quoted(column)
+    return f"{_quoted(column)} + k * {steps[column]}" if column in steps else _quoted(column)
 
 
 def _quoted(column: str) -> str:

@@ -82,7 +82,7 @@ def test_phases_add_up_and_the_replay_is_one_of_them():
 
 
 def test_who_cannot_read_a_file_is_left_out_and_named(tmp_path):
-    file = bench.QUICK.source("trace")
+    file = bench.QUICK.source(bench.TRACE, tmp_path)
     good = perfdoctor(1)
     bad = bench.Contestant("a peer", lambda file: [sys.executable, "-c", "raise ValueError('too long')"])
     rounds, failed = bench.rounds_of([good, bad], file, 1)
