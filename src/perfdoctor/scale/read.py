@@ -92,7 +92,7 @@ def _reduced(
     of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
     kept = _kept(list(of_files), progress)
     numbers = {path: of_files[file] for file, path in kept.items()}
-    added = [path for file, path in kept.items() if path != file]
+    added = [kept[file] for file in files if file in kept and not isinstance(file, Path)]
     timeline = known(read([*paths, *added], progress, only=numbers)).with_notes(*job.notes, _note(job, chosen))
     progress("Analysing")
     return _with_job(prepare(timeline, selection), job, [rank for rank, what in chosen.items() if what == TYPICAL])
