@@ -2,6 +2,7 @@
 
     python benchmarks/planet.py write DIR --ranks 1000 --fault rank     one trace a rank, as .json.gz
     python benchmarks/planet.py measure --ranks 10,100,1000             time, memory and bytes a rank (docs/scale.md)
+    python benchmarks/planet.py compare DIR...                          findings in full and by summaries, side by side
 
 Ranks are numbered as Megatron numbers them: tensor parallel fastest, then data parallel, then pipeline. A tensor
 parallel group is a node. The times of all ranks follow from one simulation: collectives begin when a rank gets there and
@@ -380,6 +381,32 @@ def measure(ranks: int, fault: str) -> None:
         shutil.rmtree(folder)
 
 
+# --- compared --------------------------------------------------------------------------------------------------------
+
+
+def compare(paths: Sequence[Path]) -> None:
+    """A line for each finding that differs between all ranks in full and by summaries."""
+    from perfdoctor.diagnosis.engine import examine  # noqa: PLC0415 not needed to write
+    from perfdoctor.scale.read import read_run  # noqa: PLC0415
+    from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
+
+    rules = list(load_rules().values())
+    print("| recording | finding | likely saving in full | by summaries |")
+    for path in paths:
+        found = []
+        for most_in_full in (1 << 20, 0):
+            run = read_run([path], lambda _: None, most_in_full=most_in_full)
+            diagnosis = examine(run, rules).diagnosis
+            every = [each for top in diagnosis.findings for each in (top, *top.symptoms)]
+            found.append({each.rule: each.saving_ns_per_step.likely / 1e6 for each in every})
+        same = [rule for rule in found[0] if found[0][rule] == found[1].get(rule)]
+        print(f"| {path.name} | {', '.join(same)} | the same | |")
+        for rule in dict.fromkeys([*found[0], *found[1]]):
+            if rule not in same:
+                said = (f"{each[rule]:.2f} ms" if rule in each else "not found" for each in found)
+                print(f"| {path.name} | {rule} | {' | '.join(said)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -390,7 +417,12 @@ def main() -> None:
     to_measure = commands.add_parser("measure")
     to_measure.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[10, 100])
     to_measure.add_argument("--fault", choices=FAULTS, default="all")
+    to_compare = commands.add_parser("compare")
+    to_compare.add_argument("paths", type=Path, nargs="+")
     given = parser.parse_args()
+    if given.command == "compare":
+        compare(given.paths)
+        return
     if given.command == "measure":
         print("| ranks | files | bytes of a summary | summaries | all else | wall | memory | of a worker |")
         for ranks in given.ranks:

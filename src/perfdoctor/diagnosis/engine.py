@@ -14,6 +14,7 @@ from perfdoctor.diagnosis.records import Examination, Found
 from perfdoctor.diagnosis.savings import as_predicted, predicted_saving
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
+from perfdoctor.metrics.accounting.job_time import job_time
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
 from perfdoctor.metrics.accounting.split import split, whole_recording
@@ -86,6 +87,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         efficiency=efficiency(run),
         gpu_not_recorded=launches_gpu_work(run),
         processes=timeline.processes,
+        job=job_time(run),
     )
     return Examination(run, diagnosis, tuple(found))
 

@@ -15,7 +15,7 @@ from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.real_time import RealTime
-from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
+from perfdoctor.records.time_split import JobTime, KernelRow, StepStats, TimeSplit
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.vocabulary.basis import STEP, Basis
 
@@ -51,7 +51,8 @@ class Diagnosis:
     a recorder where `real_time` has another one; all other numbers are as recorded. `critical_path`
     is None if the run was not replayed, `efficiency` if nothing is known of it.
     `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
-    `processes`: the trainings of a recorded command, of which one is diagnosed.
+    `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
+    full; `time` has all of them, `recording` those that were.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -76,6 +77,7 @@ class Diagnosis:
     memory: tuple[MemoryUse, ...] = ()
     processes: tuple[RecordedProcess, ...] = ()
     real_time: RealTime | None = None
+    job: JobTime | None = None
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

@@ -38,6 +38,30 @@ class TimeSplit:
 
 
 @dataclass(frozen=True)
+class MeanTime:
+    """Means over some ranks, in ns a step (of the window, where no steps were found); the parts sum to the step.
+
+    `first_rank`: the lowest of them.
+    """
+
+    first_rank: int
+    ranks: int
+    step_ns: int
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class JobTime:
+    """The time of a job of which some ranks were read in full: all ranks, and those of each node, where it is known."""
+
+    mean: MeanTime
+    nodes: tuple[MeanTime, ...]
+
+
+@dataclass(frozen=True)
 class StepStats:
     """How the steps were found and how long they are; times are 0 where none were found.
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHOWN_RANKS = 16
+#: A page with a row for each of more ranks would be slow to load: the page `ranks` has those that stand out.
+_MOST_FOLDED = 64
 #: In this order: a file uses what earlier files define, or what is only called after all are loaded.
 STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = (
@@ -160,13 +162,14 @@ def _anchors(findings: Sequence[Advice]) -> dict[str, str]:
 
 
 def _ranks(splits: Sequence[TimeSplit]) -> tuple[list[tuple[str, TimeSplit]], list[tuple[str, TimeSplit]]]:
-    """The ranks shown first, and if these are not all, all ranks for the fold; each with its name."""
+    """The ranks shown first, and if these are not all, all ranks for the fold (not too many); each with its name."""
     if len(splits) < 2:
         return [], []
     names = place_names(splits)
     shown = shown_places(splits, SHOWN_RANKS)
     named = [(names[s.rank, s.device] + (f" ({remark})" if remark else ""), s) for s, remark in shown]
-    return named, [(names[s.rank, s.device], s) for s in splits] if len(shown) < len(splits) else []
+    fold = len(shown) < len(splits) <= _MOST_FOLDED
+    return named, [(names[s.rank, s.device], s) for s in splits] if fold else []
 
 
 def _rank_parts(split: TimeSplit) -> object:

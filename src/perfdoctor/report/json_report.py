@@ -18,7 +18,7 @@ from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
 from perfdoctor.records.real_time import RealTime
 from perfdoctor.records.savings import CASES
-from perfdoctor.records.time_split import TimeSplit
+from perfdoctor.records.time_split import JobTime, TimeSplit
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
@@ -44,7 +44,8 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
             "processes": [_fields(process) for process in diagnosis.processes],
             "work": {"kind": diagnosis.kind_of_work, "server": diagnosis.server},
         },
-        "time": [_time(split) for split in diagnosis.time],
+        **_job(diagnosis.job),
+        "time": [_time(split) for split in _shown(diagnosis)],
         "recording": [_time(split) for split in diagnosis.recording],
         "outcomes": [_fields(outcome) for outcome in diagnosis.outcomes],
         "findings": [
@@ -70,6 +71,19 @@ def _real_time(real_time: RealTime | None) -> dict[str, Any]:
         "stretch": real_time.stretch,
         "stretch_by_part": dict(real_time.stretch_by_part),
     }
+
+
+def _job(job: JobTime | None) -> dict[str, Any]:
+    """Of a job that was not read in full: else each rank has its row of `time`."""
+    return {} if job is None else {"job": {"mean": _fields(job.mean), "nodes": [_fields(node) for node in job.nodes]}}
+
+
+def _shown(diagnosis: Diagnosis) -> Sequence[TimeSplit]:
+    """Of ten thousand ranks those that were read in full."""
+    if diagnosis.job is None:
+        return diagnosis.time
+    in_full = {(split.rank, split.device) for split in diagnosis.recording}
+    return [split for split in diagnosis.time if (split.rank, split.device) in in_full]
 
 
 def _memory(use: MemoryUse) -> dict[str, Any]:

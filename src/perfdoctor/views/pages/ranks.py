@@ -8,6 +8,7 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.outliers import edges
+from perfdoctor.metrics.accounting.split import split
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.machine.gpu_samples import of_places
 from perfdoctor.model.columns import Floats
@@ -15,6 +16,7 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Heat, Table, TableColumn, Unit
+from perfdoctor.views.many_ranks import by_node, standing_out
 from perfdoctor.views.places import ALIKE, in_short, in_words, place_names
 from perfdoctor.vocabulary.parts import REST, SMALL_SHARE
 
@@ -26,12 +28,14 @@ _MHZ = 1e6
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table | Heat]:
-    if len(run.places) < 2:
+    if len(run.job.places) < 2:
         return
-    names = place_names(run.places)
-    yield _by_part(run, names)
-    yield from _by_step(run, names)
-    yield _table(run, names)
+    yield from by_node(run)
+    few = standing_out(run)
+    names = place_names(few.places)
+    yield _by_part(few, names, basis_of(run).whole)
+    yield from _by_step(few, names)
+    yield _table(run, few, names)
 
 
 # --- heat maps --------------------------------------------------------------------------------------------------------
@@ -45,7 +49,7 @@ def _shares(run: Run) -> Mapping[str, Floats]:
     return {part: share for part, share in shares.items() if share.any()}
 
 
-def _by_part(run: Run, names: Sequence[str]) -> Heat:
+def _by_part(run: Run, names: Sequence[str], whole: str) -> Heat:
     """Parts that are small on all ranks are one column."""
     shares = _shares(run)
     small = [part for part, share in shares.items() if share.max() < SMALL_SHARE and part != "compute"]
@@ -57,7 +61,7 @@ def _by_part(run: Run, names: Sequence[str]) -> Heat:
     alike = shown[apart][high] - shown[apart][low] < ALIKE
     differ = "The ranks differ most in {part}: {low} on {low_rank}, {high} on {high_rank}"
     return Heat(
-        "ranks", "ranks-parts", f"Parts of {basis_of(run).whole} by rank",
+        "ranks", "ranks-parts", f"Parts of {whole} by rank",
         "The ranks hardly differ." if alike else f"{differ}.",
         tuple(names), tuple(in_words(part) for part in shown), np.stack(list(shown.values()), axis=1), "share",
         {"part": (in_words(apart), "text"), "low": (float(shown[apart][low]), "share"),
@@ -98,8 +102,8 @@ def _longest(values: Floats, together: int) -> Floats:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def _table(run: Run, names: Sequence[str]) -> Table:
-    places = run.places
+def _table(run: Run, few: Run, names: Sequence[str]) -> Table:
+    places = few.places
     parts, lengths = [place.parts for place in places], [place.window_ns for place in places]
     columns = [
         TableColumn("rank", "text", names),
@@ -107,16 +111,19 @@ def _table(run: Run, names: Sequence[str]) -> Table:
         TableColumn(basis_of(run).noun or "recording", "ns", _per_step(places, lengths)),
         *(
             TableColumn(in_short(part), "ns", _per_step(places, [own[part].total_ns for own in parts]), in_words(part))
-            for part in _shares(run)
+            for part in _shares(few)
         ),
-        *_lateness(run),
+        *_lateness(run, places),
         *_kernels(places),
-        *_clocks(run),
+        *_clocks(run, places),
     ]
     order = np.argsort(-np.array(_per_step(places, lengths)), kind="stable").tolist()
     cut = tuple(TableColumn(c.name, c.unit, [c.values[row] for row in order], c.explained) for c in columns)
     explained = "Numbers are per step, means over the steps analysed; the parts sum to the step."
-    return Table("ranks", "ranks", "Ranks, slowest first", cut, len(places), explained if run.per_step else "")
+    title, every = "Ranks, slowest first", len(run.job.places)
+    if len(places) < every:
+        title = f"The {len(places)} of {every:,} ranks that stand out, slowest first"
+    return Table("ranks", "ranks", title, cut, len(places), explained if run.per_step else "")
 
 
 def _per_step(places: Sequence[Place], quantities: Sequence[float]) -> list[float]:
@@ -128,9 +135,9 @@ def _devices(places: Sequence[Place]) -> Iterator[TableColumn]:
         yield TableColumn("GPU", "text", [place.info.name for place in places])
 
 
-def _lateness(run: Run) -> Iterator[TableColumn]:
+def _lateness(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
     """If collectives can be matched between the ranks."""
-    matched = skew(run)
+    matched = skew(run.job)
     if matched is None:
         return
     by_rank = {rank: row for row, rank in enumerate(matched.ranks)}
@@ -139,23 +146,26 @@ def _lateness(run: Run) -> Iterator[TableColumn]:
         ("waits for others", matched.waiting_ns, "In collectives, until the last rank arrived."),
     ):
         values = [
-            float(quantity[by_rank[place.rank]]) / place.units if place.rank in by_rank else None
-            for place in run.places
+            float(quantity[by_rank[place.rank]]) / place.units if place.rank in by_rank else None for place in places
         ]
         yield TableColumn(name, "ns", values, explained)
 
 
 def _kernels(places: Sequence[Place]) -> Iterator[TableColumn]:
-    if any(len(place.kernels) for place in places):
-        counts = [len(place.kernels) for place in places]
+    counts = [split(place).kernel_count - _collective_kernels(place) for place in places]
+    if any(counts):
         yield TableColumn("kernels", "number", _per_step(places, counts), "Without collectives.")
 
 
-def _clocks(run: Run) -> Iterator[TableColumn]:
+def _collective_kernels(place: Place) -> int:
+    return 0 if place.device is None else len(place.collectives)
+
+
+def _clocks(run: Run, places: Sequence[Place]) -> Iterator[TableColumn]:
     """The median SM clock of the samples under load, if it is known to which rank they belong."""
     sampled = of_places(run, _AT_WORK)
     values: list[float | None] = []
-    for place in run.places:
+    for place in places:
         gpu = sampled.get((place.rank, -1 if place.device is None else place.device))
         clocks = gpu.floats("sm_clock_mhz")[gpu.under_load(_AT_WORK)] if gpu else np.empty(0)
         known = clocks[~np.isnan(clocks)]
