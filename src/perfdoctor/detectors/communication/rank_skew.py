@@ -39,7 +39,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     matched = skew(run.job)
     if matched is None or not matched.took_ns.sum():
         return
-    seen = _seen(run.job, matched, at["clear_culprit_share"])
+    seen = _seen(run, matched, at["clear_culprit_share"])
     if seen.most_ns >= at["min_share_of_step"] * run.job.step_ns:
         yield _finding(run, matched, seen, at)
 
@@ -125,7 +125,7 @@ class _Seen:
 
 def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     # Of a process with several devices the one that its collectives run on.
-    places = [place for place in run.places if len(place.collectives)]
+    places = [place for place in run.job.places if len(place.collectives)]
     own = own_lateness_ns(places, matched)
     late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
     others = [place for place in places if place is not late]
@@ -133,7 +133,7 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     is_clear = min(late_share, _share_of_its_own(matched, late)) >= clear_share
     node = None if is_clear else _late_node(places, own, clear_share)
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
-    by_turns_ns = evened_ns(run, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
+    by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
     if matched.has_several_groups:
         waiting_ns = int(waiting_ns * explained_share(own, matched))
