@@ -12,6 +12,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 NO_TIME = np.iinfo(np.int64).min
 _EXACT_BELOW = 2.0**43
 _LAST_NS = 2**61  # leaves room for a start and a duration to be added
+#: A column of any type of integers.
+Numbers = npt.NDArray[Any]
+_WIDTHS = ((np.int8, 2**7 - 1), (np.int16, 2**15 - 1), (np.int32, 2**31 - 1), (np.int64, 2**63))
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
@@ -37,9 +41,16 @@ class InexactError(Exception):
 class _Numbered(dict[str | bytes, int]):
     """Numbers each distinct text in the order of first appearance."""
 
+    sent = 0
+
     def __missing__(self, text: str | bytes) -> int:
         number = self[text] = len(self)
         return number
+
+    def new(self) -> list[str | bytes]:
+        """What was numbered since the last time."""
+        first, self.sent = self.sent, len(self)
+        return list(islice(self, first, None))
 
 
 def nanoseconds(microseconds: list[Any]) -> Ints:
@@ -177,16 +188,25 @@ class Table:
         return [*self.numbers.values(), *(text.codes.astype(np.int64) for text in self.texts.values())]
 
 
+class GroupPart(msgspec.Struct, array_like=True, gc=False):
+    """Rows on their way from one process to another: columns as (dtype, bytes), and the texts that have new numbers."""
+
+    numbers: dict[str, tuple[str, memoryview]]
+    codes: dict[str, tuple[str, memoryview]]
+    new: dict[str, list[Any]]  # str, or bytes
+
+
 class Rows:
-    """The columns of one group of events, grown batch by batch."""
+    """The columns of one group of events, grown batch by batch and kept in the smallest types that hold them."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, list[Ints]] = {}
-        self._codes: dict[str, list[npt.NDArray[np.int32]]] = {}
+        self._numbers: dict[str, list[Numbers]] = {}
+        self._codes: dict[str, list[Numbers]] = {}
         self._texts: dict[str, _Numbered] = {}
+        self._packed = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._numbers["start_ns"])) if self._numbers else 0
+        return sum(map(len, self._numbers.get("start_ns", ())))
 
     def add(self, numbers: Mapping[str, Ints], texts: Mapping[str, Iterable[str | bytes]], count: int) -> None:
         """`count` rows: all columns of the group. Texts are str or, as read from the file, bytes."""
@@ -197,12 +217,59 @@ class Rows:
             codes = np.fromiter(map(numbered.__getitem__, strings), np.int32, count)
             self._codes.setdefault(column, []).append(codes)
 
+    def pack(self) -> None:
+        """Join what was added since the last time."""
+        for parts in (*self._numbers.values(), *self._codes.values()):
+            if len(parts) > self._packed:
+                parts[self._packed :] = [_narrow(np.concatenate(parts[self._packed :]))]
+        self._packed = len(self._numbers.get("start_ns", ()))
+
+    def take(self) -> GroupPart:
+        """What was added since the last time, for another's `join`; nothing of it is kept but the numbers of texts."""
+        self._packed = 0
+        self.pack()
+        numbers = {name: _sendable(parts) for name, parts in self._numbers.items()}
+        codes = {name: _sendable(parts) for name, parts in self._codes.items()}
+        self._numbers, self._codes, self._packed = {}, {}, 0
+        return GroupPart(numbers, codes, {name: texts.new() for name, texts in self._texts.items()})
+
+    def join(self, part: GroupPart, known: dict[str, Numbers]) -> None:
+        """Add rows that another has read; `known`: by column, by its numbers of texts the ones of this."""
+        for name, (dtype, values) in part.numbers.items():
+            self._numbers.setdefault(name, []).append(np.frombuffer(values, dtype))
+        for name, strings in part.new.items():
+            numbered = self._texts.setdefault(name, _Numbered())
+            new = np.fromiter(map(numbered.__getitem__, strings), np.int32, len(strings))
+            known[name] = np.concatenate((known[name], new)) if name in known else new
+        for name, (dtype, values) in part.codes.items():
+            codes = known[name].take(np.frombuffer(values, dtype))
+            self._codes.setdefault(name, []).append(_narrow(codes))
+        self._packed = len(self._numbers.get("start_ns", ()))
+
     def table(self) -> Table:
-        codes = {name: np.concatenate(parts) for name, parts in self._codes.items()}
+        """All rows, which are not kept here."""
+        numbers, codes = self._numbers, self._codes
+        self._numbers, self._codes = {}, {}
+        whole = {name: _whole(codes, name, np.int32) for name in list(codes)}
         return Table(
-            {name: np.concatenate(parts) for name, parts in self._numbers.items()},
-            {name: Text(codes[name], [_string(text) for text in self._texts[name]]) for name in codes},
+            {name: _whole(numbers, name, np.int64) for name in list(numbers)},
+            {name: Text(rows, [_string(text) for text in self._texts[name]]) for name, rows in whole.items()},
         )
+
+
+def _whole(columns: dict[str, list[Numbers]], name: str, dtype: type) -> Any:
+    return np.concatenate(columns.pop(name), dtype=dtype)
+
+
+def _sendable(parts: list[Numbers]) -> tuple[str, memoryview]:
+    (column,) = parts
+    return column.dtype.str, column.view(np.uint8).data
+
+
+def _narrow(column: Numbers) -> Numbers:
+    """The same numbers in as few bytes as hold them all."""
+    least, most = (int(column.min()), int(column.max())) if column.size else (0, 0)
+    return column.astype(next(kind for kind, last in _WIDTHS if -last <= least and most <= last), copy=False)
 
 
 def _string(text: str | bytes) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfdoctor.model.columns import UNKNOWN
 from perfdoctor.readers.kineto import columns
-from perfdoctor.readers.kineto.columns import InexactError, Rows, integer, integers, written
+from perfdoctor.readers.kineto.columns import GroupPart, InexactError, Rows, integer, integers, written
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ _NO_ARGS = Args()
 _STREAM_WAIT = "Stream Wait Event"
 #: c10::DeviceType::CUDA, which ROCm's builds use too.
 _GPU = 1
+#: So many batches are joined to one piece of each column, which then takes less memory.
+_PACKED_TOGETHER = 16
 _ANNOTATION = "user_annotation"
 
 
@@ -369,6 +371,27 @@ _OTHER_TIMES, _REFUSED = -1, -2
 _OF_TIMES = re.compile(r"\.(?:ts|dur)`$")
 
 
+class Part(msgspec.Struct, array_like=True):
+    """What was read of a piece of a trace: from the event at `start` to the one that ends before `stop`.
+
+    Where `is_sound` is False it cannot be read by itself: the array ends in it, or one event is too long.
+    """
+
+    is_sound: bool = False
+    start: int = 0
+    stop: int = 0
+    count: int = 0
+    repaired: int = 0
+    skipped: int = 0
+    groups: dict[str, GroupPart] = {}
+    thread_names: list[tuple[int, int, str]] = []
+    host_labels: list[int] = []
+
+
+#: By group and column, by the numbers that texts have in another process, the ones that they have here.
+Known = dict[str, dict[str, columns.Numbers]]
+
+
 class Columns:
     """All groups of one trace, and the names that its metadata events give to processes and threads."""
 
@@ -381,6 +404,7 @@ class Columns:
         self.host_labels: set[int] = set()
         self._is_collective: dict[str, bool] = {}
         self._ways = list(_WAYS)
+        self._batches = 0
 
     def add_typed(self, text: bytes | memoryview) -> int | None:
         """Decode a list of events and add its rows. None, with nothing added, if it is not what writers write."""
@@ -443,6 +467,25 @@ class Columns:
         for group, kind, events, args, numbers in found:
             texts = kind.texts(events, args) if kind.texts else {}
             group.add(numbers, {"name": [event.name for event in events], **texts}, len(events))
+        self._batches += 1
+        if self._batches % _PACKED_TOGETHER == 0:
+            for group in self.groups.values():
+                group.pack()
+
+    def take(self) -> Part:
+        """What was added since the last time, for another's `join`."""
+        groups = {name: rows.take() for name, rows in self.groups.items() if len(rows)}
+        names = [(*place, name) for place, name in self.thread_names.items()]
+        part = Part(groups=groups, thread_names=names, host_labels=sorted(self.host_labels))
+        self.thread_names, self.host_labels = {}, set()
+        return part
+
+    def join(self, part: Part, known: Known) -> None:
+        """Add what another has read; `known`: what is known of its numbers of texts."""
+        for name, rows in part.groups.items():
+            self.groups[name].join(rows, known.setdefault(name, {}))
+        self.thread_names |= {(process, thread): name for process, thread, name in part.thread_names}
+        self.host_labels |= set(part.host_labels)
 
     def _split_kernels(self, kernels: list[Any]) -> tuple[list[Any], list[Any]]:
         """The kernels that are not collectives, and those that are."""

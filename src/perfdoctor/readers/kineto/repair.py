@@ -29,6 +29,8 @@ _ARRAY = regex(rb'"traceEvents"\s*:\s*\[')
 _BARE = regex(rb"(?:\xef\xbb\xbf)?\s*\[")
 _CLOSING = regex(rb'\}\s*\]\s*(,\s*"|\}|$)')
 _BETWEEN = regex(rb"[\s,]*")
+#: Behind a batch so much more of the text is in the window: nearly every event ends within it.
+SPARE_BYTES = 1 << 16
 _LENGTHS = (1 << 16, 1 << 24)  # nearly every event is shorter than the first
 
 _NOT_A_NUMBER = regex(rb'(?<=")(\s*:\s*)[-+]?(?:nan|inf(?:inity)?|n/a)(?=\s*[,}\]])', re.IGNORECASE)
@@ -54,6 +56,12 @@ def array_start(text: Window) -> tuple[int, int] | None:
     return (found.start(), found.end()) if found else None
 
 
+def first_event(text: Window) -> int | None:
+    """Where the event behind the first separator starts; None if there is no separator any more."""
+    found = retried(text, lambda: text.search(_SEPARATOR, 0))
+    return found.end() if found else None
+
+
 def retried(text: Window, step: Callable[[], Result]) -> Result:
     """What the step returns, once enough of the text is in the window."""
     while True:
@@ -71,7 +79,7 @@ class Sink(Protocol):
     @property
     def exact(self) -> type: ...
 
-    def add_typed(self, text: memoryview) -> int | None:
+    def add_typed(self, text: bytes | memoryview) -> int | None:
         """Decode a list of events and add them: how many; None, with nothing added, if that cannot be."""
 
     def add(self, events: list[Any]) -> bool:
@@ -102,14 +110,16 @@ class EventArray:
         """All events, or those up to the first one's end behind `until`, which counts from the text's begin."""
         self._step(lambda: self._after(self.position))
         while self.end is None and (until is None or self.text.origin + self.position < until):
-            self._advance()
+            self._advance(until)
             if self.position >= self.text.length:
                 break
             self._step(self._batch)
 
-    def _advance(self) -> None:
+    def _advance(self, until: int | None) -> None:
         """Have the next batch in the window, and the byte before it."""
-        needed = self.position + BATCH_BYTES + _LENGTHS[0]
+        needed = self.position + BATCH_BYTES + SPARE_BYTES
+        if until is not None:
+            needed = min(needed, until - self.text.origin + SPARE_BYTES)
         if needed > self.text.length and not self.text.is_last:
             dropped = max(self.position - 1, 0)
             self.text.forget(dropped)
@@ -147,7 +157,7 @@ class EventArray:
     def _take(self, start: int, stop: int) -> int | None:
         """Decode in place: brackets are put around the batch for as long as that takes."""
         if not start:
-            return None
+            return self._sink.add_typed(b"".join((b"[", self.text.between(0, stop), b"]")))
         data = self.text.data
         around = data[start - 1], data[stop]
         data[start - 1], data[stop] = b"[]"

@@ -21,16 +21,20 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
 from perfdoctor.readers import other_tools
+from perfdoctor.readers.kineto import processes
 from perfdoctor.readers.kineto.columns import NO_TIME
 from perfdoctor.readers.kineto.events import Columns, Tips
 from perfdoctor.readers.kineto.frames import Hosts, frames_of, recorded_by
 from perfdoctor.readers.kineto.inflate import MAGIC, Inflated
+from perfdoctor.readers.kineto.parts import piece_bytes
+from perfdoctor.readers.kineto.pieces import OfFile, OfStream, Pieces
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import Source as TextSource
 from perfdoctor.readers.kineto.window import Window
+from perfdoctor.system.processors import worker_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from perfdoctor.readers.kineto.columns import Rows, Table
@@ -38,6 +42,11 @@ if TYPE_CHECKING:
 _RECORD = other_tools.TORCH
 #: Marks of other tools stand among the first bytes, or in the first events.
 _MARKED_BYTES = 1 << 20
+#: A text of so many bytes is read sooner by two processes than by one, and each further one needs so many for itself:
+#: to start one takes as long as to read 60 to 100 MB.
+_WORTH_PROCESSES, _WORTH_A_PROCESS = 96 << 20, 16 << 20
+#: gzip makes traces about twelve to twenty times smaller.
+_USUAL_PACKING = 12
 _BLANK = b"\0 \t\r\n"
 _RANK_IN_NAME = regex(r"(?<![a-z])(?:rank|worker)[_-]?(\d{1,8})(?!\d)", re.IGNORECASE)
 _LAST_RELATIVE_NS = 10**18  # the year 2001: later times count from 1970, and no recording lasts so long
@@ -53,12 +62,8 @@ def read(path: Path, data: bytes | None = None) -> Timeline:
 
     PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
     """
-
-    def opened() -> BinaryIO:
-        return path.open("rb", buffering=0) if data is None else BytesIO(data)
-
-    with opened() as stream:
-        trace = _Trace(path.name, opened)
+    trace = _Trace(path, data)
+    with trace.opened() as stream:
         trace.read(stream)
     return trace.timeline()
 
@@ -68,6 +73,12 @@ def _text(stream: BinaryIO) -> TextSource:
     is_packed = stream.read(len(MAGIC)) == MAGIC
     stream.seek(0)
     return Inflated(stream) if is_packed else cast("TextSource", stream)
+
+
+def _worth_workers(source: TextSource, path: Path) -> int:
+    """How many processes more than this one are worth their start."""
+    length = path.stat().st_size * (_USUAL_PACKING if isinstance(source, Inflated) else 1)
+    return min(worker_count() - 1, length // _WORTH_A_PROCESS) if length >= _WORTH_PROCESSES else 0
 
 
 def _refusal(file: str, text: bytes) -> PerfdoctorError:
@@ -134,12 +145,14 @@ def _version(value: Callable[[str], object]) -> str:
 class _Trace:
     """One trace: its events, its header, and what had to be repaired or left out."""
 
-    def __init__(self, file: str, opened: Callable[[], BinaryIO]) -> None:
-        self.file = file
-        self.opened = opened
+    def __init__(self, path: Path, data: bytes | None) -> None:
+        self.path, self.file, self.data = path, path.name, data
         self.notes: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.columns = Columns()
+
+    def opened(self) -> BinaryIO:
+        return self.path.open("rb", buffering=0) if self.data is None else BytesIO(self.data)
 
     def read(self, stream: BinaryIO) -> None:
         """Events, header and damage of the file; PerfdoctorError where it has no array of events."""
@@ -152,13 +165,35 @@ class _Trace:
         before = text.between(0, key)
         is_bare = text.between(key, key + 1) == b"["
         self.head = text.between(0, _MARKED_BYTES)
-        self.array = array = EventArray(text, start, self.columns)
-        array.read()
-        behind = text.rest(array.position if array.end is None else array.end)
+        with processes.started(0 if self.data else _worth_workers(source, self.path)) as workers:
+            self.array = array = self._events(EventArray(text, start, self.columns), source, workers)
+        behind = array.text.rest(array.position if array.end is None else array.end)
         self.header = _Header.of(before, behind)
         self._note_damage(is_sound=not behind.strip(_BLANK) if is_bare else is_whole(before, behind))
         if isinstance(source, Inflated) and not source.is_whole and array.end is not None:
             self.notes.append(f"the compression of `{self.file}` is damaged behind its {array.count:,} events")
+
+    def _events(self, array: EventArray, source: TextSource, workers: Sequence[processes.Worker]) -> EventArray:
+        """Read all events. Returns the array that has found their end, with all that was counted."""
+        text, begin = array.text, array.begin
+        if workers:
+            array.read(begin + piece_bytes())
+        if not workers or array.end is not None or array.position >= text.length:
+            array.read()
+            return array
+        pieces: Pieces
+        if isinstance(source, Inflated):
+            pieces = OfStream(source, text.between(begin + piece_bytes() - text.origin, text.length), begin)
+        else:
+            pieces = OfFile(self.path, source, begin)
+        found = processes.read(pieces, workers, self.columns, text.origin + array.position)
+        rest = Window(*pieces.rest(found.stop))
+        rest.fill(found.stop - rest.origin + 1)
+        last = EventArray(rest, found.stop - rest.origin, self.columns, begin)
+        last.count, last.repaired = array.count + found.count, array.repaired + found.repaired
+        last.skipped = array.skipped + found.skipped
+        last.read()
+        return last
 
     def _note_damage(self, *, is_sound: bool) -> None:
         array = self.array

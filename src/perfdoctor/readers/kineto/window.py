@@ -28,10 +28,10 @@ class NeedsMoreError(Exception):
 class Window:
     """`data[:length]` is in memory; `is_last`: nothing follows in the text."""
 
-    def __init__(self, source: Source, origin: int = 0) -> None:
+    def __init__(self, source: Source, origin: int = 0, size: int = 0) -> None:
         self._source = source
         self.origin = origin
-        self.data = bytearray(BYTES + _SPARE)
+        self.data = bytearray((size or BYTES) + _SPARE)
         self.length = 0
         self.is_last = False
 

@@ -1,0 +1,240 @@
+"""How do several processes read one trace, with the rows, repairs and order of one?
+
+Each process reads pieces of the text; their rows are joined in the order of the text. Where a piece does not begin
+where the one before has ended, or cannot be read by itself, all that follows is read by one process.
+
+The processes are Pythons of their own that only import this reader (so they work where nothing can be forked, and need
+no guard in the program that uses perfdoctor). They end when their input ends, and so with us however we end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from perfdoctor.readers.kineto.events import Part
+from perfdoctor.readers.kineto.parts import Job, PartReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from perfdoctor.readers.kineto.events import Columns, Known
+    from perfdoctor.readers.kineto.pieces import Pieces
+
+#: What a new process runs: it finds perfdoctor where this one has found it.
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from perfdoctor.readers.kineto.processes import main; main()"
+_LENGTH_BYTES = 8
+_READY = b"ready"
+#: No process is further ahead of the rows that are joined than so many pieces for each process.
+_AHEAD = 3
+_decoder = msgspec.msgpack.Decoder(Part)
+
+
+# --- in a worker -----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    with contextlib.suppress(OSError):  # who started us is gone
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(jobs: BinaryIO, results: BinaryIO) -> None:
+    """Read the pieces that are asked for until nobody asks any more."""
+    reader = PartReader()
+    decoder = msgspec.msgpack.Decoder(Job)
+    _send(results, _READY)
+    with contextlib.closing(reader):
+        while (asked := _receive(jobs)) is not None:
+            _send(results, msgspec.msgpack.encode(reader.read(decoder.decode(asked))))
+
+
+def _send(stream: BinaryIO, message: bytes) -> None:
+    stream.write(len(message).to_bytes(_LENGTH_BYTES, "little"))
+    stream.write(message)
+    stream.flush()
+
+
+def _receive(stream: BinaryIO) -> bytes | None:
+    """The next message; None where the stream has ended."""
+    head = stream.read(_LENGTH_BYTES)
+    length = int.from_bytes(head, "little")
+    message = stream.read(length) if len(head) == _LENGTH_BYTES else b""
+    return message if len(head) == _LENGTH_BYTES and len(message) == length else None
+
+
+# --- in the process that wants the rows ------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that reads pieces."""
+
+    def __init__(self) -> None:
+        options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
+        self._process = subprocess.Popen(
+            [sys.executable, *options, "-c", _PROGRAM.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for us: the worker ends with its input
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self.jobs: BinaryIO = self._process.stdin  # type: ignore[assignment]
+        self.results: BinaryIO = self._process.stdout  # type: ignore[assignment]
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self.jobs, self.results):
+            with contextlib.suppress(OSError):  # what was on its way to the process
+                stream.close()
+
+
+class Shared:
+    """Which pieces are there to be read, and which have been: asked and answered by several threads.
+
+    Who is given pieces gets them in the order of the text, and so are their texts numbered.
+    """
+
+    def __init__(self, pieces: Pieces, workers: int) -> None:
+        self._pieces = pieces
+        self._most_ahead = _AHEAD * workers
+        self._news = threading.Condition()
+        self._making = threading.Lock()
+        self._found: dict[int, tuple[Part, Known]] = {}
+        self._given = self._joined = 0
+        self._has_ended = False
+
+    def job(self, *, wait: bool = True) -> tuple[int, Job] | None:
+        """The next piece to read and its number; None if there is none (any more)."""
+        with self._news:
+            self._news.wait_for(lambda: not wait or self._may_give())
+            if not self._may_give() or self._has_ended:
+                return None
+        with self._making:  # may inflate the piece
+            job = None if self._has_ended else self._pieces.next()
+            with self._news:
+                if job is None:
+                    self._has_ended = True
+                    self._news.notify_all()
+                    return None
+                self._given += 1
+                return self._given - 1, job
+
+    def _may_give(self) -> bool:
+        return self._has_ended or self._given - self._joined < self._most_ahead
+
+    def put(self, number: int, part: Part, known: Known) -> None:
+        with self._news:
+            self._found[number] = part, known
+            self._news.notify_all()
+
+    def next_part(self) -> tuple[Part, Known] | None:
+        """The next one in the order of the text, if it has been read."""
+        with self._news:
+            return self._found.pop(self._joined, None)
+
+    def joined(self) -> None:
+        with self._making:
+            self._pieces.forget()
+        with self._news:
+            self._joined += 1
+            self._news.notify_all()
+
+    def wait(self) -> bool:
+        """Until the next part is there. False if no piece is out."""
+        with self._news:
+            if self._given == self._joined:
+                return False
+            self._news.wait_for(lambda: self._joined in self._found)
+            return True
+
+    def stop(self) -> None:
+        """No piece is made any more."""
+        with self._making, self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+
+def feed(worker: Worker, shared: Shared) -> None:
+    """Give pieces to a worker, and take what it has read, until there is none. In a thread of its own."""
+    known: Known = {}
+    out: deque[tuple[int, Job]] = deque()
+    try:
+        if _receive(worker.results) != _READY:
+            return
+        while True:
+            # The next piece is made while the worker is busy; a text is only sent to who waits for it.
+            if len(out) < 2 and (job := shared.job(wait=not out)):
+                if out and job[1].text is not None:
+                    _take(worker, out, shared, known)
+                out.append(job)
+                _send(worker.jobs, msgspec.msgpack.encode(job[1]))
+            elif out:
+                _take(worker, out, shared, known)
+            else:
+                return
+    except (OSError, ValueError):  # it died, or was ended
+        return
+    finally:
+        for number, _ in out:
+            shared.put(number, Part(), known)
+
+
+def _take(worker: Worker, out: deque[tuple[int, Job]], shared: Shared, known: Known) -> None:
+    answer = _receive(worker.results)
+    if answer is None:
+        raise BrokenPipeError
+    shared.put(out.popleft()[0], _decoder.decode(answer), known)
+
+
+@contextlib.contextmanager
+def started(count: int) -> Iterator[list[Worker]]:
+    """So many workers, or as many as can be started. None is left behind."""
+    workers: list[Worker] = []
+    try:
+        with contextlib.suppress(OSError):
+            workers.extend(Worker() for _ in range(count))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def read(pieces: Pieces, workers: Sequence[Worker], columns: Columns, position: int) -> Part:
+    """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
+
+    Returns where they end, and the sums of what was counted in them.
+    """
+    shared = Shared(pieces, len(workers) + 1)
+    threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]
+    for thread in threads:
+        thread.start()
+    own = PartReader()
+    known: Known = {}
+    total = Part(stop=position)
+    try:
+        while True:
+            if found := shared.next_part():
+                part, numbers = found
+                if not part.is_sound or part.start != total.stop:
+                    break
+                columns.join(part, numbers)
+                total.stop = part.stop
+                total.count, total.repaired = total.count + part.count, total.repaired + part.repaired
+                total.skipped += part.skipped
+                shared.joined()
+            elif job := shared.job(wait=False):
+                shared.put(job[0], own.read(job[1]), known)
+            elif not shared.wait():
+                break
+    finally:
+        shared.stop()
+        own.close()
+    return total
