@@ -2,8 +2,8 @@
 
 usage: python benchmarks/readers.py [MB ...]        (default 44 140)
 
-The exports are generated, and deleted afterwards: kernels and the calls that launched them, with the columns that nsys
-writes, of which those are read that perfdoctor reads. sqlite3 and ADBC are read as perfdoctor does; connectorx takes part
+The exports are grown (`grown.py`), and deleted afterwards. Of the tables of kernels and of the calls that launched them, the
+columns are read that perfdoctor reads. sqlite3 and ADBC are read as perfdoctor does; connectorx takes part
 where it is installed. Each way runs in a process of its own, so that its import and its peak of memory are its own. The
 cost of an import depends on whether its files are in memory: run it twice.
 """
@@ -18,64 +18,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import quote
 
+import grown
 import numpy as np
 
 from perfdoctor.readers.nsys import tables as nsys_tables
 from perfdoctor.readers.nsys.tables import Columns, Database
 
-
-@dataclass(frozen=True)
-class Table:
-    """A table of an export: each column with the SQL of its value in row `i`, and the columns that are read."""
-
-    columns: dict[str, str]
-    read: tuple[str, ...]
-
-
-_KERNELS, _CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
-#: Two calls a kernel, of which the second launches it.
+#: The columns that are read.
 TABLES = {
-    _KERNELS: Table(
-        {
-            "start": "i * 5000", "end": "i * 5000 + 3000", "deviceId": "0", "contextId": "1", "greenContextId": "NULL",
-            "streamId": "7", "correlationId": "i * 2 + 1", "globalPid": "77 << 24", "demangledName": "i % 300",
-            "shortName": "i % 200", "mangledName": "i % 300", "launchType": "NULL", "cacheConfig": "NULL",
-            "registersPerThread": "32", "gridX": "i % 100 + 1", "gridY": "1", "gridZ": "1", "blockX": "128", "blockY": "1",
-            "blockZ": "1", "staticSharedMemory": "0", "dynamicSharedMemory": "0", "localMemoryPerThread": "0",
-            "localMemoryTotal": "100000", "gridId": "i", "sharedMemoryExecuted": "0", "graphNodeId": "NULL",
-            "sharedMemoryLimitConfig": "1",
-        },
-        ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "gridX", "gridY", "gridZ", "blockX",
-         "blockY", "blockZ", "demangledName", "shortName"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start", "end", "deviceId", "streamId", "correlationId", "globalPid", "gridX", "gridY", "gridZ", "blockX",
+        "blockY", "blockZ", "demangledName", "shortName",
     ),
-    _CALLS: Table(
-        {
-            "start": "i * 2500", "end": "i * 2500 + 2000", "eventClass": "0", "globalTid": "(77 << 24) + 77",
-            "correlationId": "i", "nameId": "i % 40", "returnValue": "0",
-        },
-        ("start", "end", "globalTid", "correlationId", "nameId"),
-    ),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
 }  # fmt: skip
-#: Of one kernel and its two calls in the file.
-_BYTES_A_KERNEL = 134
 _ROUNDS = 3
-
-
-def make(path: Path, kernels: int) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
-    for name, rows in ((_KERNELS, kernels), (_CALLS, 2 * kernels)):
-        columns = TABLES[name].columns
-        connection.execute(f"CREATE TABLE {name} ({', '.join(f'{quoted(column)} INTEGER' for column in columns)})")
-        numbers = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {rows})"
-        connection.execute(f"INSERT INTO {name} {numbers} SELECT {', '.join(columns.values())} FROM n")
-    connection.commit()
-    connection.close()
 
 
 def quoted(column: str) -> str:
@@ -88,7 +49,7 @@ Read = Callable[[Path], list[Columns]]
 def _as_perfdoctor_does(path: Path, worth: int) -> list[Columns]:
     nsys_tables.ROWS_WORTH_ADBC = worth
     with closing(Database.open(path)) as database:
-        found = [database.integers(name, table.read) for name, table in TABLES.items()]
+        found = [database.integers(name, columns) for name, columns in TABLES.items()]
         assert database.is_fast, "ADBC could not read it"
     return found
 
@@ -118,7 +79,7 @@ def with_connectorx() -> Read:
 
 
 def _sql(table: str) -> str:
-    cast = (f"CAST(coalesce({quoted(c)}, {nsys_tables.NONE}) AS INTEGER) AS {quoted(c)}" for c in TABLES[table].read)
+    cast = (f"CAST(coalesce({quoted(c)}, {nsys_tables.NONE}) AS INTEGER) AS {quoted(c)}" for c in TABLES[table])
     return f"SELECT {', '.join(cast)} FROM {table}"
 
 
@@ -127,7 +88,9 @@ def with_sqlite_alone() -> Read:
 
     def read(path: Path) -> list[Columns]:
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
-        sums = {name: ", ".join(f"sum({quoted(column)})" for column in table.read) for name, table in TABLES.items()}
+        sums = {
+            name: ", ".join(f"sum({quoted(column)} & 255)" for column in columns) for name, columns in TABLES.items()
+        }
         rows = [connection.execute(f"SELECT {fields} FROM {name}").fetchone() for name, fields in sums.items()]
         return [{str(i): np.array([value]) for i, value in enumerate(row)} for row in rows]
 
@@ -152,11 +115,16 @@ def measure(way: str, path: Path, rounds: int) -> None:
         begun = perf_counter()
         found = read(path)
         times.append(perf_counter() - begun)
-        checksum = [int(column.sum()) for table in found for column in table.values()]
+        checksum = [int((column & 255).sum()) & 255 for table in found for column in table.values()]
         del found
     with Path("/proc/self/status").open() as status:  # not ru_maxrss, which a child inherits from its parent
         peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
     print(json.dumps({"import": imported, "read": min(times), "peak": peak, "checksum": checksum}))
+
+
+def rows_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as export:
+        return sum(export.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES)
 
 
 def _measured(way: str, path: Path, rounds: int) -> dict[str, float]:
@@ -183,13 +151,13 @@ def report(rows: int, found: dict[str, dict[str, float]]) -> None:
 def main(sizes_mb: Sequence[int]) -> int:
     ways = [way for way in WAYS if way != "connectorx" or importlib.util.find_spec("connectorx")]
     for size_mb in sizes_mb:
-        kernels = size_mb * 1_000_000 // _BYTES_A_KERNEL
+        source = grown.nsys_source()
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "export.sqlite"
-            make(path, kernels)
-            print(f"{path.stat().st_size / 1e6:,.0f} MB: {kernels:,} kernels and {2 * kernels:,} calls")
+            path = grown.grow(source, Path(folder) / "export.sqlite", grown.copies_for(source, size_mb))
+            rows = rows_of(path)
+            print(f"{path.stat().st_size / 1e6:,.0f} MB: {rows:,} rows of kernels and calls")
             rounds = _ROUNDS if size_mb < 500 else 1
-            report(3 * kernels, {way: _measured(way, path, rounds) for way in ways})
+            report(rows, {way: _measured(way, path, rounds) for way in ways})
     return 0
 
 
