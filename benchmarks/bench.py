@@ -6,7 +6,7 @@
 
 What counts are ratios within a round: who is compared runs on the same file, one behind the other, and a noisy machine slows
 all of them. A ratio is the median of the rounds, with the least and the greatest behind it. Recordings are grown
-(`grown.py`) and deleted afterwards: 2 GB. On a busy machine the page is not written, unless `--busy` says that it may be.
+(`grown.py`) and deleted afterwards: 2 GB. It runs on Linux. On a busy machine the page is not written, unless `--busy` says that it may be.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ import math
 import os
 import platform
 import re
+import resource
 import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import contestants
 import grown
 import overhead
 import page
-from contestants import HTA, NSYS_AI, Contestant, perfdoctor
+from contestants import Contestant, perfdoctor
 from measured import CommandError, Taken, run
 
 _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- bench: begin, `make bench` writes this -->", "<!-- bench: end -->"
-#: Of other programs, before the bench begins: half a core of them changes what is measured.
-_MOST_LOAD = 0.5
+#: Cores that other programs have before the bench begins: a fifth of one changes what is measured.
+_MOST_BUSY = 0.2
+_LOOKED_AT_S = 3
 #: Cores of a machine on which ranks are trained: what its diagnosis would take follows from one core and all.
 _MANY_CORES = 16
 _GROWTH = (1, 4, 16)
@@ -81,7 +85,7 @@ def compared(kind: str, all_of_them: Sequence[Contestant], plan: Plan, folder: P
     file = plan.file(kind, folder)
     rounds, failed = rounds_of(all_of_them, file, plan.rounds)
     base, one = (contestant.name for contestant in (all_of_them[0], perfdoctor(1)))
-    yield from table(f"{of(file)}, {contents(file, kind)}", f"× {base}", rounds, base)
+    yield from table(f"{of(file)}, {contents(file, kind)}", base, rounds)
     yield from failed
     if (cores := os.cpu_count() or 1) > 1 and kind == TRACE:
         yield from with_many_cores(rounds, one, base, cores)
@@ -130,13 +134,13 @@ def growth(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
     """The same recording, 1, 4 and 16 times as long, as multiples of the shortest."""
     files = {f"{times} ×": plan.file(kind, folder, times / _GROWTH[1]) for times in _GROWTH}
     contestant = perfdoctor(os.cpu_count() or 1)
-    names = {name: f"{name}, {of(file)}" for name, file in files.items()}
+    names = {name: f"{name} as long, {of(file)}" for name, file in files.items()}
     rounds = []
     for _ in range(plan.rounds):
         taken = {name: contestant.measured(file)[contestant.name] for name, file in files.items()}
         rounds.append({names[name]: each for name, each in taken.items()})
     first, middle, last = names.values()
-    yield from table(f"{kind.capitalize()}, {contestant.name}", "× the shortest", rounds, first)
+    yield from table(f"{kind.capitalize()}, {contestant.name}", first, rounds)
     powers = [power([each[middle], each[last]], _GROWTH[2] / _GROWTH[1]) for each in rounds]
     yield ""
     yield (
@@ -161,14 +165,22 @@ def phases(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
         done = subprocess.run(
             command, env={**os.environ, "PERFDOCTOR_JOBS": "1"}, check=True, capture_output=True, text=True
         )
-        taken = {name: Taken(seconds, seconds, peak) for name, (seconds, peak) in json.loads(done.stdout).items()}
-        whole = Taken(sum(t.seconds for t in taken.values()), 0.0, max(t.peak_bytes for t in taken.values()))
-        rounds.append({"the diagnosis and its pages": whole, **taken})
-    yield from table(f"{kind.capitalize()}, {of(file)}, 1 core", "× the whole", rounds, "the diagnosis and its pages")
+        taken = {name: Taken(*values) for name, values in json.loads(done.stdout).items()}
+        rounds.append({WHOLE: together(taken), **taken})
+    yield from table(f"{kind.capitalize()}, {of(file)}, 1 core", WHOLE, rounds)
+
+
+WHOLE = "the diagnosis and its pages"
+
+
+def together(parts: Mapping[str, Taken]) -> Taken:
+    """One behind the other."""
+    seconds, processor_s, peaks = zip(*((t.seconds, t.processor_s, t.peak_bytes) for t in parts.values()), strict=True)
+    return Taken(sum(seconds), sum(processor_s), max(peaks))
 
 
 def starts(plan: Plan, folder: Path) -> Iterator[str]:
-    """Of small recordings, where most of the time is spent on starting: in processor time, against Python alone."""
+    """Of small recordings, where most of the time is spent on starting, against Python alone."""
     program = [sys.executable, "-m", "perfdoctor.cli.main"]
     fixture = _ROOT / "fixtures" / "unfused-optimizer"
     trace = grown.grow(fixture / "torch" / "rank0.pt.trace.json.gz", folder / "small.json", 1)
@@ -184,26 +196,22 @@ def starts(plan: Plan, folder: Path) -> Iterator[str]:
     for command in commands.values():  # compiled modules and caches are there, as from the second call on
         run(command, folder, once)
     rounds = [{name: run(command, folder, once) for name, command in commands.items()} for _ in range(2 * plan.rounds)]
-    by_processor = [
-        {name: Taken(taken.processor_s, taken.processor_s, taken.peak_bytes) for name, taken in each.items()}
-        for each in rounds
-    ]
-    yield from table("Start, in processor time", "× Python", by_processor, "python -c pass")
+    yield from table("1 core", "python -c pass", rounds)
 
 
 # --- how it is shown -----------------------------------------------------------------------------------------------
 
 
-def table(title: str, against: str, rounds: Sequence[Round], base: str) -> Iterator[str]:
-    """Of each row the median time and memory, and the ratios to the base in the same round."""
-    yield f"| {title} | time | {against} | memory | {against} |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+def table(title: str, base: str, rounds: Sequence[Round]) -> Iterator[str]:
+    """Of each row the medians of time, processor time and memory, and the ratios to the base in the same round."""
+    yield f"| {title}: × {base} | time | × | processor time | × | memory | × |"
+    yield f"| --- |{' ---: |' * 6}"
     for name in rounds[0]:
-        seconds = statistics.median(each[name].seconds for each in rounds)
-        peak = statistics.median(each[name].peak_bytes for each in rounds)
-        times = spread([each[name].seconds / each[base].seconds for each in rounds])
-        memory = statistics.median(each[name].peak_bytes / each[base].peak_bytes for each in rounds)
-        yield f"| {name} | {time_text(seconds)} | {times} | {peak / 1e6:,.0f} MB | {significant(memory)} |"
+        cells = []
+        for what, text in (("seconds", time_text), ("processor_s", time_text), ("peak_bytes", size_text)):
+            taken = [(getattr(each[name], what), getattr(each[base], what)) for each in rounds]
+            cells += [text(statistics.median(own for own, _ in taken)), spread([own / bases for own, bases in taken])]
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def spread(values: Sequence[float], form: str = "") -> str:
@@ -225,9 +233,12 @@ def significant(value: float) -> str:
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
 
 
-def of(file: Path) -> str:
-    size = file.stat().st_size
+def size_text(size: float) -> str:
     return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
+def of(file: Path) -> str:
+    return size_text(file.stat().st_size)
 
 
 def contents(file: Path, kind: str) -> str:
@@ -251,13 +262,23 @@ def machine() -> str:
     return f"{os.cpu_count()} cores{processor}, {memory_gb:.0f} GB of memory, Python {platform.python_version()}"
 
 
-def versions() -> str:
-    """Of those who were compared and are here."""
-    found = [package.replace("==", " ") for package in (HTA, NSYS_AI)]
-    if tool := contestants.nsys():
-        said = subprocess.run([tool, "--version"], check=False, capture_output=True, text=True).stdout
-        found += [f"Nsight Systems {number}" for number in re.findall(r"\d+(?:\.\d+)+", said)[:1]]
-    return ", ".join(found)
+class Others:
+    """How many cores other programs have from its making on, the host of a virtual machine included."""
+
+    def __init__(self) -> None:
+        self._begun = self._now()
+
+    def cores(self) -> float:
+        passed, busy, ours = (now - then for now, then in zip(self._now(), self._begun, strict=True))
+        return max(busy - ours, 0.0) / passed
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """Seconds passed, processor seconds of all programs, and those of this one and all it started."""
+        user, nice, system, _idle, _waiting, *more = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+        busy = user + nice + system + sum(more[:3])  # interrupts and what the host took; guests are in `user`
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def with_part(text: str, part: str) -> str:
@@ -300,23 +321,29 @@ def main() -> int:
     given = parser.parse_args()
     plan = QUICK if given.quick else FULL
     plan = replace(plan, rounds=given.rounds or plan.rounds)
-    load = os.getloadavg()[0]
-    writes = not given.quick and not given.only and (given.busy or load <= _MOST_LOAD)
-    if load > _MOST_LOAD and not given.busy:
+    others = Others()
+    time.sleep(_LOOKED_AT_S)
+    is_busy = others.cores() > _MOST_BUSY and not given.busy
+    if is_busy:
         print(
-            f"Other programs run here (load {load:.1f}): docs/performance.md will not be written; --busy writes it.\n"
+            f"Other programs have {others.cores():.1f} cores here: {PAGE.name} will not be written; --busy writes it.\n"
         )
-    said = [f"`make bench` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}; {versions()}."]
+    said, others = [], Others()
     with tempfile.TemporaryDirectory() as folder:
         for name, (heading, lines) in parts(plan, Path(folder)).items():
             if given.only and name not in given.only:
                 continue
-            said += ["", f"## {heading}", ""]
-            print(*said[-3:], sep="\n")
-            for line in lines():
+            for line in chain(["", f"## {heading}", ""], lines()):
                 said.append(line)
                 print(line, flush=True)
-    if writes:
+    peers = ", ".join([*contestants.versions()])
+    said.insert(
+        0,
+        f"`make bench` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}; {peers}. Other programs had "
+        f"{others.cores():.2f} cores meanwhile.",
+    )
+    print(f"\n{said[0]}")
+    if not (given.quick or given.only or is_busy):
         PAGE.write_text(with_part(PAGE.read_text("utf-8"), "\n".join(said)), "utf-8")
     return 0
 

@@ -8,6 +8,7 @@ PyPI into environments of their own under .cache/bench/; who cannot be had is le
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,16 @@ def nsys() -> str | None:
 def nsys_stats() -> Iterator[Contestant]:
     if tool := nsys():
         yield Contestant("nsys stats", lambda file: [tool, "stats", file])
+
+
+def versions() -> Iterator[str]:
+    """Of the peers that are here."""
+    for name, package in (("hta", HTA), ("nsys-ai", NSYS_AI)):
+        if (_ENVIRONMENTS / name).is_dir():
+            yield package.replace("==", " ")
+    if tool := nsys():
+        said = subprocess.run([tool, "--version"], check=False, capture_output=True, text=True).stdout
+        yield from (f"Nsight Systems {number}" for number in re.findall(r"\d+(?:\.\d+)+", said)[:1])
 
 
 def _environment(name: str, packages: Sequence[str], works: str) -> Path | None:

@@ -1,6 +1,6 @@
 """How long does each phase of a diagnosis take? Start, read, prepare, rules, replay, pages: in one process, on one core.
 
-    PERFDOCTOR_JOBS=1 python benchmarks/phases.py FILE      as JSON: seconds of each phase, and the most memory until its end
+    PERFDOCTOR_JOBS=1 python benchmarks/phases.py FILE      as JSON: seconds of each phase, of them on the processor, and the most memory
 
 Part of `make bench`. Rules are all of the diagnosis that is not replay: what detectors find, how findings are ranked and worded.
 Replay is what `perfdoctor.replay` is asked from outside. Modules that are imported when they are first needed count where that is.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-_BEGUN = time.perf_counter()
+_BEGUN = time.perf_counter(), time.process_time()
 
 import sys  # noqa: E402 the start is measured
 from collections.abc import Callable  # noqa: E402
@@ -29,20 +29,36 @@ class Clock:
     """Adds up the time in some functions; one that is called by another of them counts once."""
 
     def __init__(self) -> None:
-        self.seconds, self._depth = 0.0, 0
+        self.spent, self._depth = (0.0, 0.0), 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any, **more: Any) -> Any:
             self._depth += 1
-            begun = time.perf_counter()
+            begun = now()
             try:
                 return function(*args, **more)
             finally:
                 self._depth -= 1
                 if self._depth == 0:
-                    self.seconds += time.perf_counter() - begun
+                    self.spent = plus(self.spent, minus(now(), begun))
 
         return timed
+
+
+Times = tuple[float, float]
+
+
+def now() -> Times:
+    """Seconds that passed, and of this process on the processor."""
+    return time.perf_counter(), time.process_time()
+
+
+def plus(a: Times, b: Times) -> Times:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def minus(a: Times, b: Times) -> Times:
+    return a[0] - b[0], a[1] - b[1]
 
 
 def watched_replay() -> Clock:
@@ -63,8 +79,11 @@ def watched_replay() -> Clock:
     return clock
 
 
-def measured(path: Path) -> dict[str, tuple[float, int]]:
-    """Seconds of each phase, and the peak of memory in bytes until its end; rules and replay take turns and have one peak."""
+def measured(path: Path) -> dict[str, tuple[float, float, int]]:
+    """Seconds of each phase, of them on the processor, and the peak of memory in bytes until its end.
+
+    Rules and replay take turns and have one peak.
+    """
     clock = watched_replay()
     from perfdoctor.diagnosis.engine import examine  # noqa: PLC0415 the start is measured
     from perfdoctor.metrics.accounting.prepare import prepare  # noqa: PLC0415
@@ -72,27 +91,26 @@ def measured(path: Path) -> dict[str, tuple[float, int]]:
     from perfdoctor.vocabulary.rulebook import load_rules  # noqa: PLC0415
 
     rules = list(load_rules().values())
-    marks = [("start", time.perf_counter(), peak_bytes())]
+    spent, peaks, before = {}, {}, _BEGUN
 
     def mark(name: str) -> None:
-        marks.append((name, time.perf_counter(), peak_bytes()))
+        nonlocal before
+        spent[name], before, peaks[name] = minus(now(), before), now(), peak_bytes()
 
+    mark("start")
     timeline = read([path])
     mark("read")
     run = prepare(timeline)
     mark("prepare")
     diagnosis = examine(run, rules).diagnosis
     mark("rules")
-    replay_s = clock.seconds
+    spent["rules"], spent["replay"], peaks["replay"] = minus(spent["rules"], clock.spent), clock.spent, peaks["rules"]
     from perfdoctor.report import html  # noqa: PLC0415 only who wants pages pays for them
     from perfdoctor.views.build import views  # noqa: PLC0415
 
     html.render(diagnosis, views(run, diagnosis))
     mark("pages")
-    before = [_BEGUN, *(when for _, when, _ in marks)]
-    found = {name: (when - begun, peak) for (name, when, peak), begun in zip(marks, before, strict=False)}
-    pages, (rules_s, rules_peak) = found.pop("pages"), found.pop("rules")
-    return found | {"rules": (rules_s - replay_s, rules_peak), "replay": (replay_s, rules_peak), "pages": pages}
+    return {name: (*taken, peaks[name]) for name, taken in spent.items()}
 
 
 def peak_bytes() -> int:

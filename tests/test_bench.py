@@ -55,10 +55,10 @@ def test_what_a_command_said_is_in_the_error(tmp_path):
 
 
 def test_ratios_are_those_within_a_round_and_not_of_medians():
-    rounds = [{"ours": Taken(a, a, 100 * MB), "theirs": Taken(b, b, 250 * MB)} for a, b in ((1, 4), (10, 50), (2, 6))]
-    *_, ours, theirs = bench.table("a file", "× ours", rounds, "ours")
-    assert ours == "| ours | 2.0 s | 1.0 | 100 MB | 1.0 |"
-    assert theirs == "| theirs | 6.0 s | 4.0 (3.0 to 5.0) | 250 MB | 2.5 |"
+    rounds = [{"ours": Taken(a, 1, 100 * MB), "theirs": Taken(b, 1, 250 * MB)} for a, b in ((1, 4), (10, 50), (2, 6))]
+    *_, ours, theirs = bench.table("a file", "ours", rounds)
+    assert ours == "| ours | 2.0 s | 1.0 | 1.0 s | 1.0 | 100 MB | 1.0 |"
+    assert theirs == "| theirs | 6.0 s | 4.0 (3.0 to 5.0) | 1.0 s | 1.0 | 250 MB | 2.5 |"
 
 
 @pytest.mark.parametrize(("one_s", "all_s", "share"), [(8, 2, 0), (8, 8, 1), (8, 5, 0.5), (8, 9, 1)])
@@ -78,7 +78,7 @@ def test_phases_add_up_and_the_replay_is_one_of_them():
     )
     phases = json.loads(done.stdout)
     assert list(phases) == ["start", "read", "prepare", "rules", "replay", "pages"]
-    assert all(seconds > 0 and peak > 0 for seconds, peak in phases.values())
+    assert all(min(values) > 0 for values in phases.values())
 
 
 def test_who_cannot_read_a_file_is_left_out_and_named(tmp_path):
