@@ -21,6 +21,11 @@ def slower_first(number: int) -> int:
     return number
 
 
+def slow(number: int) -> int:
+    time.sleep(0.2)
+    return number
+
+
 def refused(number: int) -> int:
     if number == 1:
         raise UsageError("no ones", do="Take a two.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,3 +111,24 @@ def test_without_dask_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(PerfdoctorError, match="--cluster needs Dask") as caught:
         by_index(functions.squared, range(2), "local[2]")
     assert "pip install 'perfdoctor[cluster]'" in caught.value.do
+
+
+def test_ctrl_c_ends_the_workers_of_this_machine_without_a_word(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    program = (
+        "import worker_functions; from perfdoctor.scale.workers import each\n"
+        f"list(each(worker_functions.starts, [{str(tmp_path)!r}] * 4, workers=1, cluster='local[2]'))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1
+    for file in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.name), 0)

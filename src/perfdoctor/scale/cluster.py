@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from perfdoctor import __version__
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import regex
-from perfdoctor.scale.workers import Item, Outcome, Result, WorkerDiedError, outcome_of, packed, unpacked
+from perfdoctor.scale.workers import (
+    Item,
+    Outcome,
+    Result,
+    WorkerDiedError,
+    outcome_of,
+    packed,
+    unpacked,
+    without_interrupts,
+)
 from perfdoctor.system.processors import JOBS, worker_count
 
 if TYPE_CHECKING:
@@ -140,10 +149,13 @@ def _local(workers: int, stack: ExitStack) -> Client:
 
     # Who is blamed is tried again below: no need to lose more workers before.
     stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
-    started = distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
-    )
-    return distributed.Client(stack.enter_context(started), set_as_default=False)
+    with without_interrupts():  # Dask cannot close what it has not yet started
+        started = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+            )
+        )
+    return distributed.Client(started, set_as_default=False)
 
 
 @contextmanager

@@ -141,7 +141,7 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self.index = -1
         self.process: SpawnProcess = context.Process(target=_work, args=(theirs, function), daemon=True)
-        with _without_main(), _without_interrupts():
+        with _without_main():
             self.process.start()
         theirs.close()
 
@@ -181,8 +181,9 @@ class _Pool(Generic[Item, Result]):
             _end(self._workers)
 
     def _start(self) -> None:
-        worker = _Worker(self._function)
-        self._workers.append(worker)
+        with without_interrupts():
+            worker = _Worker(self._function)
+            self._workers.append(worker)
         self._give(worker)
 
     def _give(self, worker: _Worker) -> None:
@@ -244,8 +245,32 @@ def _without_main() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """A process that is started here sees no Ctrl-C until it is ready for one; this process sees it afterwards."""
+    came: list[object] = []
+    with _deferred(came), _blocked_for_children():
+        yield
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _deferred(came: list[object]) -> Iterator[None]:
+    """Any thread may get the signal, so that blocking it in this one is not enough."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *what: came.append(what))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _blocked_for_children() -> Iterator[None]:
+    """Processes and threads that begin here begin with Ctrl-C blocked."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
