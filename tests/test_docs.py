@@ -212,7 +212,7 @@ def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def helps() -> str:
-    commands = ("analyze", "run", "env", "rules", "explain", "selftest")
+    commands = ("analyze", "compare", "run", "env", "rules", "explain", "selftest")
     return "".join([*(run(command, "--help").stdout for command in commands), *bundle_helps()])
 
 

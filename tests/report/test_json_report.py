@@ -47,6 +47,7 @@ def test_the_document_has_the_documented_fields():
             "found_by": "profiler-step",
             "confidence": "high",
             "marked_by": "",
+            "durations_ns": [],
             "unrecorded_ns": None,
             "stretch": None,
             "stretch_by_part": None,

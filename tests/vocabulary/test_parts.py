@@ -67,10 +67,10 @@ def test_the_page_has_a_colour_for_every_part_and_every_kind_of_memory():
 
 
 def test_every_colour_that_the_page_names_is_there():
-    style = style_sheet() + html._joined(html.STYLES)
-    named = set(re.findall(r"var\((--[\w-]+)\)", style + html._joined(html.SCRIPTS)))
-    named |= set(re.findall(r'"(--[\w-]+)"', html._joined(html.SCRIPTS)))
-    set_by_scripts = set(re.findall(r'setProperty\("(--[\w-]+)"', html._joined(html.SCRIPTS)))
+    style = style_sheet() + html.joined(html.STYLES)
+    named = set(re.findall(r"var\((--[\w-]+)\)", style + html.joined(html.SCRIPTS)))
+    named |= set(re.findall(r'"(--[\w-]+)"', html.joined(html.SCRIPTS)))
+    set_by_scripts = set(re.findall(r'setProperty\("(--[\w-]+)"', html.joined(html.SCRIPTS)))
     assert named - set_by_scripts == {name for name in named if f"{name}:" in style}
 
 

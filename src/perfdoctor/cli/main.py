@@ -10,7 +10,18 @@ import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import analyze, ascii_fallback, completion, env, export, plain_values, rules, run, selftest
+from perfdoctor.cli import (
+    analyze,
+    ascii_fallback,
+    compare,
+    completion,
+    env,
+    export,
+    plain_values,
+    rules,
+    run,
+    selftest,
+)
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 FAILED = 1
@@ -53,6 +64,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False})(run.run)
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
+app.command("compare", cls=compare.SeveralValues, epilog=compare.EXAMPLES)(compare.compare)
 app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("env", epilog=env.EXAMPLES)(env.env)
 app.command("selftest", epilog=selftest.EXAMPLES)(selftest.selftest)

@@ -65,7 +65,8 @@ class JobTime:
 class StepStats:
     """How the steps were found and how long they are; times are 0 where none were found.
 
-    `marked_by`: as `Timeline.steps_marked_by`, where those marks are the steps.
+    `marked_by`: as `Timeline.steps_marked_by`, where those marks are the steps. `durations_ns`: each step used, in
+    order, as the mean of the ranks, which step together; what comparisons take their intervals from.
     """
 
     count: int = 0
@@ -76,6 +77,7 @@ class StepStats:
     found_by: FoundBy = "none"
     confidence: Confidence = "low"
     marked_by: str = ""
+    durations_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from perfdoctor.late import regex
-from perfdoctor.records.views import Table, TableColumn, Views
+from perfdoctor.records.views import Table, TableColumn, TimelineView, Views
 from perfdoctor.report import timeline_json
 from perfdoctor.report.words.foreign_text import clean_block
 
@@ -37,6 +37,15 @@ def packed(views: Views) -> str:
         "tables": [_table(table) for table in views.tables],
         "timeline": timeline_json.document(views.timeline) if views.timeline else None,
     }
+    return _deflated(document)
+
+
+def packed_timelines(timelines: Mapping[str, TimelineView]) -> str:
+    """Timelines by name, packed in the same way."""
+    return _deflated({name: timeline_json.document(view) for name, view in timelines.items()})
+
+
+def _deflated(document: Any) -> str:
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(compressor.compress(msgspec.json.encode(document)) + compressor.flush()).decode()
 

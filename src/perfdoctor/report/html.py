@@ -46,15 +46,16 @@ STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
 SCRIPTS = (
     "format.js", "shell.js", "csv.js", "tables.js", "timeline_data.js", "timeline_layout.js", "timeline_colours.js",
     "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js",
-    "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "start.js",
+    "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "unpack.js",
+    "start.js",
 )  # fmt: skip
 _BEFORE_UNIT = regex(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
 
 def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
     """The whole page. Without views it has neither tables nor charts nor a timeline."""
-    page = _environment().get_template("page.html.j2")
-    style, script = f"\n{part_colours.style_sheet()}{_joined(STYLES)}", _joined(SCRIPTS)
+    page = environment().get_template("page.html.j2")
+    style, script = f"\n{part_colours.style_sheet()}{joined(STYLES)}", joined(SCRIPTS)
     return page.render(
         diagnosis=diagnosis,
         views=views or Views(),
@@ -62,8 +63,8 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
         titles=PAGES,
         style=Markup(style),  # noqa: S704 a file of our own
         script=Markup(script),  # noqa: S704
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=content_hash(style),
+        script_hash=content_hash(script),
         data=Markup(embedded.plain(json_report.render(diagnosis))),  # noqa: S704 escaped there
         packed=embedded.packed(views) if views else "",
         parts=all_parts(diagnosis),
@@ -79,7 +80,7 @@ def render(diagnosis: Diagnosis, views: Views | None = None) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_page_file),
         autoescape=True,
@@ -129,12 +130,12 @@ def _page_file(name: str) -> str:
     return (files("perfdoctor.report") / "page" / name).read_text("utf-8")
 
 
-def _joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
     """The text of several files, for one element."""
     return "\n" + "\n".join(_page_file(name) for name in names)
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
     """The hash by which a Content-Security-Policy permits this text and no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 

@@ -28,7 +28,7 @@ _SURROGATES = regex("[\ud800-\udfff]")
 
 
 def render(diagnosis: Diagnosis) -> str:
-    document = _plain(_document(diagnosis))
+    document = plain(_document(diagnosis))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -209,7 +209,7 @@ def _fields(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The same in JSON's types: no lone surrogates, null for NaN and infinity, no numpy numbers."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
@@ -218,7 +218,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+        return {plain(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
-    return _plain(value.item()) if hasattr(value, "item") else _plain(str(value))
+        return [plain(item) for item in value]
+    return plain(value.item()) if hasattr(value, "item") else plain(str(value))

@@ -73,14 +73,18 @@ def step_stats(run: Run) -> StepStats:
         return StepStats()
     durations = np.concatenate([steps.durations_ns for steps in found])
     p10, median, p90 = (round(float(value)) for value in np.quantile(durations, (0.1, 0.5, 0.9)))
+    used = min(steps.used for steps in found)
     weakest: Sequence[Confidence] = ("low", "medium", "high")
     return StepStats(
         count=max(steps.count for steps in found),
-        used=min(steps.used for steps in found),
+        used=used,
         median_ns=median,
         p10_ns=p10,
         p90_ns=p90,
         found_by=found[0].found_by,
         confidence=min((steps.confidence for steps in found), key=weakest.index),
         marked_by=run.timeline.steps_marked_by if found[0].found_by == "profiler-step" else "",
+        durations_ns=tuple(
+            np.mean([steps.durations_ns[:used] for steps in found], axis=0).round().astype(int).tolist()
+        ),
     )

@@ -25,7 +25,7 @@ from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, ho
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
 
 #: The packed size of a timeline, so that the whole report is smaller than 1.5 MB.
-_MOST_BYTES = 900_000
+MOST_BYTES = 900_000
 #: The packed size of one character of a name.
 _LETTER_BYTES = 0.4
 #: The names are known only after pieces are chosen: then pieces are chosen again with what names leave.
@@ -36,8 +36,8 @@ _LEAST_AROUND_NS = 200_000
 _MOST_LETTERS = 1_000
 
 
-def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
-    """One view; none for a recording without a timeline."""
+def view(run: Run, diagnosis: Diagnosis, most_bytes: int = MOST_BYTES) -> Iterator[TimelineView]:
+    """One view of at most so many packed bytes; none for a recording without a timeline."""
     found = analysed_span(run)
     if found is None:
         return
@@ -47,7 +47,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[TimelineView]:
     if not lanes:
         return
     typical = typical_step(run, window)
-    drawn, whole = _fitting(lanes, typical, list(_around(diagnosis.findings, window)))
+    drawn, whole = _fitting(lanes, typical, list(_around(diagnosis.findings, window)), most_bytes)
     names = _Names()
     of_group = np.repeat(np.arange(len(groups)), [len(lanes) for _, lanes in groups]).tolist()
     launches = _launches(run.timeline, drawn, window)
@@ -112,16 +112,16 @@ def _around(findings: Sequence[Advice], window: Window) -> Iterator[tuple[int, i
 
 
 def _fitting(
-    lanes: Sequence[Lane], typical: tuple[int, int], moments: Sequence[tuple[int, int]]
+    lanes: Sequence[Lane], typical: tuple[int, int], moments: Sequence[tuple[int, int]], most_bytes: int
 ) -> tuple[list[Thinned], Intervals]:
     """As many pieces as fit into the page with their names."""
-    budget = _MOST_BYTES
+    budget = most_bytes
     for _ in range(_MOST_TRIES):
         drawn, whole = thinned(lanes, budget, typical, moments)
         names = int(_letters(drawn) * _LETTER_BYTES)
-        if _bytes(drawn) + names <= _MOST_BYTES:
+        if _bytes(drawn) + names <= most_bytes:
             break
-        budget = max(_MOST_BYTES - names, _MOST_BYTES // 4)
+        budget = max(most_bytes - names, most_bytes // 4)
     return drawn, whole
 
 

@@ -1,0 +1,106 @@
+"""What changed from BEFORE to AFTER? All of a comparison, from the runs of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfdoctor.comparison.contributions import contributions
+from perfdoctor.comparison.matching import changes, mean_of, merged
+from perfdoctor.comparison.promise import finding_changes, promises
+from perfdoctor.comparison.records import Comparison, MemoryChange, Snapshot, StepChange
+from perfdoctor.comparison.refusal import refuse
+from perfdoctor.comparison.settings import differing
+from perfdoctor.comparison.snapshot import without_ops
+from perfdoctor.comparison.statistics import USUAL_SPREAD, USUAL_SPREAD_ON_CPU, step_change
+from perfdoctor.model.timeline import UNKNOWN
+
+#: More rows are not read; the others are one row, the rest.
+MOST_WORK = 40
+#: Fewer steps say little about their spread.
+FEW_STEPS = 8
+
+
+def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison:
+    """Raises PerfdoctorError where they cannot be compared."""
+    refuse(before, after)
+    before, after = _alike(before, after)
+    without_gpu = before[0].without_gpu
+    settings, unknown = differing(before, after)
+    step = _step(before, after)
+    parts = [
+        (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
+    ]
+    before_ns, after_ns = (round(sum(each.step_ns for each in side) / len(side)) for side in (before, after))
+    difference_ns = after_ns - before_ns
+    causes = contributions(parts[0], parts[1], (before_ns, after_ns), without_gpu=without_gpu)
+    work, rest_ns, rest_count = changes(
+        merged([each.work for each in before]), merged([each.work for each in after]), (before_ns, after_ns), MOST_WORK,
+    )  # fmt: skip
+    findings = finding_changes(before, after)
+    return Comparison(
+        before=tuple(each.name for each in before),
+        after=tuple(each.name for each in after),
+        step=step,
+        basis=before[0].basis,
+        without_gpu=without_gpu,
+        settings=settings,
+        unknown_settings=unknown,
+        before_ns=before_ns,
+        after_ns=after_ns,
+        difference_ns=difference_ns,
+        recording_ns=_recording_ns(step, difference_ns),
+        causes=causes,
+        work=work,
+        work_rest_ns=rest_ns,
+        work_rest_count=rest_count,
+        findings=findings,
+        promises=promises(before, findings, step, causes, settings),
+        memory=tuple(_memory(before, after)),
+        items_before=_items(before),
+        items_after=_items(after),
+        notes=tuple(_notes(before, after, step)),
+    )
+
+
+def _alike(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[Sequence[Snapshot], Sequence[Snapshot]]:
+    """Where one of them knows the names of kernels alone, all are compared by these."""
+    if all(each.by_op for each in (*before, *after)):
+        return before, after
+    return [without_ops(each) for each in before], [without_ops(each) for each in after]
+
+
+def _step(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange:
+    known = all(each.unrecorded_ns for each in (*before, *after))
+    samples = [[each.steps if known else replace(each.steps, scale=1.0) for each in side] for side in (before, after)]
+    usual = USUAL_SPREAD_ON_CPU if before[0].without_gpu else USUAL_SPREAD
+    return step_change(samples[0], samples[1], usual, unrecorded=known)
+
+
+def _recording_ns(step: StepChange, difference_ns: int) -> int:
+    """What of the difference of unrecorded steps the recorded ones do not show: recording stretched one side more."""
+    return round(step.after.mean_ns) - round(step.before.mean_ns) - difference_ns if step.unrecorded else 0
+
+
+def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[MemoryChange]:
+    sides = [
+        {(use.rank, use.device): use.peak_bytes for run in side for use in run.memory if use.peak_bytes != UNKNOWN}
+        for side in (before, after)
+    ]
+    for rank, device in sorted(sides[0].keys() & sides[1].keys()):
+        yield MemoryChange(rank, device, sides[0][rank, device], sides[1][rank, device])
+
+
+def _items(runs: Sequence[Snapshot]) -> float | None:
+    known = {each.items_per_step for each in runs}
+    return known.pop() if len(known) == 1 else None
+
+
+def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChange) -> Iterator[str]:
+    if not before[0].basis:
+        yield "No steps were found: the whole recordings are compared, and nothing is known of their spread."
+    for runs, side, name in ((before, step.before, "BEFORE"), (after, step.after, "AFTER")):
+        if runs[0].basis and side.steps < FEW_STEPS:
+            yield f"{name} has {side.steps} steps: record 20 or more, or several runs, to see small differences."
+    if not all(each.by_op for each in (*before, *after)):
+        yield "A diagnosis.json has no ops, lines and shapes: kernels were matched by their names alone."

@@ -1,0 +1,73 @@
+"""Which causes make the difference of the mean step, and by how much each? They sum to it exactly.
+
+A cause is a part of the step; compute is cut further, by the families of its kernels (without a GPU, by phases).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfdoctor.comparison.matching import fate, whole_numbers
+from perfdoctor.comparison.records import Contribution
+from perfdoctor.comparison.work import FORWARD
+from perfdoctor.vocabulary.kinds import OP_PHASES
+from perfdoctor.vocabulary.parts import PARTS
+
+COMPUTE = "compute:"
+_PHASES = {**OP_PHASES, FORWARD: "forward pass", "other": "others"}
+
+
+def contributions(
+    before: tuple[Mapping[str, float], Mapping[str, float]],
+    after: tuple[Mapping[str, float], Mapping[str, float]],
+    steps_ns: tuple[int, int],
+    *,
+    without_gpu: bool,
+) -> tuple[Contribution, ...]:
+    """Largest first. Each side: its parts, and its compute by family, in ns a step. `steps_ns`: their sums."""
+    ours, theirs = _causes(*before), _causes(*after)
+    names = [name for name in dict.fromkeys((*ours, *theirs)) if max(ours.get(name, 0), theirs.get(name, 0)) >= 1]
+    whole = [
+        dict(zip(names, whole_numbers([side.get(name, 0.0) for name in names], step_ns), strict=True))
+        for side, step_ns in zip((ours, theirs), steps_ns, strict=True)
+    ]
+    names.sort(key=lambda name: -abs(whole[1][name] - whole[0][name]))
+    return tuple(
+        Contribution(
+            key=name,
+            label=_label(name, without_gpu=without_gpu),
+            before_ns=whole[0][name],
+            after_ns=whole[1][name],
+            delta_ns=whole[1][name] - whole[0][name],
+            fate=fate(whole[0][name], whole[1][name], steps_ns[0]),
+            rules=() if name.startswith(COMPUTE) else PARTS[name].rules,
+        )
+        for name in names
+    )
+
+
+def _causes(parts: Mapping[str, float], compute: Mapping[str, float]) -> dict[str, float]:
+    found = {part: ns for part, ns in parts.items() if part != "compute"}
+    left = parts.get("compute", 0.0) - sum(compute.values())
+    kinds = {**compute, "other": compute.get("other", 0.0) + left} if parts.get("compute") else {}
+    return {**found, **{f"{COMPUTE}{kind}": ns for kind, ns in kinds.items() if ns}}
+
+
+def _label(name: str, *, without_gpu: bool) -> str:
+    if not name.startswith(COMPUTE):
+        return PARTS[name].labels(without_gpu=without_gpu)[0]
+    kind = name.removeprefix(COMPUTE)
+    if without_gpu:
+        return f"ops: {_PHASES.get(kind, kind)}"
+    return f"compute: {kind} kernels"
+
+
+def part_of(cause: str) -> str:
+    """The part of the step that a cause belongs to."""
+    return "compute" if cause.startswith(COMPUTE) else cause
+
+
+def largest_growth(causes: Sequence[Contribution]) -> Contribution | None:
+    """What got longer by most; None if nothing did."""
+    grown = [each for each in causes if each.delta_ns > 0 and each.fate in ("came", "grew")]
+    return max(grown, key=lambda each: each.delta_ns) if grown else None

@@ -1,0 +1,215 @@
+"""Which work of BEFORE is which of AFTER, and what came, went, grew and shrank?
+
+First what has the same name, op, shapes and place in the step. What is left is matched by less and less: the same op
+with other kernels (cuBLAS, then nvjet), the same op with other shapes, the same module, as a compiler fuses its ops
+into kernels of its own, the same function of a kernel with other template arguments, the same family in the same phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from perfdoctor.comparison.records import Changed, Fate, Work
+from perfdoctor.late import dataclass
+from perfdoctor.vocabulary.names.base_names import base_name
+
+#: Less than a thousandth of the step is as much as before.
+SAME_SHARE = 0.001
+_NO_FAMILY = ("", "other")
+_SAYS_NOTHING = ("", "kernel", "operator()")
+COMPUTE = "compute"
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Work that both sides, or one, have; `by`: what they have in common."""
+
+    by: str
+    before: tuple[Work, ...]
+    after: tuple[Work, ...]
+
+
+def _exact(work: Work) -> Key | None:
+    return (work.part, work.kernel, work.op, work.shapes, work.phase)
+
+
+def _by_op_and_shape(work: Work) -> Key | None:
+    return (work.part, work.op, work.shapes, work.phase) if work.op else None
+
+
+def _by_op(work: Work) -> Key | None:
+    return (work.part, work.op, work.phase) if work.op else None
+
+
+def _by_name(work: Work) -> Key | None:
+    return (work.part, work.kernel) if work.kernel else None
+
+
+def _by_module(work: Work) -> Key | None:
+    return (work.part, work.module, work.phase) if work.module and work.part == COMPUTE else None
+
+
+def _by_function(work: Work) -> Key | None:
+    """Of libraries whose functions say what they do: torch's element-wise ones do it in their template arguments."""
+    name = base_name(work.kernel) if work.part == COMPUTE and work.group != "elementwise" else ""
+    return (work.part, name, work.phase) if name.lower().rstrip("0123456789") not in _SAYS_NOTHING else None
+
+
+def _by_family(work: Work) -> Key | None:
+    known = work.part == COMPUTE and work.group not in _NO_FAMILY
+    return (work.part, work.group, work.phase) if known else None
+
+
+def _by_range(work: Work) -> Key | None:
+    return (work.part, work.inside, work.phase) if work.inside and work.part == COMPUTE else None
+
+
+_RULES: Sequence[tuple[str, Callable[[Work], Key | None]]] = (
+    ("name, shapes and place", _exact),
+    ("op and shapes", _by_op_and_shape),
+    ("op", _by_op),
+    ("name", _by_name),
+    ("module", _by_module),
+    ("function of the kernel", _by_function),
+    ("family", _by_family),
+    ("range", _by_range),
+)
+
+
+def pairs(before: Sequence[Work], after: Sequence[Work]) -> list[_Pair]:
+    """All work of both sides, each once."""
+    found: list[_Pair] = []
+    left, right = list(before), list(after)
+    for by, key in _RULES:
+        ours, theirs = _by_key(left, key), _by_key(right, key)
+        common = [each for each in ours if each in theirs]
+        found += [_Pair(by, tuple(ours[each]), tuple(theirs[each])) for each in common]
+        known = set(common)
+        left = [work for work in left if key(work) not in known]
+        right = [work for work in right if key(work) not in known]
+    found += [_Pair("", tuple(works), ()) for works in _by_key(left, _alone).values()]
+    found += [_Pair("", (), tuple(works)) for works in _by_key(right, _alone).values()]
+    return found
+
+
+def _alone(work: Work) -> Key:
+    return (work.part, work.op or work.kernel, work.phase)
+
+
+def _by_key(works: Sequence[Work], key: Callable[[Work], Key | None]) -> dict[Key, list[Work]]:
+    found: dict[Key, list[Work]] = {}
+    for work in works:
+        name = key(work)
+        if name is not None:
+            found.setdefault(name, []).append(work)
+    return found
+
+
+def changes(
+    before: Sequence[Work], after: Sequence[Work], steps_ns: tuple[int, int], most: int
+) -> tuple[tuple[Changed, ...], int, int]:
+    """The largest changes, what all others bring together in ns, and how many they are; all of it sums exactly."""
+    every = sorted(pairs(before, after), key=lambda pair: -abs(_ns(pair.after) - _ns(pair.before)))
+    ours = whole_numbers([_ns(pair.before) for pair in every], steps_ns[0])
+    theirs = whole_numbers([_ns(pair.after) for pair in every], steps_ns[1])
+    least = SAME_SHARE * steps_ns[0]
+    shown = [at for at in range(min(most, len(every))) if abs(theirs[at] - ours[at]) >= least]
+    listed = tuple(_changed(every[at], ours[at], theirs[at], steps_ns[0]) for at in shown)
+    rest = steps_ns[1] - steps_ns[0] - sum(each.delta_ns for each in listed)
+    return listed, rest, len(every) - len(listed)
+
+
+def whole_numbers(values: Sequence[float], whole: int) -> list[int]:
+    """The values rounded so that they sum to the whole: those whose remainders are largest get one more."""
+    if not values:
+        return []
+    exact = np.asarray(values, np.float64)
+    exact[int(exact.argmax())] += whole - exact.sum()
+    low = np.floor(exact + 1e-6).astype(np.int64)
+    missing = int(whole - low.sum())
+    order = np.argsort(low - exact, kind="stable")
+    low[order[:missing]] += 1
+    return [int(each) for each in low]
+
+
+def fate(before: float, after: float, step_ns: float) -> Fate:
+    if abs(after - before) < SAME_SHARE * step_ns:
+        return "same"
+    if not before:
+        return "came"
+    if not after:
+        return "went"
+    return "grew" if after > before else "shrank"
+
+
+def _ns(works: Sequence[Work]) -> float:
+    return sum(work.ns for work in works)
+
+
+def _changed(pair: _Pair, before_ns: int, after_ns: int, step_ns: float) -> Changed:
+    was, now = _names(pair.before), _names(pair.after)
+    one = max((*pair.before, *pair.after), key=lambda work: work.ns)
+    return Changed(
+        part=one.part,
+        label=_label(pair, one),
+        matched_by=pair.by,
+        where=" · ".join(text for text in (one.phase, _shapes(pair)) if text),
+        was=was if was != now else (),
+        now=now if was != now else (),
+        before_ns=before_ns,
+        after_ns=after_ns,
+        delta_ns=after_ns - before_ns,
+        before_count=sum(work.count for work in pair.before),
+        after_count=sum(work.count for work in pair.after),
+        fate=fate(before_ns, after_ns, step_ns),
+    )
+
+
+def _label(pair: _Pair, one: Work) -> str:
+    if pair.by == "module":
+        return one.module
+    if pair.by == "range":
+        return one.inside
+    if pair.by == "family":
+        return f"{one.group} kernels"
+    if pair.by == "function of the kernel":
+        return base_name(one.kernel)
+    return one.op or one.kernel
+
+
+def _shapes(pair: _Pair) -> str:
+    """Of the op's tensors, where all have the same."""
+    different = {work.shapes for work in (*pair.before, *pair.after)}
+    shapes = different.pop() if len(different) == 1 else ""
+    return shapes.replace(", []", "") if pair.by not in ("module", "range", "family") else ""
+
+
+def _names(works: Sequence[Work]) -> tuple[str, ...]:
+    """The names, those that take most time first."""
+    sizes: dict[str, float] = {}
+    for work in works:
+        sizes[work.kernel] = sizes.get(work.kernel, 0.0) + work.ns
+    return tuple(sorted((name for name in sizes if name), key=lambda name: (-sizes[name], name)))
+
+
+def merged(runs: Sequence[Sequence[Work]]) -> tuple[Work, ...]:
+    """The mean of several runs: work that has all names in common is one."""
+    if len(runs) == 1:
+        return tuple(runs[0])
+    sums: dict[Key, list[float]] = {}
+    for run in runs:
+        for work in run:
+            key = work.names
+            total = sums.setdefault(key, [0.0, 0.0])
+            total[0] += work.ns / len(runs)
+            total[1] += work.count / len(runs)
+    return tuple(Work.of(key, ns, count) for key, (ns, count) in sums.items())
+
+
+def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of several runs, by name; what one lacks is 0 there."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: sum(run.get(name, 0.0) for run in runs) / len(runs) for name in names}

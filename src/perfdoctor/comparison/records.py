@@ -1,0 +1,257 @@
+"""What does a comparison hand on? Numbers and names, no rows of a recording: reports only format them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Literal
+
+from perfdoctor.late import dataclass
+from perfdoctor.model.columns import Floats
+
+Verdict = Literal["slower", "faster", "no change", "too noisy"]
+#: Where the spread of runs comes from: the runs that were given, of the other side, or what is usual.
+SpreadFrom = Literal["runs", "other side", "usual"]
+#: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
+Fate = Literal["came", "went", "grew", "shrank", "same"]
+FindingFate = Literal["fixed", "new", "remaining", "not checked"]
+Kept = Literal["kept", "more", "less", "unknown"]
+
+
+@dataclass(frozen=True)
+class StepSample:
+    """The steps of one run in ns, in order. `scale`: the unrecorded step over the recorded one; 1.0 if unknown."""
+
+    steps_ns: Floats
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class StepSide:
+    """What is known of the step of one side. `spread`: the standard deviation of the mean step from run to run, as a
+    share of it. `blocks`: how many consecutive steps are drawn together, a number a run.
+    """
+
+    mean_ns: float
+    median_ns: float
+    runs: int
+    steps: int
+    blocks: tuple[int, ...]
+    spread: float
+    spread_from: SpreadFrom
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """How the mean step changed. `change`, `low`, `high`: AFTER over BEFORE, less 1, with its 95 % interval.
+
+    `low` and `high` are None where a side has a single step. `median_low`, `median_high`: the same of the median step.
+    `detectable`: the smallest change that would have been found, as a share; None if nothing is.
+    """
+
+    before: StepSide
+    after: StepSide
+    change: float
+    low: float | None
+    high: float | None
+    median_change: float
+    median_low: float | None
+    median_high: float | None
+    verdict: Verdict
+    detectable: float | None
+    unrecorded: bool
+
+    @property
+    def hidden_by_long_steps(self) -> bool:
+        """Is the median step clearly another one, while the mean step is not?"""
+        if self.verdict != "too noisy" or self.median_low is None or self.median_high is None:
+            return False
+        return self.median_low > 0 or self.median_high < 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """Time of a step that one kind of work takes alone, in ns; what overlaps counts once, so that all sums to the step.
+
+    `part`: of the step. `kernel`: the name on the device, or of the line, range or call that the device waited for;
+    `op`, `shapes`, `phase` (forward, backward, optimizer), `module` and `inside`, the innermost range around its
+    launch, say where it belongs; "" where not known.
+    """
+
+    part: str
+    group: str
+    kernel: str
+    op: str
+    shapes: str
+    phase: str
+    module: str
+    inside: str
+    ns: float
+    count: float
+
+    @classmethod
+    def of(cls, names: Sequence[str], ns: float, count: float) -> Work:
+        """`names`: as `Work.names` gives them."""
+        part, group, kernel, op, shapes, phase, module, inside = names
+        return cls(part, group, kernel, op, shapes, phase, module, inside, ns, count)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.part, self.group, self.kernel, self.op, self.shapes, self.phase, self.module, self.inside)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The most that one device held, in bytes; -1 if unknown."""
+
+    rank: int
+    device: int
+    peak_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about."""
+
+    rule: str
+    title: str
+    low: float
+    likely: float
+    high: float
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One run, reduced to what is compared. `parts` sum to `step_ns`, as `work` does; both are of a mean step.
+
+    `settings`: what it ran with, by the names of `settings.SETTINGS`. `basis`: what a step is called; "" if none was
+    found. `by_op`: does `work` know more than the names of kernels? `predictions`: the likely step after the first
+    fixes together, by the rules fixed. `checked`: the rules that could be checked. `unrecorded_ns`: None if unknown.
+    """
+
+    name: str
+    step_ns: float
+    basis: str
+    steps: StepSample
+    parts: Mapping[str, float]
+    compute: Mapping[str, float]
+    work: tuple[Work, ...]
+    by_op: bool
+    findings: tuple[Saving, ...]
+    checked: frozenset[str]
+    predictions: Mapping[tuple[str, ...], tuple[float, float, float]]
+    memory: tuple[Memory, ...]
+    settings: Mapping[str, str]
+    without_gpu: bool
+    unrecorded_ns: float | None = None
+    items_per_step: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something beside the code that differs. `matters`: steps that differ in it are no longer the same work."""
+
+    name: str
+    before: str
+    after: str
+    matters: bool = False
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one cause brings to the difference of the mean step, in whole ns. `rules` speak of it."""
+
+    key: str
+    label: str
+    before_ns: int
+    after_ns: int
+    delta_ns: int
+    fate: Fate
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The same of one kind of work. `matched_by`: what both sides have in common. `was`, `now`: names on the device,
+    where they differ. `label`: what it is called.
+    """
+
+    part: str
+    label: str
+    matched_by: str
+    where: str
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+    before_ns: int
+    after_ns: int
+    delta_ns: int
+    before_count: float
+    after_count: float
+    fate: Fate
+
+
+@dataclass(frozen=True)
+class FindingChange:
+    rule: str
+    title: str
+    fate: FindingFate
+    before_ns: float
+    after_ns: float
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What was predicted for BEFORE, next to what AFTER shows, in ns a step. `rules`: the findings fixed.
+
+    `shown_ns`: by how much the step, or the part that the finding is about, got shorter.
+    """
+
+    rules: tuple[str, ...]
+    title: str
+    low: float
+    likely: float
+    high: float
+    shown_ns: float
+    kept: Kept
+    because: str
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class MemoryChange:
+    rank: int
+    device: int
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`causes` sum to `difference_ns` exactly, and so do `work` and `work_rest_ns`: both are the difference of the mean
+    steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    step: StepChange
+    basis: str
+    without_gpu: bool
+    settings: tuple[Setting, ...]
+    unknown_settings: tuple[str, ...]
+    before_ns: int
+    after_ns: int
+    difference_ns: int
+    recording_ns: int
+    causes: tuple[Contribution, ...]
+    work: tuple[Changed, ...]
+    work_rest_ns: int
+    work_rest_count: int
+    findings: tuple[FindingChange, ...]
+    promises: tuple[Promise, ...]
+    memory: tuple[MemoryChange, ...]
+    items_before: float | None = None
+    items_after: float | None = None
+    notes: tuple[str, ...] = field(default_factory=tuple)

@@ -1,0 +1,102 @@
+"""What did a run run with, beside its code: GPU, clocks, versions, batch, ranks, options, number of steps?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.comparison.records import Setting, Snapshot
+from perfdoctor.metrics.host.batch_items import targets_per_step
+from perfdoctor.metrics.machine.gpu_samples import gpus
+from perfdoctor.model.run import Run
+from perfdoctor.system.run_folder import RunFolder
+
+#: Each with whether steps that differ in it are other work, so that their times say little about the code.
+SETTINGS: Mapping[str, bool] = {
+    "GPU": True, "number of GPUs": True, "ranks": True, "batch": True, "SM clock": True, "driver": True,
+    "torch": True, "recorder": False, "recorded": False, "options": False, "program": False, "steps analysed": False,
+    "steps found by": False,
+}  # fmt: skip
+#: Not worth a line where both sides lack it.
+_ASKED_FOR = ("GPU", "SM clock", "driver", "torch", "batch")
+#: Clocks of one setting move by so much from second to second.
+_SAME_CLOCK = 0.02
+_AT_WORK = 0.5
+_SIGNALS = ("ops", "functions", "ranges", "calls", "os_calls", "device_samples")
+
+
+def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
+    """By the names of SETTINGS, in words; without those that were not recorded."""
+    names = sorted({place.info.name for place in run.places if place.device is not None and place.info.name})
+    found = {
+        "GPU": " and ".join(names),
+        "number of GPUs": str(sum(place.device is not None for place in run.job.places)),
+        "ranks": str(max(run.timeline.world_size, len(run.ranks))),
+        "batch": _batch(run),
+        "SM clock": _clock(run),
+        "recorder": _recorder(run),
+        "recorded": ", ".join(name for name in _SIGNALS if name in run.timeline.recorded),
+        "steps analysed": str(min((place.steps.used for place in run.places), default=0)),
+        "steps found by": next((place.steps.found_by for place in run.places), ""),
+        **_of_folder(paths),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _batch(run: Run) -> str:
+    items = items_per_step(run)
+    return f"{items:,.0f} items a step and rank" if items else ""
+
+
+def items_per_step(run: Run) -> float | None:
+    """What one rank trains on in a step: targets of its loss, or what the user said; None if unknown."""
+    given = run.timeline.user_values.tokens_per_step
+    found = [items for place in run.places if (items := targets_per_step(place))]
+    return given or (float(np.mean(found)) if found and len(found) == len(run.places) else None)
+
+
+def _clock(run: Run) -> str:
+    clocks = []
+    for gpu in gpus(run.timeline):
+        loaded = gpu.floats("sm_clock_mhz")[gpu.under_load(_AT_WORK)]
+        clocks += loaded[~np.isnan(loaded)].tolist()
+    return f"{np.median(clocks):.0f} MHz under load" if clocks else ""
+
+
+def _recorder(run: Run) -> str:
+    tools = {(source.kind, source.tool_version) for source in run.timeline.sources if source.kind in ("nsys", "kineto")}
+    return " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools))
+
+
+def _of_folder(paths: Sequence[Path]) -> dict[str, str]:
+    """What `perfdoctor run` wrote down; nothing for other recordings."""
+    folder = RunFolder.open(paths[0]) if len(paths) == 1 and paths[0].is_dir() else None
+    if folder is None:
+        return {}
+    versions = sorted({str(rank["torch"]) for rank in folder.manifest.ranks if rank.get("torch")})
+    passes = " and ".join(record.name for record in folder.manifest.passes)
+    return {"torch": " and ".join(versions), "options": passes, "program": " ".join(folder.manifest.command)}
+
+
+def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
+    """What differs, what matters first; and what was not recorded on one side, so that it could not be compared."""
+    found, unknown = [], []
+    for name, matters in SETTINGS.items():
+        sides = [sorted({each.settings.get(name, "") for each in side}) for side in (before, after)]
+        if "" in (*sides[0], *sides[1]):
+            if name in _ASKED_FOR and not (name in ("GPU", "SM clock", "driver") and before[0].without_gpu):
+                unknown.append(name)
+            continue
+        if sides[0] != sides[1] and not _same_clock(name, *sides):
+            was, now = (" or ".join(side) for side in sides)
+            found.append(Setting(name, was, now, matters=matters))
+    return tuple(sorted(found, key=lambda each: not each.matters)), tuple(unknown)
+
+
+def _same_clock(name: str, before: Sequence[str], after: Sequence[str]) -> bool:
+    if name != "SM clock" or not before[0] or not after[0]:
+        return False
+    one, other = (float(side[0].split()[0]) for side in (before, after))
+    return abs(one - other) <= _SAME_CLOCK * max(one, other)

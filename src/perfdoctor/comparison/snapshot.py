@@ -1,0 +1,245 @@
+"""What of one run is compared? From its recordings, or from what a diagnosis.json of it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, Work
+from perfdoctor.comparison.settings import items_per_step, settings_of
+from perfdoctor.comparison.work import FORWARD, work_of
+from perfdoctor.diagnosis.records import Examination
+from perfdoctor.model.columns import Floats
+from perfdoctor.model.run import Run
+from perfdoctor.records.diagnosis import Diagnosis
+from perfdoctor.records.findings import Advice
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
+from perfdoctor.vocabulary.rulebook import Rule
+
+_CASES = ("low", "likely", "high")
+
+
+def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule], paths: Sequence[Path]) -> Snapshot:
+    """Of a run that was read and diagnosed."""
+    run, diagnosis = examination.run, examination.diagnosis
+    work = work_of(run)
+    parts = _sums((each.part, each.ns) for each in work)
+    family = "phase" if _is_on_host(run) else "group"
+    return Snapshot(
+        name=name,
+        step_ns=sum(parts.values()),
+        basis=diagnosis.basis.noun if run.per_step else "",
+        steps=_sample(run, diagnosis),
+        parts=parts,
+        compute=_sums((getattr(each, family) or "other", each.ns) for each in work if each.part == "compute"),
+        work=work,
+        by_op=True,
+        findings=tuple(_saving(advice, rules) for advice in _all(diagnosis.findings)),
+        checked=frozenset(each.rule for each in diagnosis.outcomes if each.status in ("found", "clear")),
+        predictions=_predictions(diagnosis),
+        memory=tuple(Memory(use.rank, use.device, use.peak_bytes, use.most_reserved_bytes) for use in diagnosis.memory),
+        settings={**settings_of(run, paths), "steps analysed": str(diagnosis.steps.used)},
+        without_gpu=_is_on_host(run),
+        unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
+        items_per_step=items_per_step(run),
+        notes=diagnosis.notes,
+    )
+
+
+def _is_on_host(run: Run) -> bool:
+    return bool(run.places) and all(place.device is None for place in run.places)
+
+
+def _sums(pairs: Iterator[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, ns in pairs:
+        found[key] = found.get(key, 0.0) + ns
+    return found
+
+
+def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
+    """The steps as they were recorded, a mean over the ranks, which step together."""
+    if not run.per_step:
+        return StepSample(np.array([float(run.step_ns)]))
+    each = [place.steps.durations_ns.astype(np.float64) for place in run.places]
+    used = min(steps.size for steps in each)
+    steps = np.average([steps[:used] for steps in each], axis=0, weights=run.stands_for or None)
+    known = diagnosis.real_time
+    scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
+    return StepSample(np.asarray(steps, np.float64), scale)
+
+
+def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
+    for advice in findings:
+        yield advice
+        yield from _all(advice.symptoms)
+
+
+def _saving(advice: Advice, rules: Mapping[str, Rule]) -> Saving:
+    saving = advice.saving_ns_per_step
+    low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
+    return Saving(advice.rule, advice.title, low, likely, high, parts_of(advice.rule, rules))
+
+
+def parts_of(rule: str, rules: Mapping[str, Rule]) -> tuple[str, ...]:
+    """Which parts of the step the rule's fix makes shorter; () where none is its own."""
+    action = rules[rule].action if rule in rules else ""
+    if action:
+        return (SHRINKS[action],)
+    return tuple(name for name, part in PARTS.items() if rule in part.rules)
+
+
+def _predictions(diagnosis: Diagnosis) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """The step in ns with the first fixes, and each next one, by their rules. What was asked for counts no batch."""
+    predicted = diagnosis.prediction
+    if predicted is None or predicted.samples != 1 or predicted.scaling is not None:
+        return {}
+    steps = [(step.rule, float(step.step_ns)) for step in predicted.steps]
+    return _staged(steps, tuple(float(ns) for ns in predicted.step_ns))
+
+
+def _staged(
+    steps: Sequence[tuple[str, float]], whole: Sequence[float]
+) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """Of the stages only the likely step is known; the last has its range, and the others as wide a one."""
+    found: dict[tuple[str, ...], tuple[float, float, float]] = {}
+    rules: list[str] = []
+    for rule, ns in steps:
+        rules.append(rule)
+        share = ns / whole[1] if whole[1] else 1.0
+        found[tuple(sorted(set(rules)))] = (whole[0] * share, ns, whole[2] * share)
+    return found
+
+
+# --- from a diagnosis.json -------------------------------------------------------------------------------------------
+
+
+def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> Snapshot:
+    """Of a stored diagnosis: parts, findings and the longest kernels; ops, lines and single steps are not in it."""
+    run, steps = document["run"], document["run"]["steps"]
+    parts, compute = _stored_parts(document["time"])
+    step_ns = sum(parts.values())
+    unrecorded = (document.get("prediction") or {}).get("unrecorded_step_ns") or steps.get("unrecorded_ns")
+    return Snapshot(
+        name=name,
+        step_ns=step_ns,
+        basis="step" if steps["used"] else "",
+        steps=StepSample(_stored_steps(steps, step_ns), unrecorded / step_ns if unrecorded and step_ns else 1.0),
+        parts=parts,
+        compute=compute,
+        work=tuple(_stored_work(document, parts)),
+        by_op=False,
+        findings=tuple(_stored_saving(each, rules) for each in document["findings"]),
+        checked=frozenset(each["rule"] for each in document["outcomes"] if each["status"] in ("found", "clear")),
+        predictions=_stored_predictions(document.get("prediction")),
+        memory=tuple(
+            Memory(use["rank"], use["device"], use["peak_bytes"], use["most_reserved_bytes"])
+            for use in document.get("memory", ())
+        ),
+        settings=_stored_settings(run),
+        without_gpu=all(row["device"] is None for row in document["time"]),
+        unrecorded_ns=unrecorded,
+        notes=tuple(document.get("notes", ())),
+    )
+
+
+def _stored_parts(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    parts: dict[str, float] = {}
+    compute: dict[str, float] = {}
+    for row in rows:
+        a_step = (row["step_ns"] or row["window_ns"]) / max(row["window_ns"], 1) / len(rows)
+        sizes = {
+            "compute": row["compute_ns"], "exposed_communication": row["exposed_communication_ns"],
+            "exposed_copy": row["exposed_copy_ns"],
+            **{cause: row["idle_causes_ns"].get(cause, 0) for cause in IDLE_CAUSES},
+        }  # fmt: skip
+        for part, ns in sizes.items():
+            parts[part] = parts.get(part, 0.0) + ns * a_step
+        kinds = row["compute_by_family_ns"] if row["device"] is not None else _phases(row)
+        alone = row["compute_ns"] / max(sum(kinds.values()), 1)
+        for kind, ns in kinds.items():
+            compute[kind] = compute.get(kind, 0.0) + ns * alone * a_step
+    return {part: ns for part, ns in parts.items() if ns}, {kind: ns for kind, ns in compute.items() if ns}
+
+
+def _phases(row: Mapping[str, Any]) -> dict[str, int]:
+    """Where a training thread stands for the device; forward is what is left, and others are with it."""
+    return {FORWARD if name == "other" else name: ns for name, ns in row.get("compute_by_phase_ns", {}).items()}
+
+
+def _stored_steps(steps: Mapping[str, Any], step_ns: float) -> Floats:
+    """The steps themselves where the document has them; else as many as a normal distribution with its quantiles."""
+    known = steps.get("durations_ns")
+    if known:
+        return np.asarray(known, np.float64)
+    used = int(steps["used"])
+    if used < 2 or not steps["median_ns"]:
+        return np.array([step_ns])
+    quantiles = (steps["p10_ns"], steps["p10_ns"], steps["median_ns"], steps["p90_ns"], steps["p90_ns"])
+    at = np.interp(np.linspace(0, 1, used), (0.0, 0.1, 0.5, 0.9, 1.0), quantiles)
+    return np.asarray(at * (step_ns / at.mean()), np.float64)
+
+
+def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[Work]:
+    places = max(len(document["time"]), 1)
+    windows = [(row["window_ns"], row["step_ns"]) for row in document["time"]]
+    units = np.mean([round(window / step) if step else 1 for window, step in windows]) if windows else 1
+    kernels = [row for row in document["kernels"] if row["family"] != "communication"]
+    whole = sum(row["total_ns"] for row in kernels) / places / units
+    left = parts.get("compute", 0.0)
+    share = min(left / whole, 1.0) if whole else 0.0  # kernels that overlap share the time
+    for row in kernels:
+        ns = row["total_ns"] / places / units * share
+        left -= ns
+        yield Work("compute", row["family"], row["name"], "", "", "", "", "", ns, row["count"] / places / units)
+    if not math.isclose(left, 0, abs_tol=1):
+        yield Work("compute", "", "", "", "", "", "", "", left, 0)
+    for part, ns in parts.items():
+        if part != "compute":
+            yield Work(part, "", "", "", "", "", "", "", ns, 0)
+
+
+def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Saving:
+    saving = finding["saving_ns_per_step"]
+    low, likely, high = (float(saving[case]) for case in _CASES)
+    return Saving(finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules))
+
+
+def _stored_predictions(
+    predicted: Mapping[str, Any] | None,
+) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    if not predicted or predicted.get("samples", 1) != 1 or predicted.get("scaling"):
+        return {}
+    steps = [(step["rule"], float(step["step_ns"])) for step in predicted["steps"]]
+    return _staged(steps, [float(predicted["step_ns"][case]) for case in _CASES])
+
+
+def _stored_settings(run: Mapping[str, Any]) -> dict[str, str]:
+    tools = {(each["kind"], each["tool_version"]) for each in run["sources"] if each["kind"] in ("nsys", "kineto")}
+    found = {
+        "GPU": " and ".join(sorted({gpu["name"] for gpu in run["gpus"] if gpu["name"]})),
+        "number of GPUs": str(len(run["gpus"])),
+        "ranks": str(run["world_size"]),
+        "recorder": " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools)),
+        "steps analysed": str(run["steps"]["used"]),
+        "steps found by": run["steps"]["found_by"],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def without_ops(snapshot: Snapshot) -> Snapshot:
+    """The same with the names of kernels alone, for a comparison with one that knows no more."""
+    merged: dict[tuple[str, str, str], list[float]] = {}
+    for each in snapshot.work:
+        is_kernel = each.part == "compute" and not snapshot.without_gpu
+        key = (each.part, each.group, each.kernel) if is_kernel else (each.part, "", "")
+        total = merged.setdefault(key, [0.0, 0.0])
+        total[0] += each.ns
+        total[1] += each.count
+    work = tuple(Work.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
+    return replace(snapshot, work=work, by_op=False)

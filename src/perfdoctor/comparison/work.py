@@ -1,0 +1,268 @@
+"""Which work takes the time of a mean step, each moment counted once, and where in the step does it stand?
+
+The parts of a step do not overlap, but the kernels in them do. A moment belongs to what began first and still runs, so
+that the times of all work sum to the step exactly, and the difference of two steps is the sum of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from perfdoctor.comparison.records import Work
+from perfdoctor.late import dataclass, regex
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
+from perfdoctor.metrics.host.own_code import own_functions
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text
+from perfdoctor.model.host_rows import Nested, by_thread, named, nested_rows, own_ns, when_open
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import Launches, launches_of
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.steps import host_marks
+from perfdoctor.model.timeline import Frame
+from perfdoctor.vocabulary.names import kernels as kernel_names
+from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names.running_numbers import without_numbers
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+_PHASES = ("", FORWARD, BACKWARD, OPTIMIZER)
+#: torch.profiler's rows of modules (`with_modules`, or stacks): `nn.Module: Linear_0`.
+_MODULE = regex(r"^nn\.Module: ")
+#: What ran on the host while the device was idle, where no function of the user's own was recorded.
+_HOST_SIGNALS = ("ranges", "ops", "calls")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of one place: what they are called and what of a part is theirs. Arrays have one element a row."""
+
+    part: str
+    name: Text
+    ns: Ints
+    group: Text
+    op: Text
+    shapes: Text
+    phase: Ints
+    module: Text
+    inside: Text
+
+
+def work_of(run: Run) -> tuple[Work, ...]:
+    """All work of a mean step of an average place, in ns; it sums to the step."""
+    weights = np.asarray(run.stands_for or [1] * len(run.places), np.float64)
+    found: dict[tuple[str, ...], list[float]] = {}
+    for place, weight in zip(run.places, (weights / weights.sum()).tolist(), strict=True):
+        for key, ns, count in _of_place(place):
+            total = found.setdefault(key, [0.0, 0.0])
+            total[0] += ns * weight / place.units
+            total[1] += count * weight / place.units
+    return tuple(Work.of(key, ns, count) for key, (ns, count) in found.items())
+
+
+def _of_place(place: Place) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    for part, pieces in place.parts.items():
+        if not pieces:
+            continue
+        left = pieces.total_ns
+        for rows in _rows_of(place, part, pieces):
+            for key, ns, count in _grouped(rows):
+                left -= ns
+                yield key, ns, count
+        if left:
+            yield (part, "", "", "", "", "", "", ""), left, 0
+
+
+def _rows_of(place: Place, part: str, pieces: Intervals) -> Iterator[_Rows]:
+    if part == "compute" and place.device is None:
+        yield from _on_host(place, part, pieces, ("ops", "ranges"))
+    elif part == "compute":
+        yield _on_device(place, part, pieces, "kernels")
+    elif part == "exposed_communication" and len(place.collectives):
+        yield _on_device(place, part, pieces, "collectives")
+    elif part == "exposed_copy":
+        yield _on_device(place, part, pieces, "copies")
+    else:
+        yield from _on_host(place, part, pieces, _HOST_SIGNALS)
+
+
+def _grouped(rows: _Rows) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Rows that agree in all names are one; those without time are left out."""
+    kept = np.flatnonzero(rows.ns > 0)
+    if not kept.size:
+        return
+    texts = (rows.group, rows.name, rows.op, rows.shapes, rows.module, rows.inside)
+    codes = [text.codes[kept].astype(np.int64) for text in texts]
+    group, first = grouping.combined(*codes, rows.phase[kept])
+    ns, count = grouping.sums(group, rows.ns[kept], first.size), np.bincount(group, minlength=first.size)
+    for at, row in enumerate(kept[first].tolist()):
+        kind, name, op, shapes, module, inside = (text[row] for text in texts)
+        phase = _PHASES[int(rows.phase[row])]
+        yield (rows.part, kind, name, op, shapes, phase, module, inside), int(ns[at]), int(count[at])
+
+
+# --- on the device ---------------------------------------------------------------------------------------------------
+
+
+def _on_device(place: Place, part: str, pieces: Intervals, signal: str) -> _Rows:
+    frame = place.own(signal)
+    first = np.maximum(frame.start_ns, _reach(frame))
+    launched = launches_of(place, signal) if place.device is not None else None
+    ops, shapes = _op(place, launched, len(frame))
+    return _Rows(
+        part, _name(frame, signal), pieces.overlap_ns(first, np.maximum(frame.end_ns, first)), _group(frame, signal),
+        ops, shapes, _phase(place, launched, len(frame)),
+        *_module_and_range(place, launched, len(frame)),
+    )  # fmt: skip
+
+
+def _reach(frame: Frame) -> Ints:
+    """For each row, until when the rows that began before it run."""
+    least = np.iinfo(np.int64).min
+    return np.concatenate(([least], np.maximum.accumulate(frame.end_ns)[:-1])) if len(frame) else frame.end_ns
+
+
+def _name(frame: Frame, signal: str) -> Text:
+    if signal == "copies":
+        return _joined(frame.text("direction"), frame.text("host_memory"))
+    return frame.name
+
+
+def _joined(one: Text, other: Text) -> Text:
+    pairs = one.codes.astype(np.int64) * max(len(other.values), 1) + other.codes
+    different, codes = np.unique(pairs, return_inverse=True)
+    values = [
+        f"{one.values[pair // len(other.values)]} {other.values[pair % len(other.values)]}"
+        for pair in different.tolist()
+    ]
+    return Text(codes.ravel().astype(np.int32), values)
+
+
+def _group(frame: Frame, signal: str) -> Text:
+    if signal == "kernels":
+        return frame.name.mapped(kernel_names.family)
+    return frame.text("direction" if signal == "copies" else "kind")
+
+
+def _op(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]:
+    """The innermost op that launched each row, and the shapes of its inputs."""
+    ops = place.timeline.ops
+    if launched is None or not len(ops):
+        return Text.constant("", size), Text.constant("", size)
+    at = launched.enclosing("ops")
+    return _taken(ops.name, at), _taken(ops.text("input_shapes"), at)
+
+
+def _taken(text: Text, rows: Ints) -> Text:
+    """The texts of these rows; "" where a row is UNKNOWN."""
+    codes = np.where(rows == UNKNOWN, len(text.values), text.codes[np.maximum(rows, 0)])
+    return Text(codes.astype(np.int32), [*text.values, ""])
+
+
+def _phase(place: Place, launched: Launches | None, size: int) -> Ints:
+    """Where each row stands in the step, as a position in _PHASES; the first where no phase was recorded."""
+    if launched is None:
+        return np.zeros(size, np.int64)
+    timeline = place.timeline
+    backward = launched.inside_of("ops", named(timeline, "ops", torch_names.AUTOGRAD_NODE))
+    updating = np.zeros(size, dtype=bool)
+    for signal in ("ops", "ranges"):  # on the thread that launched: a loader's copies are no update
+        if len(timeline[signal]):
+            updating |= launched.inside_of(signal, named(timeline, signal, torch_names.OPTIMIZER_RANGE))
+    backward |= launched.while_open(torch_names.BACKWARD, "ranges")
+    rest = 1 if backward.any() else 0  # what is no backward pass is known only where one was seen
+    phase: Ints = np.where(updating, 3, np.where(backward, 2, rest)).astype(np.int64)
+    return np.where(launched.known, phase, 0)
+
+
+def _module_and_range(place: Place, launched: Launches | None, size: int) -> tuple[Text, Text]:
+    """The innermost module around each launch, and the innermost range that is no step."""
+    none = Text.constant("", size)
+    if launched is None:
+        return none, none
+    functions, ranges = place.timeline["functions"], place.timeline.ranges
+    modules = named(place.timeline, "functions", _MODULE) if len(functions) else np.zeros(0, bool)
+    module, inside = none, none
+    if modules.any():
+        module = _taken(functions.name, _inside(place, launched, "functions", modules)).mapped(_module_name)
+    if len(ranges):
+        inside = _taken(ranges.name, _inside(place, launched, "ranges", _no_steps(place, ranges))).mapped(
+            without_numbers
+        )
+    return module, inside
+
+
+def _module_name(name: str) -> str:
+    return name.removeprefix("nn.Module: ")
+
+
+def _no_steps(place: Place, ranges: Frame) -> Mask:
+    """One bool a row: is it neither a mark of steps nor a range of torch's own?"""
+    steps = ranges.name.matches(torch_names.PROFILER_STEP) | ranges.name.matches(torch_names.OPTIMIZER_RANGE)
+    marks = host_marks(place.timeline, place.rank)
+    if marks is not None and marks.found_by == "user-range":
+        steps |= np.isin(ranges.start_ns, marks.starts)
+    own: Mask = ~steps
+    return own
+
+
+def _inside(place: Place, launched: Launches, signal: str, chosen: Mask) -> Ints:
+    """The innermost chosen row around each launch, as a row of the timeline's frame."""
+    rows: Nested = nested_rows(place.timeline, place.rank, signal)
+    if not len(rows.rows):
+        return np.full(launched.rows.size, UNKNOWN, np.int64)
+    inner = rows.innermost_of(chosen[rows.numbers])
+    at = launched.inside(rows)
+    found = np.where(at == UNKNOWN, UNKNOWN, inner[np.maximum(at, 0)])
+    return np.where(found == UNKNOWN, UNKNOWN, rows.numbers[np.maximum(found, 0)])
+
+
+# --- on the host -----------------------------------------------------------------------------------------------------
+
+
+def _on_host(place: Place, part: str, pieces: Intervals, signals: Sequence[str]) -> Iterator[_Rows]:
+    """What the thread that does most of it ran innermost in that time: own lines where they were recorded."""
+    rows, with_shapes = _host_rows(place, signals, own_lines=part != "compute")
+    if not len(rows):
+        return
+    ns = own_ns(rows, pieces)
+    threads = [own for _, own in by_thread(rows)]
+    busiest = max(threads, key=lambda own: int(ns[own].sum()))
+    chosen, size = rows.take(busiest), busiest.size
+    none = Text.constant("", size)
+    names = chosen.name.mapped(without_numbers)
+    is_op = part == "compute"
+    yield _Rows(
+        part, names, ns[busiest], none, names if is_op else none,
+        chosen.text("input_shapes") if with_shapes else none, _host_phase(place, chosen, is_work=is_op), none, none,
+    )  # fmt: skip
+
+
+def _host_phase(place: Place, rows: Frame, *, is_work: bool) -> Ints:
+    """As `_phase`, of a training thread's ops; what stands between them is in none."""
+    backward = when_open(place.timeline, place.rank, torch_names.AUTOGRAD_NODE, "ops")
+    if not is_work or not backward:
+        return np.zeros(len(rows), np.int64)
+    updating = when_open(place.timeline, place.rank, torch_names.OPTIMIZER_RANGE, "ops", "ranges")
+    inside = [spans.overlap_ns(rows.start_ns, rows.start_ns + 1) > 0 for spans in (updating, backward)]
+    return np.where(inside[0], 3, np.where(inside[1], 2, 1)).astype(np.int64)
+
+
+def _host_rows(place: Place, signals: Sequence[str], *, own_lines: bool) -> tuple[Frame, bool]:
+    """Rows of the threads that drive the place, as one frame; and whether they have shapes."""
+    threads, marks = driving_threads(place.timeline, place.rank), host_marks(place.timeline, place.rank)
+    functions = own_functions(place.timeline, place.rank).rows
+    functions = functions.take(np.isin(functions["thread"], threads))
+    if own_lines and len(functions):
+        return functions, False
+    frames = []
+    for signal in signals:
+        rows = place.timeline[signal].of(rank=place.rank)
+        rows = rows.take(np.isin(rows["thread"], threads))
+        rows = below_step(rows, marks) if signal == "ranges" else rows
+        shapes = rows.columns.get("input_shapes", Text.constant("", len(rows)))
+        kept = {name: rows.columns[name] for name in ("rank", "process", "thread", "start_ns", "end_ns", "name")}
+        frames.append(Frame({**kept, "input_shapes": shapes}))
+    return Frame.join(frames), True

@@ -1,0 +1,89 @@
+"""What does a person read of a comparison in the browser? One page: verdict, waterfall, and two timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from markupsafe import Markup
+
+from perfdoctor import __version__
+from perfdoctor.comparison.contributions import part_of
+from perfdoctor.comparison.records import Comparison, Contribution
+from perfdoctor.late import dataclass
+from perfdoctor.records.views import TimelineView
+from perfdoctor.report import embedded, html, part_colours
+from perfdoctor.report.comparison import json_report, words
+from perfdoctor.report.words.wording import duration
+from perfdoctor.vocabulary.parts import PARTS, REST
+
+STYLES = ("style.css", "timeline.css", "compare.css")
+SCRIPTS = (*(name for name in html.SCRIPTS if name not in ("csv.js", "tables.js", "start.js")), "compare.js")
+#: Causes of the waterfall; further ones are one bar.
+_BARS = 9
+#: Two timelines, each of at most so many packed bytes, and the page's own files stay below 2 MB.
+MOST_TIMELINE_BYTES = 800_000
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row: a bar from `start` on, `length` long, of a whole that `rest` completes; all in ns."""
+
+    label: str
+    part: str
+    start: int
+    length: int
+    rest: int
+    delta_ns: int
+    times: str
+    number: str
+    is_whole: bool = False
+
+
+def render(comparison: Comparison, timelines: Mapping[str, TimelineView]) -> str:
+    """The whole page. `timelines`: of the first run of each side that was recorded, by `before` and `after`."""
+    style = f"\n{part_colours.style_sheet()}{html.joined(STYLES)}"
+    script = html.joined(SCRIPTS)
+    without_gpu = comparison.without_gpu
+    return html.environment().get_template("compare.html.j2").render(
+        comparison=comparison,
+        words=words,
+        bars=bars(comparison),
+        sides=tuple(timelines),
+        style=Markup(style),  # noqa: S704 files of our own
+        script=Markup(script),  # noqa: S704
+        style_hash=html.content_hash(style),
+        script_hash=html.content_hash(script),
+        data=Markup(embedded.plain(json_report.render(comparison))),  # noqa: S704 escaped there
+        packed=embedded.packed_timelines(timelines) if timelines else "",
+        part_labels={name: part.labels(without_gpu=without_gpu)[0] for name, part in PARTS.items()},
+        version=__version__,
+    )  # fmt: skip
+
+
+def bars(comparison: Comparison) -> list[Bar]:
+    """From the step before to the step after: each cause begins where the one above ended."""
+    begin, end = round(comparison.step.before.mean_ns), round(comparison.step.after.mean_ns)
+    changes = [(each.label, part_of(each.key), each.delta_ns, _times(each)) for each in comparison.causes[:_BARS]]
+    hidden = comparison.causes[_BARS:]
+    if hidden:
+        changes.append((f"the rest: {len(hidden)} causes", REST, sum(each.delta_ns for each in hidden), ""))
+    if left := end - begin - sum(delta for _, _, delta, _ in changes):
+        changes.append(("what recording added", "profiler", left, ""))
+    levels = [begin]
+    for _, _, delta, _ in changes:
+        levels.append(levels[-1] + delta)
+    whole, least = max(levels), min(0, *levels)
+    found = [_total("before", begin, whole, least)]
+    for (label, part, delta, times), level in zip(changes, levels[:-1], strict=True):
+        start = min(level, level + delta) - least
+        length = abs(delta)
+        found.append(Bar(label, part, start, length, whole - least - start - length, delta, times, words.delta(delta)))
+    return [*found, _total("after", end, whole, least)]
+
+
+def _times(each: Contribution) -> str:
+    return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
+
+
+def _total(label: str, ns: int, whole: int, least: int) -> Bar:
+    return Bar(label, "", -least, ns, whole - ns, 0, "", duration(ns), is_whole=True)

@@ -1,0 +1,51 @@
+"""A comparison as JSON, in the shape of docs/json.md. Keys are added, never renamed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from perfdoctor import __version__
+from perfdoctor.comparison.records import Comparison
+from perfdoctor.comparison.statistics import CONFIDENCE
+from perfdoctor.report.json_report import FORMAT, plain
+
+
+def render(comparison: Comparison) -> str:
+    document = plain(_document(comparison))
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _document(comparison: Comparison) -> dict[str, Any]:
+    step = comparison.step
+    return {
+        "format": FORMAT,
+        "perfdoctor": __version__,
+        "kind": "comparison",
+        "before": list(comparison.before),
+        "after": list(comparison.after),
+        "verdict": step.verdict,
+        "settings": [_fields(each) for each in comparison.settings],
+        "unknown_settings": list(comparison.unknown_settings),
+        "step": {
+            **_fields(step), "before": _fields(step.before), "after": _fields(step.after), "confidence": CONFIDENCE,
+        },
+        "before_ns": comparison.before_ns,
+        "after_ns": comparison.after_ns,
+        "difference_ns": comparison.difference_ns,
+        "recording_ns": comparison.recording_ns,
+        "causes": [_fields(each) for each in comparison.causes],
+        "work": [_fields(each) for each in comparison.work],
+        "work_rest": {"delta_ns": comparison.work_rest_ns, "count": comparison.work_rest_count},
+        "findings": [_fields(each) for each in comparison.findings],
+        "predictions": [_fields(each) for each in comparison.promises],
+        "memory": [_fields(each) for each in comparison.memory],
+        "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
+        "notes": list(comparison.notes),
+    }  # fmt: skip
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

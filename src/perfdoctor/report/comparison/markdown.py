@@ -1,0 +1,70 @@
+"""A comparison as short GitHub Markdown, for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfdoctor.comparison.records import Comparison
+from perfdoctor.report.comparison import words
+from perfdoctor.report.markdown import escaped
+from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.wording import duration
+
+SHOWN = 10
+
+
+def render(comparison: Comparison) -> str:
+    sections = (
+        _listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
+        [f"**{escaped(words.verdict(comparison))}**"],
+        [escaped(each) for each in (words.per_item(comparison), *words.interval(comparison)) if each],
+        _causes(comparison),
+        _work(comparison),
+        _listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
+        _listed(
+            "Findings",
+            [
+                f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({f.rule}) {words.finding(f)}"
+                for f in comparison.findings
+            ],
+        ),
+        _listed("Memory", list(words.memory(comparison))),
+        _listed("Notes", [clean(note) for note in comparison.notes]),
+    )
+    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+
+
+def _causes(comparison: Comparison) -> Iterator[str]:
+    yield "| cause | before | after | difference |"
+    yield "| --- | --: | --: | --: |"
+    for each in comparison.causes[:SHOWN]:
+        yield (
+            f"| {escaped(each.label)} | {duration(each.before_ns)} | {duration(each.after_ns)} "
+            f"| {words.delta(each.delta_ns)} |"
+        )
+    rest = sum(each.delta_ns for each in comparison.causes[SHOWN:])
+    if len(comparison.causes) > SHOWN:
+        yield f"| the rest: {len(comparison.causes) - SHOWN} causes | | | {words.delta(rest)} |"
+    if comparison.recording_ns:
+        yield f"| what recording added | | | {words.delta(comparison.recording_ns)} |"
+    total = comparison.difference_ns + comparison.recording_ns
+    step = comparison.step
+    yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
+
+
+def _work(comparison: Comparison) -> Iterator[str]:
+    if not comparison.work:
+        return
+    yield "| work | | difference |"
+    yield "| --- | --- | --: |"
+    for each in comparison.work[:SHOWN]:
+        more = " · ".join(text for text in (words.FATES[each.fate], words.count(each), words.renamed(each)) if text)
+        yield f"| {escaped(words.work(each))} | {escaped(more)} | {words.delta(each.delta_ns)} |"
+    rest = comparison.work_rest_ns + sum(each.delta_ns for each in comparison.work[SHOWN:])
+    yield f"| the rest | | {words.delta(rest)} |"
+
+
+def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"### {title}\n"
+        yield from (f"- {escaped(line)}" for line in lines)

@@ -1,0 +1,162 @@
+"""How is a comparison put into words?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from perfdoctor.comparison.records import Changed, Comparison, Contribution, FindingChange, Promise, Setting, StepSide
+from perfdoctor.comparison.statistics import CONFIDENCE
+from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.report.words.wording import counted, duration, share, size
+from perfdoctor.vocabulary.parts import PARTS, WORK_PARTS
+
+SPREAD_FROM = {
+    "runs": "as its runs show", "other side": "as the other side's runs show", "usual": "as usual; not measured here",
+}  # fmt: skip
+FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
+FINDING_FATES = {
+    "fixed": "fixed", "new": "new", "remaining": "remaining", "not checked": "not checked in AFTER",
+}  # fmt: skip
+
+
+def percent(fraction: float | None) -> str:
+    """With its sign: `−4.2 %`, `+0.31 %`."""
+    if fraction is None or not math.isfinite(fraction):
+        return "–"
+    number = abs(fraction) * 100
+    digits = 0 if number >= 99.5 else 1 if number >= 9.95 else 2
+    sign = "−" if fraction < 0 else "+"
+    return f"{sign}{number:.{digits}f} %" if round(number, 2) else "0 %"
+
+
+def delta(ns: float) -> str:
+    """`−12.3 ms`, `+4 ns`."""
+    return f"{'−' if ns < 0 else '+'}{duration(abs(ns))}" if ns else "0"
+
+
+def verdict(comparison: Comparison) -> str:
+    """The first line: what became of the step, and between which bounds."""
+    step, noun = comparison.step, comparison.basis or "recording"
+    was, now = duration(step.before.mean_ns), duration(step.after.mean_ns)
+    times = f"a mean {noun} of {was} became {now}"
+    bounds = f"{percent(step.low)} to {percent(step.high)}"
+    if step.low is None:
+        return f"Too little to say: {times} ({percent(step.change)}), and one {noun} shows no spread."
+    if step.verdict == "faster":
+        return f"Faster: {times}, {percent(step.change)} ({bounds})."
+    if step.verdict == "slower":
+        return f"Slower: {times}, {percent(step.change)} ({bounds})."
+    if step.verdict == "no change":
+        return f"No change that could be told from noise: {times}, {percent(step.change)} ({bounds})."
+    return f"Too noisy to say: {times}, {percent(step.change)}, but anything from {bounds} fits."
+
+
+def interval(comparison: Comparison) -> Iterator[str]:
+    """What the interval is made of, and what would narrow it."""
+    step = comparison.step
+    kind = "unrecorded steps" if step.unrecorded else "recorded steps"
+    yield (
+        f"{share(CONFIDENCE)} interval of the mean, by drawing blocks of {kind}: BEFORE {_sample(step.before)}, "
+        f"AFTER {_sample(step.after)}."
+    )
+    if 1 in (step.before.runs, step.after.runs):
+        yield (
+            "Runs of one program differ by themselves: one run of a side cannot show by how much. Taken here, as a "
+            f"standard deviation: {_spread(step.before)} BEFORE, {_spread(step.after)} AFTER. Give several runs "
+            "(--before A B C --after D E F) to measure it."
+        )
+    else:
+        yield f"From run to run the mean differs by {_spread(step.before)} BEFORE and {_spread(step.after)} AFTER."
+    if step.hidden_by_long_steps:
+        yield (
+            f"The median step is {percent(step.median_change)} ({percent(step.median_low)} to "
+            f"{percent(step.median_high)}): a few long steps hide it in the mean."
+        )
+    elif step.verdict == "too noisy" and step.detectable is not None:
+        yield f"A change below {share(step.detectable)} cannot be seen here: give more steps, or several runs."
+
+
+def _sample(side: StepSide) -> str:
+    return f"{counted(side.steps, 'step')} of {counted(side.runs, 'run')}"
+
+
+def _spread(side: StepSide) -> str:
+    return f"{side.spread * 100:.1f} % ({SPREAD_FROM[side.spread_from]})"
+
+
+def per_item(comparison: Comparison) -> str:
+    """Where batches differ: what became of the time of one item; "" elsewhere."""
+    before, after = comparison.items_before, comparison.items_after
+    if not before or not after or before == after:
+        return ""
+    was, now = comparison.step.before.mean_ns / before, comparison.step.after.mean_ns / after
+    return (
+        f"A step has {before:,.0f} items before and {after:,.0f} after: an item takes {duration(was)}, then "
+        f"{duration(now)} ({percent(now / was - 1)})."
+    )
+
+
+def setting(each: Setting) -> str:
+    return f"{each.name}: {clean_name(each.before)} → {clean_name(each.after)}"
+
+
+def cause(each: Contribution) -> str:
+    return each.label
+
+
+def work(each: Changed) -> str:
+    """What it is called, and where it stands; of idle time, what the host did meanwhile."""
+    part = PARTS[each.part]
+    name = clean_name(each.label, 72) if each.label else "nothing recorded beside it"
+    name = f"{name} ({clean(each.where, 60)})" if each.where else name
+    return name if each.part in WORK_PARTS and each.label else f"{part.short}: {name}"
+
+
+def renamed(each: Changed, most: int = 2) -> str:
+    """`a, b → c`: names on the device, where both sides have some and they differ; else ""."""
+    if not each.was or not each.now:
+        return ""
+    return f"{_names(each.was, most)} → {_names(each.now, most)}"
+
+
+def _names(names: tuple[str, ...], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(clean_name(name, 48) for name in names[:most]) + more
+
+
+def count(each: Changed) -> str:
+    """How often in a step, where that changed."""
+    was, now = each.before_count, each.after_count
+    if math.isclose(was, now, rel_tol=0.01) or not was or not now:
+        return ""
+    return f"{was:,.3g} → {now:,.3g} times"
+
+
+def prediction(each: Promise) -> str:
+    """What was predicted and what is seen; `kept`, `more` or `less`, and why."""
+    because = f": {clean(each.because)}" if each.because else ""
+    what = "the step" if each.whole else "its part of the step"
+    shown = "shorter" if each.shown_ns >= 0 else "longer"
+    return (
+        f"predicted {duration(each.likely)} ({duration(each.low)} to {duration(each.high)}); {what} got "
+        f"{duration(abs(each.shown_ns))} {shown}: {each.kept}{because}"
+    )
+
+
+def finding(each: FindingChange) -> str:
+    if each.fate == "remaining" and (each.before_ns or each.after_ns):
+        return f"{duration(each.before_ns)} → {duration(each.after_ns)}"
+    ns = each.after_ns if each.fate == "new" else each.before_ns
+    return duration(ns) if ns else ""
+
+
+def memory(comparison: Comparison) -> Iterator[str]:
+    for each in comparison.memory:
+        change = percent(each.after_bytes / each.before_bytes - 1) if each.before_bytes else "new"
+        where = "" if each.device < 0 else f", GPU {each.device}"
+        yield f"Peak memory, rank {each.rank}{where}: {size(each.before_bytes)} → {size(each.after_bytes)} ({change})"
+
+
+def rest(comparison: Comparison) -> str:
+    return f"the rest: {counted(comparison.work_rest_count, 'smaller change')}"

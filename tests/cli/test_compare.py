@@ -1,0 +1,91 @@
+"""`perfdoctor compare` takes folders, recordings and diagnoses, one or several a side, and exits with the right code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perfdoctor.cli.main import app
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+SLOW, FAST = str(FIXTURES / "cpu-slow-input"), str(FIXTURES / "cpu-slow-input-fixed")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def diagnosis(path, name):
+    CliRunner().invoke(app, ["analyze", path, "--json", name, "--no-html", "-q"])
+    return name
+
+
+def test_the_page_and_the_json_are_written_and_the_verdict_is_printed():
+    done = call(SLOW, FAST, "--json", "both.json")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("Faster: a mean step of 27.6 ms became 5.50 ms")
+    assert Path("comparison.html").read_text("utf-8").startswith("<!doctype html>\n<!-- perfdoctor report")
+    found = json.loads(Path("both.json").read_text("utf-8"))
+    assert (found["kind"], found["verdict"], found["causes"][0]["key"]) == ("comparison", "faster", "input_wait")
+    assert sum(each["delta_ns"] for each in found["causes"]) == found["difference_ns"]
+
+
+def test_a_stored_diagnosis_says_the_same_as_its_recording():
+    slow, fast = diagnosis(SLOW, "slow.json"), diagnosis(FAST, "fast.json")
+    recorded, stored, mixed = (
+        json.loads(call(*pair, "--json", "-", "--no-html").stdout)
+        for pair in ((SLOW, FAST), (slow, fast), (SLOW, fast))
+    )
+    assert stored["verdict"] == mixed["verdict"] == recorded["verdict"]
+    assert stored["step"]["low"] == pytest.approx(recorded["step"]["low"], abs=0.01)
+    parts = [
+        {each["key"]: pytest.approx(each["delta_ns"], abs=5) for each in found["causes"]}
+        for found in (recorded, stored, mixed)
+    ]
+    assert {name: each.expected for name, each in parts[1].items()} == parts[0] == {
+        name: each.expected for name, each in parts[2].items()
+    }  # fmt: skip
+
+
+def test_several_paths_follow_one_option():
+    done = call("--before", SLOW, SLOW, "--after", FAST, FAST, "--json", "-", "--no-html")
+    found = json.loads(done.stdout)
+    assert (found["step"]["before"]["runs"], found["step"]["after"]["runs"]) == (2, 2)
+    assert found["before"] == [SLOW, SLOW]
+
+
+@pytest.mark.parametrize(
+    ("paths", "limit", "code"), [((FAST, SLOW), "5%", 3), ((FAST, SLOW), "900%", 0), ((SLOW, FAST), "0%", 0)]
+)
+def test_fail_above_exits_with_3_if_the_whole_interval_lies_above(paths, limit, code):
+    assert call(*paths, "--no-html", "-q", "--fail-above", limit).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((SLOW,), 2, "takes two recordings"),
+        (("--before", SLOW), 2, "give BEFORE and AFTER"),
+        ((SLOW, FAST, "--fail-above", "much"), 2, "that is no percentage"),
+        ((SLOW, str(FIXTURES / "healthy")), 1, "the one is on a CPU alone, the other on a GPU"),
+        ((SLOW, "none"), 1, "none"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_reason(arguments, code, said):
+    done = call(*arguments, "--no-html")
+    assert done.exit_code == code
+    assert said in done.stderr
+
+
+def test_markdown_is_for_a_pull_request():
+    said = call(SLOW, FAST, "--format", "markdown", "--no-html").stdout
+    assert "**Faster: a mean step" in said
+    assert "| idle: waiting for data (input-bound) | 22.7 ms | 1.10 ms |" in said

@@ -1,0 +1,149 @@
+"""What changed sums exactly, is matched by what it is, and is held against what was predicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import draw_steps
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.comparison.compare import compare
+from perfdoctor.comparison.matching import changes, pairs, whole_numbers
+from perfdoctor.comparison.records import Saving, Work
+from perfdoctor.comparison.snapshot import of_examination
+from perfdoctor.comparison.work import work_of
+from perfdoctor.diagnosis.engine import examine
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.vocabulary.rulebook import load_rules
+
+GEMM, NVJET = "ampere_sgemm_128x64_tn", "nvjet_hsh_128x256"
+
+
+def snapshot(timeline, name="run"):
+    rules = load_rules()
+    return of_examination(name, examine(prepare(timeline), list(rules.values())), rules, [])
+
+
+def waiting(wait, kernels="####"):
+    """Steps in which the training waits for data for so many ms, and then computes."""
+    return draw_steps(kernels=" " * wait + kernels, host=["i" * wait + "l"])
+
+
+def test_the_cause_that_shrank_is_first_and_all_causes_sum_exactly():
+    before, after = snapshot(waiting(6)), snapshot(waiting(2))
+    found = compare([before], [after])
+    assert found.causes[0].key == "input_wait"
+    assert found.causes[0].delta_ns == pytest.approx(-4_000_000, abs=200_000)
+    assert sum(each.delta_ns for each in found.causes) == found.difference_ns == found.after_ns - found.before_ns
+    assert sum(each.delta_ns for each in found.work) + found.work_rest_ns == found.difference_ns
+    assert found.step.verdict == "faster"
+    assert all(each.after_ns - each.before_ns == each.delta_ns for each in found.causes)
+
+
+def test_work_sums_to_the_step_where_kernels_overlap():
+    run = prepare(draw_steps(kernels=["####  ", " ##### "], copies="  xx  ", host=["lll"]))
+    assert sum(work.ns for work in work_of(run)) == pytest.approx(run.step_ns, abs=2)
+
+
+def test_a_recording_compared_with_itself_shows_nothing():
+    one = snapshot(waiting(3))
+    found = compare([one], [one])
+    assert (found.difference_ns, found.step.verdict, found.work) == (0, "no change", ())
+    assert {each.fate for each in found.findings} <= {"remaining"}
+
+
+def work(kernel, ns, **known):
+    names = {"part": "compute", "group": "", "op": "", "shapes": "", "phase": "", "module": "", "inside": ""} | known
+    return Work(kernel=kernel, ns=ns, count=1, **names)
+
+
+def test_renamed_kernels_of_one_op_are_one():
+    ours = [work(GEMM, 100, op="aten::mm", shapes="[[8, 8]]", group="gemm")]
+    theirs = [work(NVJET, 60, op="aten::mm", shapes="[[8, 8]]", group="gemm")]
+    ((only,), rest, _) = changes(ours, theirs, (100, 60), 10)
+    assert (only.label, only.delta_ns, only.fate, only.was, only.now) == ("aten::mm", -40, "shrank", (GEMM,), (NVJET,))
+    assert rest == 0
+
+
+def test_what_a_compiler_fused_is_found_by_its_module():
+    eager = [
+        work("add_kernel", 30, op="aten::add", module="Block_0"),
+        work("mul_kernel", 30, op="aten::mul", module="Block_0"),
+    ]
+    fused = [work("triton_poi_fused_add_mul", 25, op="CompiledFunction", module="Block_0", group="other")]
+    (one,) = pairs(eager, fused)
+    assert (one.by, len(one.before), len(one.after)) == ("module", 2, 1)
+
+
+def test_without_ops_kernels_meet_by_their_family_in_the_same_phase():
+    (one,) = pairs([work(GEMM, 5, group="gemm", phase="backward")], [work(NVJET, 5, group="gemm", phase="backward")])
+    assert one.by == "family"
+    assert (
+        len(pairs([work(GEMM, 5, group="gemm", phase="backward")], [work(NVJET, 5, group="gemm", phase="forward")]))
+        == 2
+    )
+
+
+def test_what_only_one_side_has_came_or_went():
+    listed, _, _ = changes([work("old", 50, op="a")], [work("new", 20, op="b")], (50, 20), 10)
+    assert {(each.label, each.fate) for each in listed} == {("a", "went"), ("b", "came")}
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=30))
+def test_rounded_numbers_sum_to_the_whole(values):
+    whole = round(sum(values))
+    rounded = whole_numbers(values, whole)
+    assert sum(rounded) == whole
+    assert np.abs(np.array(rounded) - np.array(values)).max() <= 2
+    assert min(rounded) >= 0
+
+
+def found_in(one, *savings):
+    return replace(one, findings=savings, checked=frozenset({"input-wait", "host-syncs"}), predictions={})
+
+
+WAIT = Saving("input-wait", "Training waits for data", 3_000_000.0, 4_000_000.0, 5_000_000.0, ("input_wait",))
+
+
+def test_what_was_predicted_is_kept_where_the_step_got_shorter_by_it():
+    found = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(snapshot(waiting(2)))])
+    (each,) = found.promises
+    assert (each.kept, each.whole, each.because) == ("kept", True, "")
+    assert [(f.rule, f.fate) for f in found.findings] == [("input-wait", "fixed")]
+
+
+def test_less_than_predicted_names_the_cause_that_took_over():
+    after = snapshot(waiting(2, kernels="#######"))
+    (each,) = compare([found_in(snapshot(waiting(6)), WAIT)], [found_in(after)]).promises
+    assert each.kept == "less"
+    assert "another cause took over: compute" in each.because
+
+
+def test_another_gpu_is_the_reason_before_any_other():
+    before = replace(found_in(snapshot(waiting(6)), WAIT), settings={"GPU": "A100"})
+    after = replace(found_in(snapshot(waiting(5))), settings={"GPU": "H100"})
+    found = compare([before], [after])
+    assert (found.promises[0].kept, found.promises[0].because) == ("less", "GPU differ, too")
+    assert [(each.name, each.matters) for each in found.settings] == [("GPU", True)]
+
+
+def test_a_rule_that_could_not_be_checked_is_not_fixed():
+    after = replace(found_in(snapshot(waiting(2))), checked=frozenset())
+    assert compare([found_in(snapshot(waiting(6)), WAIT)], [after]).findings[0].fate == "not checked"
+
+
+def test_what_has_no_steps_is_not_compared_with_what_has():
+    with pytest.raises(PerfdoctorError, match="in steps, the other without steps"):
+        compare([snapshot(waiting(6))], [replace(snapshot(waiting(6)), basis="")])
+    with pytest.raises(PerfdoctorError, match="on a GPU, the other on a CPU alone"):
+        compare([snapshot(waiting(6))], [replace(snapshot(waiting(6)), without_gpu=True)])
+
+
+def test_several_runs_are_averaged():
+    found = compare([snapshot(waiting(6)), snapshot(waiting(4))], [snapshot(waiting(5)), snapshot(waiting(5))])
+    assert abs(found.difference_ns) < 10_000
+    assert sum(each.delta_ns for each in found.causes) == found.difference_ns
