@@ -24,7 +24,7 @@ from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.torch_memory import profiler_timeline as memory_timeline
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.readers.torch_memory import snapshot_ranks
-from perfdoctor.system.progress import BYTES, Progress, Reached
+from perfdoctor.system.progress import Done, Progress, reading, unheard
 from perfdoctor.system.run_folder import RunFolder
 
 #: Enough to recognise every format: a Kineto trace of a large job has long metadata in front of its events.
@@ -83,26 +83,14 @@ def read(
     beside = [file for file in files if file not in set(traces)]
     timelines = []
     traces = traces if only is None else [file for file in traces if file in only]
-    for file, begun in _begun(traces):
-        progress(begun)
-        timelines.append(read_file(file, progress))
+    for file, done in reading(traces, progress):
+        timelines.append(read_file(file, progress, done))
     if only is None:
         timelines = _with_own_ranks(timelines)
     else:
         timelines = [_renumbered(each, only[file]) for each, file in zip(timelines, traces, strict=True)]
     whole = merge(timelines) if timelines else Timeline.build({}, ())
     return _with_profiles(whole, named, beside, progress)
-
-
-def _begun(files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """Each file, and that it is its turn now; of several also how many of their bytes were read before."""
-    sizes = [file.stat().st_size for file in files]
-    for number, file in enumerate(files):
-        text = f"Reading {file.name}"
-        if len(files) > 1:
-            counted = f"{text} ({number + 1} of {len(files)})"
-            text = Reached(counted, "Reading", sum(sizes[:number]), sum(sizes), BYTES)
-        yield file, text
 
 
 def traces(paths: Sequence[Path]) -> list[Path]:
@@ -216,8 +204,11 @@ def _kind(head: bytes) -> str | None:
     return next(known, None) or side_files.kind_of(head)
 
 
-def read_file(file: Path, progress: Progress) -> Timeline:
-    """One recording. Raises PerfdoctorError where it cannot be read, or is none that perfdoctor knows."""
+def read_file(file: Path, progress: Progress, done: Done = unheard) -> Timeline:
+    """One recording; a trace of torch.profiler says how many of its bytes are `done`.
+
+    Raises PerfdoctorError where it cannot be read, or is none that perfdoctor knows.
+    """
     head = _head(file)
     kind = _kind(head)
     if kind == "nsys":
@@ -237,7 +228,7 @@ def read_file(file: Path, progress: Progress) -> Timeline:
         raise other
     # The Kineto reader has the best errors for other JSON and for a damaged gzip.
     if kind == "kineto" or head[:1] in (b"{", b"[", b"") or head.lstrip()[:1] in (b"{", b"["):
-        return kineto.read(file)
+        return kineto.read(file, done=done)
     if _NVIDIA_SMI_PAGE.search(head):
         raise PerfdoctorError(
             f"{file.name} is the status page of nvidia-smi, not a table of samples",

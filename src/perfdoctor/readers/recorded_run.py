@@ -7,7 +7,7 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +25,12 @@ from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
+from perfdoctor.system.progress import Done, Progress, reading
 from perfdoctor.system.run_folder import ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
-Progress = Callable[[str], None]
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
@@ -151,7 +151,7 @@ def _passes(
 
 def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:
     reports = part.reports
-    timelines = [_trace(reports, trace, progress) for trace in part.traces]
+    timelines = [_trace(reports, trace, done) for trace, done in reading(part.traces, progress)]
     if not timelines:
         return None
     return _with_reported(_whole_steps(reports, merge(timelines)), reports, 0)
@@ -159,7 +159,7 @@ def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:
 
 def _nsys_pass(part: _Part, progress: Progress) -> Timeline | None:
     reports = part.reports
-    ops = [_trace(reports, trace, progress) for trace in part.traces]
+    ops = [_trace(reports, trace, done) for trace, done in reading(part.traces, progress)]
     export = _export(part.run, progress)
     if export is None:
         return _with_reported(_whole_steps(reports, merge(ops)), reports, 0) if ops else None
@@ -225,10 +225,9 @@ def _export(run: RunFolder, progress: Progress) -> Path | None:
     return nsys_export.export(reports[0], progress=progress) if reports else None
 
 
-def _trace(reports: Sequence[ProcessReport], file: Path, progress: Progress) -> Timeline:
+def _trace(reports: Sequence[ProcessReport], file: Path, done: Done) -> Timeline:
     """One rank's trace, with the rank that its process reported."""
-    progress(f"Reading {file.name}")
-    timeline = kineto.read(file)
+    timeline = kineto.read(file, done=done)
     ranks = {report.trace.removesuffix(".gz"): report.rank for report in reports if report.trace}
     rank = ranks.get(file.name.removesuffix(".gz"))
     return timeline if rank is None else _as_rank(timeline, rank)

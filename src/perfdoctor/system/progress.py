@@ -6,9 +6,12 @@ it is done, for a bar and the time left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 Progress = Callable[[str], None]
+#: Called with how many bytes of a file have been read.
+Done = Callable[[int], None]
 BYTES = "bytes"
 
 
@@ -32,3 +35,34 @@ class Reached(str):
 
 def silent(_: str) -> None:
     """Where nobody wants to know."""
+
+
+def unheard(_: int) -> None:
+    """Where nobody wants to know how much of a file has been read."""
+
+
+def rising(done: Done) -> Done:
+    """The same, without what is less than was said before: of a file that is read by several, or in places twice."""
+    most = -1
+
+    def more(count: int) -> None:
+        nonlocal most
+        if count > most:
+            most = count
+            done(count)
+
+    return more
+
+
+def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, Done]]:
+    """Each file when it is its turn, and whom to call while it is read: all their bytes are one work."""
+    sizes = [file.stat().st_size for file in files]
+    for number, file in enumerate(files):
+        counted = f" ({number + 1} of {len(files)})" if len(files) > 1 else ""
+        text, before = f"Reading {file.name}{counted}", sum(sizes[:number])
+
+        def done(count: int, text: str = text, before: int = before) -> None:
+            progress(Reached(text, "Reading", before + count, sum(sizes), BYTES))
+
+        done(0)
+        yield file, done

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from kineto_traces import damaged, events, outcome, plain, trace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.readers.kineto import parts, processes, repair
+from perfdoctor.readers.kineto import parts, processes, repair, window
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.system import processors
 
@@ -92,6 +92,19 @@ def many(count: int = 400) -> list[dict[str, object]]:
         {**where, "name": f"{names[n % 4]}{n // 9}", "ts": 5 * n, "args": args, "more": "x" * (n % 50)}
         for n, args in enumerate(shapes)
     ]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_it_says_how_much_of_the_file_has_been_read(tmp_path, packed, workers):
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(trace(many()), 1) if packed else trace(many()))
+    said: list[int] = []
+    with pieces_of(100, 1, workers), mock.patch.object(window, "BYTES", 256):
+        kineto.read(path, done=said.append)
+    assert said == sorted(said)
+    assert said[-1] == path.stat().st_size
+    assert packed or len(said) > 20
 
 
 @pytest.mark.parametrize("batch", [100, 777, 4096])

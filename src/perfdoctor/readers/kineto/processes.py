@@ -22,7 +22,7 @@ from perfdoctor.readers.kineto.events import Part
 from perfdoctor.readers.kineto.parts import Job, PartReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from perfdoctor.readers.kineto.events import Columns, Known
     from perfdoctor.readers.kineto.pieces import Pieces
@@ -207,8 +207,12 @@ def started(count: int) -> Iterator[list[Worker]]:
             worker.end()
 
 
-def read(pieces: Pieces, workers: Sequence[Worker], columns: Columns, position: int) -> Part:
+def read(
+    pieces: Pieces, workers: Sequence[Worker], columns: Columns, position: int, done: Callable[[int], None]
+) -> Part:
     """Read pieces, of which the first must begin at `position`, into the columns, as far as they are sound.
+
+    `done` is called with the position behind each.
 
     Returns where they end, and the sums of what was counted in them.
     """
@@ -230,6 +234,7 @@ def read(pieces: Pieces, workers: Sequence[Worker], columns: Columns, position: 
                 total.count, total.repaired = total.count + part.count, total.repaired + part.repaired
                 total.skipped += part.skipped
                 shared.joined()
+                done(total.stop)
             elif job := shared.job(wait=False):
                 shared.put(job[0], own.read(job[1]), known)
             elif not shared.wait():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import field
-from io import BytesIO
+from io import BytesIO, FileIO
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import msgspec
@@ -32,12 +32,14 @@ from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, 
 from perfdoctor.readers.kineto.window import Source as TextSource
 from perfdoctor.readers.kineto.window import Window
 from perfdoctor.system.processors import worker_count
+from perfdoctor.system.progress import rising, unheard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from perfdoctor.readers.kineto.columns import Rows, Table
+    from perfdoctor.system.progress import Done
 
 _RECORD = other_tools.TORCH
 #: Marks of other tools stand among the first bytes, or in the first events.
@@ -57,12 +59,14 @@ def looks_like(head: bytes) -> bool:
     return b'"traceEvents"' in head or re.match(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"', head) is not None
 
 
-def read(path: Path, data: bytes | None = None) -> Timeline:
+def read(path: Path, data: bytes | None = None, done: Done = unheard) -> Timeline:
     """The Timeline of one trace: one rank. `data` is the file's content where the caller has read it already.
+
+    `done` is called now and then with how many bytes of the file have been read.
 
     PerfdoctorError if the file is empty, of another kind, or holds nothing that torch.profiler records.
     """
-    trace = _Trace(path, data)
+    trace = _Trace(path, data, done)
     with trace.opened() as stream:
         trace.read(stream)
     return trace.timeline()
@@ -142,17 +146,35 @@ def _version(value: Callable[[str], object]) -> str:
     return ", ".join(parts)
 
 
+class _Heard(FileIO):
+    """A file that says how far it has been read."""
+
+    def __init__(self, path: Path, done: Done) -> None:
+        super().__init__(path)
+        self._done = done
+
+    def read(self, size: int | None = -1, /) -> Any:
+        found = super().read(size)
+        self._done(self.tell())
+        return found
+
+    def readinto(self, buffer: Any, /) -> Any:
+        size = super().readinto(buffer)
+        self._done(self.tell())
+        return size
+
+
 class _Trace:
     """One trace: its events, its header, and what had to be repaired or left out."""
 
-    def __init__(self, path: Path, data: bytes | None) -> None:
-        self.path, self.file, self.data = path, path.name, data
+    def __init__(self, path: Path, data: bytes | None, done: Done) -> None:
+        self.path, self.file, self.data, self.done = path, path.name, data, rising(done)
         self.notes: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.columns = Columns()
 
     def opened(self) -> BinaryIO:
-        return self.path.open("rb", buffering=0) if self.data is None else BytesIO(self.data)
+        return cast("BinaryIO", _Heard(self.path, self.done)) if self.data is None else BytesIO(self.data)
 
     def read(self, stream: BinaryIO) -> None:
         """Events, header and damage of the file; PerfdoctorError where it has no array of events."""
@@ -186,7 +208,9 @@ class _Trace:
             pieces = OfStream(source, text.between(begin + piece_bytes() - text.origin, text.length), begin)
         else:
             pieces = OfFile(self.path, source, begin)
-        found = processes.read(pieces, workers, self.columns, text.origin + array.position)
+        # The text of a plain file is read by those who have its pieces, that of another one by this process alone.
+        done = self.done if isinstance(pieces, OfFile) else unheard
+        found = processes.read(pieces, workers, self.columns, text.origin + array.position, done)
         rest = Window(*pieces.rest(found.stop))
         rest.fill(found.stop - rest.origin + 1)
         last = EventArray(rest, found.stop - rest.origin, self.columns, begin)
