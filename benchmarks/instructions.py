@@ -121,7 +121,7 @@ def compared(now: Mapping[str, int], before: Mapping[str, int | str]) -> tuple[l
     for name in (SMALL, *GROWN):
         ratio = now[name] / int(before[name])
         within &= ratio <= MOST
-        verdict = "more than a tenth more" if ratio > MOST else ""
+        verdict = "more than a tenth more" if ratio > MOST else "a gain: renew, to keep it" if ratio < 1 / MOST else ""
         lines.append(f"  {name:14} {now[name] / 1e9:7.2f} G instructions   {ratio:5.3f} × {verdict}".rstrip())
     if not within:
         other = [
