@@ -228,5 +228,5 @@ def bundle_helps() -> Iterator[str]:
 @of_each("page", sorted(PAGES))
 def test_every_option_in_the_pages_exists(page: str, helps: str) -> None:
     asked = re.findall(r"`(--[a-z][a-z-]+)", PAGES[page]) + re.findall(r"perfdoctor \w+ (--[a-z][a-z-]+)", PAGES[page])
-    for option in set(asked) - {"--gpus", "--cap-add", "--ntasks-per-node"}:  # Docker's and Slurm's
+    for option in set(asked) - {"--gpus", "--cap-add", "--ntasks-per-node", "--nthreads", "--nworkers"}:  # of others
         assert option in helps, option
