@@ -147,3 +147,11 @@ def test_several_runs_are_averaged():
     found = compare([snapshot(waiting(6)), snapshot(waiting(4))], [snapshot(waiting(5)), snapshot(waiting(5))])
     assert abs(found.difference_ns) < 10_000
     assert sum(each.delta_ns for each in found.causes) == found.difference_ns
+
+
+def test_where_batches_differ_an_item_is_judged():
+    before = replace(snapshot(waiting(2)), items_per_step=32.0)
+    after = replace(snapshot(waiting(4, kernels="########")), items_per_step=96.0)
+    found = compare([before], [after])
+    assert (found.step.verdict, found.judged.verdict) == ("slower", "faster")
+    assert found.judged.after.mean_ns == pytest.approx(found.step.after.mean_ns / 96)

@@ -115,7 +115,7 @@ def compare(
         timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
         page = _write_html(html, comparison, timelines, [*sides[0], *sides[1]])
         print_page_path(page, on_error=output is not Format.TEXT)
-    if limit is not None and comparison.step.low is not None and comparison.step.low > limit:
+    if limit is not None and comparison.judged.low is not None and comparison.judged.low > limit:
         raise typer.Exit(CONDITION_MET)
 
 

@@ -59,6 +59,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison
         memory=tuple(_memory(before, after)),
         items_before=_items(before),
         items_after=_items(after),
+        item=_item(before, after),
         notes=tuple(_notes(before, after, step)),
     )
 
@@ -68,6 +69,18 @@ def _alike(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[Seque
     if all(each.by_op for each in (*before, *after)):
         return before, after
     return [without_ops(each) for each in before], [without_ops(each) for each in after]
+
+
+def _item(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange | None:
+    """The time of one item, where batches are known and differ; None elsewhere."""
+    ours, theirs = _items(before), _items(after)
+    if not ours or not theirs or ours == theirs:
+        return None
+
+    def of_one(side: Sequence[Snapshot], items: float) -> list[Snapshot]:
+        return [replace(each, steps=replace(each.steps, steps_ns=each.steps.steps_ns / items)) for each in side]
+
+    return _step(of_one(before, ours), of_one(after, theirs))
 
 
 def _step(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange:

@@ -232,6 +232,7 @@ class MemoryChange:
 class Comparison:
     """`causes` sum to `difference_ns` exactly, and so do `work` and `work_rest_ns`: both are the difference of the mean
     steps that were recorded, and `recording_ns`, where unrecorded steps are compared, what recording itself added.
+    `item`: where batches are known and differ, the same as `step` of the time that one item takes.
     """
 
     before: tuple[str, ...]
@@ -254,4 +255,10 @@ class Comparison:
     memory: tuple[MemoryChange, ...]
     items_before: float | None = None
     items_after: float | None = None
+    item: StepChange | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def judged(self) -> StepChange:
+        """Whose verdict is given: of an item where batches differ, as more items in a longer step may be faster."""
+        return self.item or self.step

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perfdoctor import __version__
-from perfdoctor.comparison.records import Comparison
+from perfdoctor.comparison.records import Comparison, StepChange
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.json_report import FORMAT, plain
 
@@ -19,19 +19,17 @@ def render(comparison: Comparison) -> str:
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:
-    step = comparison.step
     return {
         "format": FORMAT,
         "perfdoctor": __version__,
         "kind": "comparison",
         "before": list(comparison.before),
         "after": list(comparison.after),
-        "verdict": step.verdict,
+        "verdict": comparison.judged.verdict,
         "settings": [_fields(each) for each in comparison.settings],
         "unknown_settings": list(comparison.unknown_settings),
-        "step": {
-            **_fields(step), "before": _fields(step.before), "after": _fields(step.after), "confidence": CONFIDENCE,
-        },
+        "step": _step(comparison.step),
+        "item": _step(comparison.item) if comparison.item else None,
         "before_ns": comparison.before_ns,
         "after_ns": comparison.after_ns,
         "difference_ns": comparison.difference_ns,
@@ -44,7 +42,16 @@ def _document(comparison: Comparison) -> dict[str, Any]:
         "memory": [_fields(each) for each in comparison.memory],
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
         "notes": list(comparison.notes),
-    }  # fmt: skip
+    }
+
+
+def _step(step: StepChange) -> dict[str, Any]:
+    return {
+        **_fields(step),
+        "before": _fields(step.before),
+        "after": _fields(step.after),
+        "confidence": CONFIDENCE,
+    }
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text
         yield Text("What differs beside the code", "bold")
         yield from differs
         yield Text()
-    yield from text(words.verdict(comparison), _STYLES.get(comparison.step.verdict, "bold"))
+    yield from text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
     if per_item := words.per_item(comparison):
         yield from text(per_item)
     for line in words.interval(comparison):

@@ -36,25 +36,38 @@ def delta(ns: float) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """The first line: what became of the step, and between which bounds."""
-    step, noun = comparison.step, comparison.basis or "recording"
-    was, now = duration(step.before.mean_ns), duration(step.after.mean_ns)
+    """The first line: what became of the step (of an item, where batches differ), and between which bounds."""
+    judged = comparison.judged
+    noun = "item" if comparison.item else comparison.basis or "recording"
+    was, now = duration(judged.before.mean_ns), duration(judged.after.mean_ns)
     times = f"a mean {noun} of {was} became {now}"
-    bounds = f"{percent(step.low)} to {percent(step.high)}"
-    if step.low is None:
-        return f"Too little to say: {times} ({percent(step.change)}), and one {noun} shows no spread."
-    if step.verdict == "faster":
-        return f"Faster: {times}, {percent(step.change)} ({bounds})."
-    if step.verdict == "slower":
-        return f"Slower: {times}, {percent(step.change)} ({bounds})."
-    if step.verdict == "no change":
-        return f"No change that could be told from noise: {times}, {percent(step.change)} ({bounds})."
-    return f"Too noisy to say: {times}, {percent(step.change)}, but anything from {bounds} fits."
+    bounds = f"{percent(judged.low)} to {percent(judged.high)}"
+    if judged.low is None:
+        return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
+    if judged.verdict == "faster":
+        return f"Faster: {times}, {percent(judged.change)} ({bounds})."
+    if judged.verdict == "slower":
+        return f"Slower: {times}, {percent(judged.change)} ({bounds})."
+    if judged.verdict == "no change":
+        return f"No change that could be told from noise: {times}, {percent(judged.change)} ({bounds})."
+    return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
+
+
+def per_item(comparison: Comparison) -> str:
+    """Where batches differ: what became of the step, as the verdict is about an item; "" elsewhere."""
+    if comparison.item is None:
+        return ""
+    step = comparison.step
+    return (
+        f"Batches differ, so the time of one item is judged. A step has {comparison.items_before:,.0f} items before "
+        f"and {comparison.items_after:,.0f} after; it took {duration(step.before.mean_ns)}, then "
+        f"{duration(step.after.mean_ns)} ({percent(step.change)}). What follows is of the step."
+    )
 
 
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
-    step = comparison.step
+    step = comparison.judged
     kind = "unrecorded steps" if step.unrecorded else "recorded steps"
     yield (
         f"{share(CONFIDENCE)} interval of the mean, by drawing blocks of {kind}: BEFORE {_sample(step.before)}, "
@@ -83,18 +96,6 @@ def _sample(side: StepSide) -> str:
 
 def _spread(side: StepSide) -> str:
     return f"{side.spread * 100:.1f} % ({SPREAD_FROM[side.spread_from]})"
-
-
-def per_item(comparison: Comparison) -> str:
-    """Where batches differ: what became of the time of one item; "" elsewhere."""
-    before, after = comparison.items_before, comparison.items_after
-    if not before or not after or before == after:
-        return ""
-    was, now = comparison.step.before.mean_ns / before, comparison.step.after.mean_ns / after
-    return (
-        f"A step has {before:,.0f} items before and {after:,.0f} after: an item takes {duration(was)}, then "
-        f"{duration(now)} ({percent(now / was - 1)})."
-    )
 
 
 def setting(each: Setting) -> str:
