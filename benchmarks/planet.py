@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -323,31 +322,31 @@ def write(job: Job, folder: Path, ranks: Sequence[int] | None = None) -> int:
 # --- measured --------------------------------------------------------------------------------------------------------
 
 _MEASURED = """
-import json, os, resource, sys, time
+import json, os, resource, sys
 from pathlib import Path
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.model.selection import WHOLE_RECORDING
-from perfdoctor.scale import read, summary
+from perfdoctor.report import html
+from perfdoctor.scale import read
+from perfdoctor.views.build import views
 from perfdoctor.vocabulary.rulebook import load_rules
 
 def processor_s():
     return sum(os.times()[:4])
 
-sizes = []
-packed = summary.packed_summary
-made, compared = 0.0, 0.0
 progress = []
 def seen(said):
     progress.append((said, processor_s()))
 began = processor_s()
 run = read.read_run([Path(sys.argv[1])], seen, most_in_full=0)
-ready = processor_s()
 diagnosis = examine(run, list(load_rules().values())).diagnosis
 over = processor_s()
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+page = len(html.render(diagnosis, views(run, diagnosis)).encode())
 all_made = next(at for said, at in progress if said.startswith("Comparing"))
 print(json.dumps({
     "map_s": all_made - began, "reduce_s": over - all_made, "in_full": len(run.places),
-    "parent_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    "parent_mb": memory, "page_kb": page / 1000, "page_s": processor_s() - over,
     "worker_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
     "found": [each.summary for top in diagnosis.findings for each in (top, *top.symptoms)
               if each.rule in ("rank-skew", "slow-links", "gpus-differ")],
@@ -356,29 +355,36 @@ print(json.dumps({
 """
 
 
-def measure(ranks: int, fault: str) -> None:
-    """One line of docs/scale.md: processor time of summaries and of all that follows, memory, and bytes a rank."""
+def measure(ranks: int, fault: str, kept: Path | None) -> None:
+    """One line of docs/scale.md: processor time of summaries and of all that follows, memory, and bytes a rank.
+
+    `kept`: a folder in which the traces of each job stay, or are already.
+    """
+    with tempfile.TemporaryDirectory(prefix="planet-") as temporary:
+        folder = (kept or Path(temporary)) / str(ranks)
+        if not folder.exists():
+            write(Job.of(ranks, fault), folder)
+        _measured(ranks, folder)
+
+
+def _measured(ranks: int, folder: Path) -> None:
     from perfdoctor.model.selection import WHOLE_RECORDING  # noqa: PLC0415 not needed to write
     from perfdoctor.readers.open import read_file  # noqa: PLC0415
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 
-    folder = Path(tempfile.mkdtemp(prefix=f"planet-{ranks}-"))
-    try:
-        written = write(Job.of(ranks, fault), folder)
-        began = time.monotonic()
-        answer = subprocess.run([sys.executable, "-c", _MEASURED, folder], check=True, capture_output=True, text=True)
-        took = time.monotonic() - began
-        found = json.loads(answer.stdout.splitlines()[-1])
-        some = sorted(folder.iterdir())[:: max(ranks // 20, 1)]
-        packed = np.mean([len(packed_summary(read_file(file, lambda _: None), WHOLE_RECORDING)) for file in some])
-        print(
-            f"| {ranks:,} | {written / 1e6:.1f} MB | {packed:,.0f} | {found['map_s']:.1f} s | {found['reduce_s']:.2f} s |"
-            f" {took:.0f} s | {found['parent_mb']:.0f} MB | {found['worker_mb']:.0f} MB |"
-        )
-        for said in (*found["found"], *(f"FAILED {rule}" for rule in found["failed"])):
-            print(f"    {said}")
-    finally:
-        shutil.rmtree(folder)
+    written = sum(file.stat().st_size for file in folder.iterdir())
+    began = time.monotonic()
+    answer = subprocess.run([sys.executable, "-c", _MEASURED, folder], check=True, capture_output=True, text=True)
+    took = time.monotonic() - began
+    found = json.loads(answer.stdout.splitlines()[-1])
+    some = sorted(folder.iterdir())[:: max(ranks // 20, 1)]
+    packed = np.mean([len(packed_summary(read_file(file, lambda _: None), WHOLE_RECORDING)) for file in some])
+    print(
+        f"| {ranks:,} | {written / 1e6:.1f} MB | {packed:,.0f} | {found['map_s']:.1f} s | {found['reduce_s']:.2f} s |"
+        f" {took:.0f} s | {found['parent_mb']:.0f} MB | {found['worker_mb']:.0f} MB | {found['page_kb']:.0f} kB |"
+    )
+    for said in (*found["found"], *(f"FAILED {rule}" for rule in found["failed"])):
+        print(f"    {said}")
 
 
 # --- compared --------------------------------------------------------------------------------------------------------
@@ -416,6 +422,7 @@ def main() -> None:
     to_write.add_argument("--fault", choices=FAULTS, default="all")
     to_measure = commands.add_parser("measure")
     to_measure.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[10, 100])
+    to_measure.add_argument("--keep", type=Path, help="A folder in which the traces of each job stay, or are already.")
     to_measure.add_argument("--fault", choices=FAULTS, default="all")
     to_compare = commands.add_parser("compare")
     to_compare.add_argument("paths", type=Path, nargs="+")
@@ -424,9 +431,9 @@ def main() -> None:
         compare(given.paths)
         return
     if given.command == "measure":
-        print("| ranks | files | bytes of a summary | summaries | all else | wall | memory | of a worker |")
+        print("| ranks | files | bytes of a summary | summaries | all else | wall | memory | of a worker | page |")
         for ranks in given.ranks:
-            measure(ranks, given.fault)
+            measure(ranks, given.fault, given.keep)
         return
     job = Job.of(given.ranks, given.fault)
     written = write(job, given.folder)
