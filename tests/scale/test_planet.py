@@ -48,8 +48,9 @@ def test_a_slow_rank_is_named_and_not_those_that_waited_for_it(found):
 
 def test_a_slow_link_is_named_by_its_group_and_node(found):
     job = Job.of(RANKS, "link")
-    findings, _ = found["link"]
+    findings, run = found["link"]
     assert set(findings) == {"slow-links"}
+    assert job.slow_group * job.tensor_size in run.timeline.ranks
     first = job.slow_group * job.tensor_size
     assert (
         f"ranks {first}-{first + job.tensor_size - 1} (in the node of rank {first})" in findings["slow-links"].summary

@@ -86,7 +86,8 @@ def _causes(symptom: Found, order: Sequence[Found]) -> tuple[str, ...]:
     Not what it explains in this run: there it is the other way round.
     """
     named_by = (cause.rule.id for cause in order if symptom.rule.id in cause.finding.explains)
-    own = [rule for rule in symptom.rule.symptom_of if rule not in symptom.finding.explains]
+    named = () if symptom.finding.stands_alone else symptom.rule.symptom_of
+    own = [rule for rule in named if rule not in symptom.finding.explains]
     return (*own, *symptom.finding.symptom_of, *named_by)
 
 

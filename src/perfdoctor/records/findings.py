@@ -88,7 +88,8 @@ class Finding:
     formulas it is, if not that of its situation.
     `changes`: by (rank, device), what the fix does to each kernel, where that
     differs from one to the other; then `affected_ns` is the time of all that change. `if_longer`: the situation if the
-    step gets longer with the fix, as simulated. A finding equals itself alone.
+    step gets longer with the fix, as simulated. `stands_alone`: it is no symptom of what its rule's document names.
+    A finding equals itself alone.
     """
 
     rule: str
@@ -108,6 +109,7 @@ class Finding:
     formula: str = ""
     changes: Mapping[tuple[int, int], KernelChanges] = field(default_factory=dict)
     if_longer: str = ""
+    stands_alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ import numpy as np
 
 from perfdoctor.metrics.communication.collectives import exposed_rows_ns, proven_messages
 from perfdoctor.metrics.communication.lateness import own_lateness_ns
+from perfdoctor.metrics.communication.like_groups import slow_groups
 from perfdoctor.metrics.communication.skew import skew
 from perfdoctor.metrics.kernels.same_kernels import same_kernels
 from perfdoctor.model.run import Run
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.vocabulary.parts import IDLE_PARTS
+from perfdoctor.vocabulary.rulebook import load_rules
 
 TYPICAL = "typical"
 #: A smaller part of the step is no finding (`affected-time` in vocabulary/thresholds.toml).
@@ -22,7 +24,8 @@ _NOTABLE = 0.03
 def ranks_in_full(job: Run, memory: Sequence[MemoryUse]) -> Mapping[int, str]:
     """Ranks by number, and what each is: it stands out, or stands for all that do not. At least the typical one."""
     chosen: dict[int, str] = {}
-    for rank, what in (*_of_collectives(job), *_of_devices(job), *_of_stages(job), *_of_idle(job), *_of_memory(memory)):
+    asked = (_of_collectives, _of_devices, _of_stages, _of_groups, _of_idle)
+    for rank, what in (*(each for of_job in asked for each in of_job(job)), *_of_memory(memory)):
         chosen.setdefault(rank, what)
     chosen.setdefault(_typical(job, set(chosen)), TYPICAL)
     return chosen
@@ -49,6 +52,12 @@ def _of_stages(job: Run) -> list[tuple[int, str]]:
 def _of_devices(job: Run) -> list[tuple[int, str]]:
     same = same_kernels(job, 0)
     return [(same.places[int(same.slowdown.argmax())].rank, "slowest kernels")] if same else []
+
+
+def _of_groups(job: Run) -> list[tuple[int, str]]:
+    """One of the group whose links are slow."""
+    slow = slow_groups(job, load_rules()["slow-links"].at)
+    return [(slow[0].own.members[0], "slowest links")] if slow else []
 
 
 def _of_idle(job: Run) -> list[tuple[int, str]]:

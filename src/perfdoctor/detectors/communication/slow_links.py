@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from perfdoctor.detectors.savings import Shares
 from perfdoctor.hardware.links import link_of, nvlink_bytes_per_second
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.communication.collectives import Bandwidth, bandwidth_table, bandwidths, transfer_share
+from perfdoctor.metrics.communication.like_groups import SlowGroup, slow_groups
 from perfdoctor.metrics.communication.link_baseline import baseline, planned_rings, reached_by_ring
 from perfdoctor.metrics.communication.nodes import spans
 from perfdoctor.metrics.communication.topology import nvlinks, of_job, pairs
@@ -125,6 +124,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
         situation=against.situation,
         work=work_of(run, lambda place: _like(place, worst.kind, at["large_message_bytes"])),
         affected_ns=exposed_ns,
+        stands_alone=against.situation == _GROUPS,  # what all others send takes as long as it does anyway
     )
 
 
@@ -138,21 +138,14 @@ def _measured(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Refer
 
 
 def _slower_than_others(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwidth, _Reference]]:
-    """Groups that are far slower at the same messages than many others of the job, the one that loses most first."""
-    alike: dict[tuple[str, int, int, bool], list[Bandwidth]] = {}
-    for each in bandwidths(run, at["large_message_bytes"]):
-        if each.kind in ON_RINGS:
-            alike.setdefault((each.kind, each.ranks, each.message_bytes, each.one_node), []).append(each)
-    found: list[tuple[Bandwidth, _Reference]] = []
-    for groups in alike.values():
-        others = len(groups) - 1
-        if others < at["fewest_other_groups"]:
-            continue
-        usual = float(np.median([each.bus_bytes_per_second for each in groups]))
-        least = at["min_share_of_others"]
-        against = _Reference(f"{others} other groups", usual, least, usual, usual, _GROUPS, others)
-        found += [(each, against) for each in groups if each.bus_bytes_per_second < least * usual]
-    return sorted(found, key=lambda pair: -pair[0].transfer_ns * (1 - pair[0].bus_bytes_per_second / pair[1].expected))
+    """Groups held against all others of the job that send the same messages."""
+
+    def against(group: SlowGroup) -> _Reference:
+        usual = group.usual_bytes_per_second
+        name = f"{group.others} other groups"
+        return _Reference(name, usual, at["min_share_of_others"], usual, usual, _GROUPS, group.others)
+
+    return [(group.own, against(group)) for group in slow_groups(run, at)]
 
 
 def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:
