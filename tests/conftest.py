@@ -21,6 +21,9 @@ settings.register_profile("thorough", max_examples=400, deadline=None, print_blo
 settings.load_profile("perfdoctor")
 
 
+# Runs of tests are no history of this project.
+os.environ["PERFDOCTOR_HISTORY"] = "off"
+
 # A shell starts what runs in the background with these ignored, and so would be all programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)

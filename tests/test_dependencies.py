@@ -20,8 +20,6 @@ SOURCE = ROOT / "src" / "perfdoctor"
 #: It runs in the user's process, with what that has.
 #: Run by the Python of the program: they import what that has, and each other as top-level modules.
 GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
-#: Required before it is imported, for the reason that stands beside it.
-NOT_YET_IMPORTED = {"sqlite-utils"}
 IMPORTED_AS = {"nvidia-ml-py": "pynvml"}
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -57,15 +55,9 @@ def imported_anywhere() -> set[str]:
     return set().union(*(imported(path) for path in SOURCE.rglob("*.py") if not set(GUESTS) & set(path.parents)))
 
 
-@pytest.mark.parametrize("distribution", sorted(REQUIRED - NOT_YET_IMPORTED))
+@pytest.mark.parametrize("distribution", sorted(REQUIRED))
 def test_what_is_required_is_imported(distribution):
     assert module(distribution) in imported_anywhere()
-
-
-@pytest.mark.parametrize("distribution", sorted(NOT_YET_IMPORTED))
-def test_what_is_required_and_not_imported_says_why(distribution):
-    assert module(distribution) not in imported_anywhere(), "take it off NOT_YET_IMPORTED"
-    assert re.search(rf'^  "{distribution}>=[\d.]+", +# .*nothing imports', PYPROJECT, re.MULTILINE)
 
 
 def test_what_is_imported_is_required_or_an_extra():

@@ -119,6 +119,7 @@ def analyze(
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     cross_check: CrossCheck = False,
+    save: Annotated[bool, typer.Option("--save", help="Store it in the history of the project.")] = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
@@ -135,12 +136,15 @@ def analyze(
     scale_options.set_jobs(jobs)
     files = Files(Path(json) if json not in (None, STANDARD_OUTPUT) else None, html, no_html)
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
-        _analyze(paths, asked, output, files, cross_check=cross_check, show_all=show_all, quiet=quiet, verbose=verbose)
+        _analyze(
+            paths, asked, output, files,
+            cross_check=cross_check, save=save, show_all=show_all, quiet=quiet, verbose=verbose,
+        )  # fmt: skip
 
 
 def _analyze(
     paths: Sequence[Path | RemoteFile], asked: Asked, output: Format, files: Files, *,
-    cross_check: bool, show_all: bool, quiet: bool, verbose: bool,
+    cross_check: bool, save: bool, show_all: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     here = [path for path in paths if isinstance(path, Path)]
     if files.json:
@@ -159,6 +163,8 @@ def _analyze(
     if cross_check:
         _cross_check(here, diagnosis, output, show_all=show_all, quiet=quiet, verbose=verbose)
     print_page_path(page, on_error=output is not Format.TEXT)
+    if save:
+        store(examination, paths, source="analyze", process=asked.process, quiet=quiet)
     if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
@@ -169,6 +175,19 @@ def _cross_check(
     with progress(quiet=quiet, verbose=verbose) as update:
         checked = cross_checking.cross_checked(paths, update)
     cross_checking.show(checked, diagnosis, show_all=show_all, quiet=quiet, err=output is not Format.TEXT)
+
+
+def store(
+    examination: Examination, paths: Sequence[Path | RemoteFile], *, source: str, process: int | None, quiet: bool
+) -> None:
+    """Into the history. Where that fails, a line says why, and all else goes on."""
+    from perfdoctor.cli import history
+
+    def notify(text: str) -> None:
+        if not quiet:
+            typer.echo(f"perfdoctor: {text}", err=True)
+
+    history.save(examination, paths, source=source, process=process, notify=notify)
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from perfdoctor.cli import (
     completion,
     env,
     export,
+    history,
     plain_values,
     rules,
     run,
@@ -66,6 +67,7 @@ app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_ar
 app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
 app.command("compare", cls=compare.SeveralValues, epilog=compare.EXAMPLES)(compare.compare)
 app.command("export", epilog=export.EXAMPLES)(export.export)
+app.add_typer(history.app, name="history")
 app.command("env", epilog=env.EXAMPLES)(env.env)
 app.command("selftest", epilog=selftest.EXAMPLES)(selftest.selftest)
 app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)

@@ -77,6 +77,11 @@ def _numbered(name: str, number: int) -> str:
     return f"{name[: len(name) - len(ending)]}-{number}{ending}"
 
 
+def is_page(path: Path) -> bool:
+    """Did perfdoctor write this page?"""
+    return _is_ours(path, HTML_MARKER)
+
+
 def _is_ours(path: Path, marker: bytes) -> bool:
     try:
         with path.open("rb") as file:

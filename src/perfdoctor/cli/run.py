@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +68,7 @@ def run(
     parameters: hardware_options.Parameters = None,
     range_: selection_options.Range = None,
     process: selection_options.Process = None,
+    no_save: run_options.NoSave = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
@@ -82,7 +83,7 @@ def run(
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
         selection_options.selection(range_, None), process,
     )  # fmt: skip
-    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose)
+    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)
@@ -107,6 +108,7 @@ class _Shown:
     show_all: bool
     quiet: bool
     verbose: bool
+    no_save: bool = False
 
 
 def _printer(*, quiet: bool) -> Callable[[str], None]:
@@ -158,12 +160,15 @@ def _free_name(name: str) -> Path:
 
 def _folder(where: Path, command: Sequence[str], environment: dict[str, str], plan: Plan) -> RunFolder:
     from perfdoctor import __version__
+    from perfdoctor.system.checkout import checkout
     from perfdoctor.system.masking import masked_command
     from perfdoctor.system.run_folder import Manifest, RunFolder, recorded_environment
 
+    commit = checkout(Path.cwd())
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
         started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),
+        checkout=asdict(commit) if commit else {},
     )  # fmt: skip
     return RunFolder.create(where, manifest)
 
@@ -305,6 +310,8 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
         examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
         sys.stdout.flush()
         _write(folder, examination, shown)
+        if not shown.no_save:
+            analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)

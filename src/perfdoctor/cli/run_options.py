@@ -57,3 +57,4 @@ Json = Annotated[
         show_default="diagnosis.json in the folder",
     ),
 ]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Store nothing in the history of the project.")]

@@ -72,6 +72,8 @@ class Manifest:
     exit_code: int | None = None
     ranks: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: The user's commit when the run began: commit, dirty, branch; empty where nobody knows.
+    checkout: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

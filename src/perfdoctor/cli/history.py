@@ -1,0 +1,338 @@
+"""`perfdoctor history`: the earlier runs of this project, and how a number developed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.history.series import Trend
+    from perfdoctor.system.remote import RemoteFile
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor history
+  perfdoctor history show last
+  perfdoctor history trend step --html trend.html
+  perfdoctor history pin main
+"""
+_LAST = "last"
+
+Db = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="FILE", help="The history.", show_default=".perfdoctor/history.db of the project"),
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="[RUN]", help="First digits of its id, last, last~1, a pin or a run folder.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what was asked for.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print which file is used.")]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only runs with this tag.")]
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _example(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  perfdoctor history {line}" for line in lines)
+
+
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
+def _history(
+    context: typer.Context,
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="How many runs, newest first.")] = 20,
+    tag: Tag = None,
+    json: Json = False,
+    db: Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """List earlier runs, and follow a number from run to run."""
+    if context.invoked_subcommand is not None:
+        return
+    from perfdoctor.history import runs, store
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.terminal_text import Terminal
+
+    with store.read(_file(db, verbose=verbose)) as history:
+        rows, number = runs.listed(history, limit=limit, tag=tag), runs.count(history)
+    if json:
+        typer.echo(history_json.runs(rows), nl=False)
+    elif quiet:
+        for row in rows:
+            typer.echo(row["id"])
+    elif tag is not None and not rows:
+        typer.echo(f"perfdoctor: no run has the tag {tag!r}", err=True)
+    else:
+        history_terminal.runs(rows, len(rows) if tag is not None else number, Terminal())
+
+
+@app.command("show", epilog=_example("show", "show 3fa9c1", "show last~1 --json"))
+def _show(
+    run: RunArgument = _LAST, *, json: Json = False, db: Db = None, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """Show all that is stored of one run."""
+    from perfdoctor.history import runs, store
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.terminal_text import Terminal
+    from perfdoctor.report.words.foreign_text import clean
+
+    with store.read(_file(db, verbose=verbose)) as history:
+        found = runs.stored(history, runs.resolved(history, run))
+    if json:
+        typer.echo(history_json.run(found), nl=False)
+    elif quiet:
+        typer.echo(clean(found.facts["verdict"] or ""))
+    else:
+        history_terminal.run(found, Terminal())
+
+
+@app.command("trend", epilog=_example("trend", "trend mfu --program train.py", "trend input_wait --html waits.html"))
+def _trend(
+    metric: Annotated[
+        str, typer.Argument(metavar="[METRIC]", help="step, mfu, memory, throughput, idle, a part of the step …")
+    ] = "step",
+    *,
+    like: Annotated[
+        str | None, typer.Option(metavar="RUN", help="The series of this run.", show_default="last")
+    ] = None,
+    program: Annotated[str | None, typer.Option(metavar="TEXT", help="All commands with this text in them.")] = None,
+    tag: Tag = None,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the series as CSV.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the chart.")] = None,
+    db: Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what changed, in a sentence.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Follow a number from run to run, and find where it changed."""
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other.")
+    from perfdoctor.history import runs, series, store
+    from perfdoctor.history.metrics import metric as named
+
+    wanted = named(metric)
+    with store.read(_file(db, verbose=verbose)) as history:
+        chosen = runs.resolved(history, like) if like else None
+        found = series.trend(history, wanted, folder=Path.cwd(), like=chosen, program=program, tag=tag)
+    if not found.points:
+        raise UsageError(f"that run has no {wanted.name}", do="perfdoctor history show prints what it has.")
+    _print_trend(found, json=json, csv=csv, quiet=quiet)
+    if html:
+        _write_page(html, found)
+
+
+def _print_trend(found: Trend, *, json: bool, csv: bool, quiet: bool) -> None:
+    from perfdoctor.report import history_json, history_terminal
+    from perfdoctor.report.terminal_text import Terminal
+    from perfdoctor.report.words import trends
+
+    if json:
+        typer.echo(history_json.trend(found), nl=False)
+    elif csv:
+        typer.echo(history_json.trend_csv(found), nl=False)
+    elif quiet:
+        typer.echo(trends.heading(found))
+    else:
+        history_terminal.trend(found, Terminal())
+
+
+def _write_page(target: Path, found: Trend) -> None:
+    from perfdoctor.cli import report_files
+    from perfdoctor.report import trend_page
+
+    if target.is_file() and not report_files.is_page(target):
+        raise PerfdoctorError(f"--html {target} exists and was not written by perfdoctor", do="Choose another file.")
+    try:
+        report_files.write(target, lambda: trend_page.render(found))
+    except OSError as error:
+        raise PerfdoctorError(
+            f"--html {target} cannot be written: {error.strerror or error}",
+            do="Choose a file in a folder that you may write to.",
+        ) from error
+
+
+@app.command("pin", epilog=_example("pin main", "pin before-amp 3fa9c1 9b0c77", "pin main --remove"))
+def _pin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What comparisons will call it.")],
+    run: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="The runs; the last one if none.")] = None,
+    *,
+    add: Annotated[bool, typer.Option("--add", help="Add them to the runs that have this name.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the name away.")] = False,
+    db: Db = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Give a run a name, to compare others with it."""
+    from perfdoctor.history import runs, store
+
+    runs.named(name, "pin")
+    with store.written(_existing(db, verbose=verbose)) as history:
+        if remove:
+            runs.unpin(history, name)
+            return
+        ids = [runs.resolved(history, each) for each in run or [_LAST]]
+        runs.pin(history, name, ids, add=add)
+    _say(f"{name}: {', '.join(ids)}", quiet=quiet)
+
+
+@app.command("tag", epilog=_example("tag nightly", "tag bf16 3fa9c1", "tag bf16 3fa9c1 --remove"))
+def _tag(
+    tag: Annotated[str, typer.Argument(metavar="TAG")],
+    run: RunArgument = _LAST,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the tag away.")] = False,
+    db: Db = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tag a run, to list and follow only such runs."""
+    from perfdoctor.history import runs, store
+
+    runs.named(tag, "tag")
+    with store.written(_existing(db, verbose=verbose)) as history:
+        name = runs.resolved(history, run)
+        if not remove:
+            runs.tag(history, tag, name)
+        elif not runs.untag(history, tag, name):
+            raise UsageError(f"{name} has no tag {tag!r}", do="perfdoctor history show prints its tags.")
+    _say(f"{name}: #{tag}", quiet=quiet or remove)
+
+
+@app.command("note", epilog=_example('note "with the new loader"', 'note "node 7 was hot" 3fa9c1'))
+def _note(
+    text: Annotated[str, typer.Argument(metavar="TEXT")],
+    run: RunArgument = _LAST,
+    *,
+    db: Db = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a remark to a run."""
+    from perfdoctor.history import runs, store
+
+    with store.written(_existing(db, verbose=verbose)) as history:
+        name = runs.resolved(history, run)
+        runs.note(history, text, name)
+    _say(f"{name}: noted", quiet=quiet)
+
+
+@app.command("prune", epilog=_example("prune --keep 200", "prune --keep 90d --dry-run"))
+def _prune(
+    *,
+    keep: Annotated[str, typer.Option(metavar="N|DAYSd", help="The newest N runs, or those of so many days.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which runs would go.")] = False,
+    db: Db = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Remove old runs; pinned ones stay."""
+    from perfdoctor.history import runs, store
+
+    with store.written(_existing(db, verbose=verbose)) as history:
+        ids = runs.to_prune(history, keep)
+        if dry_run:
+            for each in ids:
+                typer.echo(each)
+            return
+        if ids:
+            runs.remove(history, ids)
+        left = runs.count(history)
+    _say(f"{len(ids)} runs removed, {left} kept", quiet=quiet)
+
+
+@app.command("merge", epilog=_example("merge ../other/.perfdoctor/history.db"))
+def _merge(
+    other: Annotated[Path, typer.Argument(metavar="OTHER.db", help="Another history; it stays as it is.")],
+    *,
+    db: Db = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Add the runs of another history to this one."""
+    from perfdoctor.history import runs, store
+
+    if not other.is_file():
+        raise PerfdoctorError(f"there is no file {other}", do="Name the history.db of another project or machine.")
+    with store.written(_file(db, verbose=verbose)) as history:
+        merged = runs.merge(history, other)
+    _say(f"{merged.added} runs added, {merged.known} were known", quiet=quiet)
+    if merged.damaged:
+        _say(f"{merged.damaged} rows were left out: they are no runs", quiet=False)
+    if merged.pins:
+        _say(f"pinned here to other runs, and kept: {', '.join(merged.pins)}", quiet=quiet)
+
+
+# --- for commands that diagnose ---------------------------------------------------------------------------------------
+
+
+def save(
+    examination: Examination,
+    paths: Sequence[Path | RemoteFile],
+    *,
+    source: str,
+    process: int | None,
+    notify: Callable[[str], None],
+) -> None:
+    """Store the run. Whatever goes wrong costs one line: the diagnosis is what the user waits for."""
+    try:
+        from perfdoctor.history import facts, location, runs, store
+        from perfdoctor.report.words import wording
+
+        file = location.history_file(Path.cwd())
+        if file is None:
+            return
+        verdict = wording.verdict(examination.diagnosis)
+        found = facts.facts(examination, paths, source=source, process=process, verdict=verdict)
+        with store.written(file) as history:
+            name = runs.save(history, found)
+    except Exception as error:  # noqa: BLE001 the exit code and the reports stay as they are
+        typer.echo(f"perfdoctor: not stored in the history: {_one_line(error)}", err=True)
+    else:
+        notify(f"stored in the history as {name}")
+
+
+def _one_line(error: Exception) -> str:
+    from perfdoctor.report.words.foreign_text import clean
+
+    if isinstance(error, PerfdoctorError):
+        return clean(f"{error.what}. {error.do}")
+    return clean(f"{type(error).__name__}: {error}")
+
+
+def _file(given: Path | None, *, verbose: bool) -> Path:
+    from perfdoctor.history import location
+
+    found = given or location.history_file(Path.cwd())
+    if found is None:
+        raise UsageError(
+            f"{location.VARIABLE} is {location.OFF}: nothing is stored", do="Unset it, or name a file with --db."
+        )
+    if verbose:
+        typer.echo(str(found), err=True)
+    return found
+
+
+def _existing(given: Path | None, *, verbose: bool) -> Path:
+    """A history that is there: one that is made only to find no run in it would be of no use."""
+    found = _file(given, verbose=verbose)
+    if not found.exists():
+        raise PerfdoctorError(
+            f"there is no history yet: {found}",
+            do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
+        )
+    return found
+
+
+def _say(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        print(text, file=sys.stderr)

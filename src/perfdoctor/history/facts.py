@@ -1,0 +1,322 @@
+"""What is stored of one run? Facts of its diagnosis, manifest and checkout: no rows of the trace, no host name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfdoctor import __version__
+from perfdoctor.late import dataclass, regex
+from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
+from perfdoctor.system.masking import masked_command
+from perfdoctor.system.remote import is_view
+from perfdoctor.system.run_folder import Manifest, RunFolder
+from perfdoctor.vocabulary.parts import IDLE_CAUSES
+
+if TYPE_CHECKING:
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.model.run import Run
+    from perfdoctor.model.selection import Selection
+    from perfdoctor.records.diagnosis import Diagnosis
+    from perfdoctor.records.findings import Advice
+    from perfdoctor.system.remote import RemoteFile
+
+Row = dict[str, Any]
+
+#: A text of a recording that is longer is no name.
+MOST_TEXT = 4000
+#: Of more steps, these are the first.
+MOST_STEPS = 10_000
+_ID_BYTES = 6
+#: Columns of lists, as JSON of our own.
+OF_JSON = ("step_times_ns", "predicted_fixed")
+_UNPRINTABLE = regex("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run: its row, the rows of its parts and findings; `id` is in all of them."""
+
+    run: Row
+    parts: tuple[Row, ...]
+    findings: tuple[Row, ...]
+
+    @property
+    def id(self) -> str:
+        return str(self.run["id"])
+
+
+def new_id() -> str:
+    """Of 12 hexadecimal digits: a hundred thousand runs of many machines meet with a chance of 1 in 50,000."""
+    return secrets.token_hex(_ID_BYTES)
+
+
+def facts(
+    examination: Examination,
+    paths: Sequence[Path | RemoteFile],
+    *,
+    source: str,
+    process: int | None = None,
+    verdict: str = "",
+) -> Facts:
+    """All that is stored. `source`: the command, `run` or `analyze`. `verdict`: the report's first sentence."""
+    run, diagnosis = examination.run, examination.diagnosis
+    first, here = paths[0], [path for path in paths if isinstance(path, Path) and not is_view(path)]
+    folder = RunFolder.open(first) if len(paths) == 1 and isinstance(first, Path) and first.is_dir() else None
+    manifest = folder.manifest if folder else Manifest()
+    name = new_id()
+    row: Row = {
+        "id": name,
+        "recorded_at": iso(_recorded_unix_ns(manifest, run, here)),
+        "stored_at": iso(time.time_ns()),
+        "source": source,
+        "recording": _fingerprint(manifest, diagnosis),
+        "part": _part(run.selection, process),
+        "exit_code": manifest.exit_code,
+        "perfdoctor": __version__,
+        "verdict": verdict,
+        **_program(manifest, diagnosis),
+        **_folder(first),
+        **_commit(manifest, here),
+        **_machine(run, diagnosis, folder),
+        **_steps(run, diagnosis),
+        **_prediction(diagnosis),
+        **_efficiency(diagnosis),
+        **_memory(diagnosis),
+    }
+    parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
+    findings = tuple(
+        _finding(name, position, advice, cause) for position, (advice, cause) in enumerate(_flat(diagnosis.findings), 1)
+    )
+    return Facts(plain(row), parts, tuple(map(plain, findings)))
+
+
+# --- text and time ---------------------------------------------------------------------------------------------------
+
+
+def iso(unix_ns: int) -> str:
+    """`2026-11-23T05:21:34.123Z`: as text sorts, so does time."""
+    moment = datetime.fromtimestamp(unix_ns // 1_000_000 / 1000, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def now() -> str:
+    return iso(time.time_ns())
+
+
+def plain_text(text: str, limit: int = MOST_TEXT) -> str:
+    """What SQLite can store and every reader of it shows as one text: no NUL, no half character, bounded."""
+    return _UNPRINTABLE.sub("\ufffd", text[:limit])
+
+
+def plain(row: Row) -> Row:
+    """Numbers as SQLite has them: NaN and infinity are not known."""
+    return {name: value if name in OF_JSON else _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+# --- what ran --------------------------------------------------------------------------------------------------------
+
+
+def _recorded_unix_ns(manifest: Manifest, run: Run, paths: Sequence[Path]) -> int:
+    """When the recording began; where nobody says it, when its file was written."""
+    if manifest.started_unix_ns > 0:
+        return manifest.started_unix_ns
+    epoch = run.timeline.epoch_ns
+    starts = [int(place.window.starts[0]) for place in run.places]
+    begun = epoch + min(starts) if epoch is not None and starts else 0
+    return begun if 0 < begun <= time.time_ns() else _written_unix_ns(paths)
+
+
+def _written_unix_ns(paths: Sequence[Path]) -> int:
+    return max((path.stat().st_mtime_ns for path in paths if path.exists()), default=time.time_ns())
+
+
+def _fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
+    """The same for each analysis of one recording, and for no other recording."""
+    known = [
+        manifest.started_unix_ns,
+        sorted((source.kind, source.file) for source in diagnosis.sources),
+        [(s.rank, s.device, s.window_start_ns, s.window_ns, s.kernel_count) for s in diagnosis.recording],
+    ]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+
+
+def _program(manifest: Manifest, diagnosis: Diagnosis) -> Row:
+    diagnosed = next((each.command for each in diagnosis.processes if each.diagnosed), ())
+    command = masked_command([plain_text(word) for word in manifest.command or diagnosed])
+    files = " ".join(dict.fromkeys(source.file for source in diagnosis.sources))
+    return {"program": _program_name(command), "command": shlex.join(command) or None, "files": files}
+
+
+def _program_name(command: Sequence[str]) -> str | None:
+    """`train.py` of `torchrun --nproc-per-node 8 train.py --lr 1`; the first word where no script is named."""
+    script = next((word for word in command if word.endswith((".py", ".sh"))), "")
+    module = next((after for word, after in pairwise(command) if word == "-m"), "")
+    name = script or module or (command[0] if command else "")
+    return Path(name).name or None
+
+
+def _folder(path: Path | RemoteFile) -> Row:
+    """Relative to where the command was started: a whole path may name a user."""
+    if not isinstance(path, Path) or is_view(path):
+        return {"folder": path.name}
+    relative = os.path.relpath(path)
+    return {"folder": relative if not relative.startswith("..") else path.resolve().name}
+
+
+def _commit(manifest: Manifest, paths: Sequence[Path]) -> Row:
+    """The commit that was recorded with the run. Else what is checked out, unless the recording is older than that."""
+    recorded = manifest.checkout
+    if recorded:
+        known: Checkout | None = Checkout(
+            str(recorded.get("commit", "")), bool(recorded.get("dirty")), str(recorded.get("branch", ""))
+        )
+        by = "run"
+    else:
+        known, by = checkout(Path.cwd()) if paths else None, "analyze"
+        committed = committed_unix_s(Path.cwd(), known.commit) if known else None
+        if committed is None or _written_unix_ns(paths) < committed * 1_000_000_000:
+            known = None
+    if known is None:
+        return dict.fromkeys(("git_commit", "git_dirty", "git_branch", "git_from"))
+    return {
+        "git_commit": known.commit, "git_dirty": known.dirty, "git_branch": known.branch or None, "git_from": by,
+    }  # fmt: skip
+
+
+def _part(selection: Selection, process: int | None) -> str | None:
+    """`range forward, steps 3..5, process 2`; None where all was analysed."""
+    pieces = [f"range {selection.range_name}"] if selection.range_name else []
+    pieces += [f"steps {selection.steps[0]}..{selection.steps[1]}"] if selection.steps else []
+    pieces += [f"process {process}"] if process is not None else []
+    return ", ".join(pieces) or None
+
+
+def _machine(run: Run, diagnosis: Diagnosis, folder: RunFolder | None) -> Row:
+    measured = next((rates.machine for rates in run.timeline.measured), None)
+    reports = [report for each in folder.manifest.passes for report in folder.reports(each.name)] if folder else []
+    torch = {report.torch for report in reports if report.torch} or {measured.torch if measured else ""}
+    names = dict.fromkeys(gpu.name for gpu in diagnosis.gpus if gpu.name)
+    tools = dict.fromkeys(f"{source.kind} {source.tool_version}".strip() for source in diagnosis.sources)
+    return {
+        "device": ", ".join(names) or (measured.device if measured else None),
+        "gpus": len(diagnosis.gpus),
+        "world_size": diagnosis.world_size or None,
+        "work": diagnosis.kind_of_work,
+        "torch": ", ".join(sorted(torch - {""})) or None,
+        "cuda": (measured.cuda or None) if measured else None,
+        "driver": (measured.driver or None) if measured else None,
+        "tools": "; ".join(tools),
+    }
+
+
+# --- how long --------------------------------------------------------------------------------------------------------
+
+
+def _steps(run: Run, diagnosis: Diagnosis) -> Row:
+    """`step_ns` is the mean step without a recorder, where that is known; all other times are as recorded."""
+    steps = diagnosis.steps
+    window = sum(split.window_ns for split in diagnosis.time) or None
+    if not steps.used:
+        return {"window_ns": window, "steps": 0}
+    return {
+        "step_ns": diagnosis.base_ns or None,
+        "recorded_step_ns": diagnosis.recorded_ns or None,
+        "median_ns": steps.median_ns,
+        "p10_ns": steps.p10_ns,
+        "p90_ns": steps.p90_ns,
+        "steps": steps.used,
+        "steps_found_by": steps.found_by,
+        "steps_confidence": steps.confidence,
+        "step_times_ns": json.dumps(step_times_ns(run), separators=(",", ":")),
+        "window_ns": window,
+    }
+
+
+def step_times_ns(run: Run) -> list[int]:
+    """Every step that was analysed, in order: the mean over all places that have the same number of them."""
+    every = [place.steps.durations_ns for place in run.job.places if place.steps.used]
+    if not every:
+        return []
+    fewest = min(each.size for each in every)
+    mean = np.mean([each[:fewest] for each in every], axis=0)
+    return [round(float(ns)) for ns in mean[:MOST_STEPS]]
+
+
+def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
+    """The windows of all places, in ns; they sum to `window_ns` exactly."""
+    return {
+        "compute": sum(split.compute_ns for split in diagnosis.time),
+        "exposed_communication": sum(split.exposed_communication_ns for split in diagnosis.time),
+        "exposed_copy": sum(split.exposed_copy_ns for split in diagnosis.time),
+        **{cause: sum(split.idle_causes_ns.get(cause, 0) for split in diagnosis.time) for cause in IDLE_CAUSES},
+    }
+
+
+def _prediction(diagnosis: Diagnosis) -> Row:
+    predicted = diagnosis.prediction
+    if predicted is None or predicted.asked:
+        return {}
+    low, likely, high = predicted.step_ns
+    return {
+        "predicted_low_ns": low, "predicted_ns": likely, "predicted_high_ns": high,
+        "predicted_fixed": json.dumps(predicted.fixed),
+    }  # fmt: skip
+
+
+def _efficiency(diagnosis: Diagnosis) -> Row:
+    known = diagnosis.efficiency
+    if known is None:
+        return {}
+    return {
+        "mfu": known.mfu, "hfu": known.hfu, "flop_per_step": known.flop_per_step,
+        "items": known.items or None, "items_per_second": known.items_per_second,
+    }  # fmt: skip
+
+
+def _memory(diagnosis: Diagnosis) -> Row:
+    """Of the device with most; None where it was not recorded."""
+    return {
+        "peak_memory_bytes": _most(use.peak_bytes for use in diagnosis.memory),
+        "reserved_memory_bytes": _most(use.most_reserved_bytes for use in diagnosis.memory),
+    }
+
+
+def _most(sizes: Iterable[int]) -> int | None:
+    return max((size for size in sizes if size > 0), default=None)
+
+
+def _flat(findings: Sequence[Advice], cause: str | None = None) -> Iterator[tuple[Advice, str | None]]:
+    for advice in findings:
+        yield advice, cause
+        yield from _flat(advice.symptoms, advice.rule)
+
+
+def _finding(name: str, position: int, advice: Advice, cause: str | None) -> Row:
+    saving = advice.saving_ns_per_step
+    return {
+        "run_id": name, "position": position, "rule": advice.rule, "title": advice.title, "category": advice.category,
+        "confidence": advice.confidence, "symptom_of": cause, "low_ns": saving.low, "likely_ns": saving.likely,
+        "high_ns": saving.high, "speedup": advice.speedup[1], "summary": advice.summary,
+    }  # fmt: skip

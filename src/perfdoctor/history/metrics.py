@@ -1,0 +1,77 @@
+"""Which numbers of a run can be followed over time, in which unit, and which way is better?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Literal
+
+from perfdoctor.errors import UsageError
+from perfdoctor.history.facts import Row
+from perfdoctor.late import dataclass
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
+
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`column` of `runs`; "" for a part of the step. `unit`: as in `records.views.Unit`."""
+
+    name: str
+    label: str
+    unit: Literal["ns", "share", "bytes", "number"]
+    better: Better
+    column: str = ""
+
+    def of(self, row: Row, parts: Mapping[str, int]) -> float | None:
+        """Its value of one run; None where that is not known."""
+        if self.column:
+            value = row.get(self.column)
+        elif self.name == "spread":
+            value = _share(_difference(row, "p90_ns", "p10_ns"), row.get("median_ns"))
+        else:
+            names = IDLE_CAUSES if self.name == "idle" else (self.name,)
+            share = _share(sum(parts.get(name, 0) for name in names), row.get("window_ns"))
+            step = row.get("recorded_step_ns")
+            value = share * step if share is not None and isinstance(step, int) else None
+        return float(value) if isinstance(value, int | float) else None
+
+
+def _difference(row: Row, high: str, low: str) -> float | None:
+    values = row.get(high), row.get(low)
+    return values[0] - values[1] if isinstance(values[0], int) and isinstance(values[1], int) else None
+
+
+def _share(part: float | None, whole: object) -> float | None:
+    return part / whole if part is not None and isinstance(whole, int) and whole > 0 else None
+
+
+_OF_RUNS = (
+    Metric("step", "step time", "ns", "lower", "step_ns"),
+    Metric("median", "median step time", "ns", "lower", "median_ns"),
+    Metric("p90", "90th percentile of the step times", "ns", "lower", "p90_ns"),
+    Metric("spread", "spread of the step times (10th to 90th percentile, of the median)", "share", "lower"),
+    Metric("predicted", "step time with all fixes", "ns", "lower", "predicted_ns"),
+    Metric("throughput", "tokens or targets a second and GPU", "number", "higher", "items_per_second"),
+    Metric("mfu", "MFU", "share", "higher", "mfu"),
+    Metric("hfu", "HFU", "share", "higher", "hfu"),
+    Metric("memory", "peak memory in use", "bytes", "lower", "peak_memory_bytes"),
+    Metric("reserved", "most memory reserved", "bytes", "lower", "reserved_memory_bytes"),
+    Metric("idle", "idle time of a step", "ns", "lower"),
+)
+METRICS: Mapping[str, Metric] = {
+    **{each.name: each for each in _OF_RUNS},
+    **{name: Metric(name, f"{part.label}, of a step", "ns", "lower") for name, part in PARTS.items()},
+}
+
+
+def metric(name: str) -> Metric:
+    """By its name, with or without its unit: `step`, `step_ns`, `input-wait`. Raises UsageError."""
+    wanted = name.lower().replace("-", "_")
+    for candidate in (wanted, wanted.removesuffix("_ns"), wanted.removesuffix("_bytes"), wanted.removesuffix("_share")):
+        if candidate in METRICS:
+            return METRICS[candidate]
+    near = difflib.get_close_matches(wanted, METRICS, n=3, cutoff=0.5)
+    shown = f"Did you mean {', '.join(near)}?" if near else f"There are: {', '.join(METRICS)}."
+    raise UsageError(f"{name[:60]!r} is no metric of a run", do=shown)

@@ -1,0 +1,111 @@
+"""Which tables and views does a history have, and how does an older file become a current one?
+
+Each change of the schema is one migration, which stays as it is once it is released. `PRAGMA user_version` counts them.
+Columns are only added, so that an older perfdoctor goes on reading and writing a newer file: `schema.works_from` is the
+least version whose perfdoctor may.
+
+    runs        one row a run: what ran, on what, how long its step was
+    parts       where the time went: one row a part of the step; they sum to the run's window_ns
+    findings    what was found, with the predicted saving
+    tags  notes  pins      what people add
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils.db import Database
+
+#: `PRAGMA application_id` of our files: "pdoc" in ASCII.
+APPLICATION_ID = 0x70646F63
+#: An older perfdoctor than this version may not touch a file that this one wrote.
+WORKS_FROM = 1
+
+#: Columns of `runs` in the first version, by their types. None: not known.
+RUN_COLUMNS: Mapping[str, type] = {
+    "id": str, "recorded_at": str, "stored_at": str, "source": str, "recording": str, "program": str, "command": str,
+    "folder": str, "files": str, "part": str, "exit_code": int,
+    "git_commit": str, "git_dirty": int, "git_branch": str, "git_from": str,
+    "perfdoctor": str, "torch": str, "cuda": str, "driver": str, "tools": str,
+    "device": str, "gpus": int, "world_size": int, "work": str,
+    "step_ns": int, "recorded_step_ns": int, "median_ns": int, "p10_ns": int, "p90_ns": int, "steps": int,
+    "steps_found_by": str, "steps_confidence": str, "step_times_ns": str, "window_ns": int,
+    "predicted_low_ns": int, "predicted_ns": int, "predicted_high_ns": int, "predicted_fixed": str,
+    "items": str, "items_per_second": float, "mfu": float, "hfu": float, "flop_per_step": float,
+    "peak_memory_bytes": int, "reserved_memory_bytes": int, "verdict": str,
+}  # fmt: skip
+PART_COLUMNS: Mapping[str, type] = {"run_id": str, "part": str, "ns": int}
+FINDING_COLUMNS: Mapping[str, type] = {
+    "run_id": str, "position": int, "rule": str, "title": str, "category": str, "confidence": str, "symptom_of": str,
+    "low_ns": int, "likely_ns": int, "high_ns": int, "speedup": float, "summary": str,
+}  # fmt: skip
+TAG_COLUMNS: Mapping[str, type] = {"run_id": str, "tag": str}
+NOTE_COLUMNS: Mapping[str, type] = {"run_id": str, "noted_at": str, "note": str}
+PIN_COLUMNS: Mapping[str, type] = {"name": str, "run_id": str, "pinned_at": str}
+
+#: The tables that belong to runs, with their columns. Each has a `run_id`.
+OF_RUNS: Mapping[str, Mapping[str, type]] = {
+    "parts": PART_COLUMNS, "findings": FINDING_COLUMNS, "tags": TAG_COLUMNS, "notes": NOTE_COLUMNS, "pins": PIN_COLUMNS,
+}  # fmt: skip
+
+
+def _facts(db: Database) -> None:
+    db.table("runs").create(dict(RUN_COLUMNS), pk="id", not_null={"id", "recorded_at", "stored_at", "source"})
+    db.table("runs").create_index(["recorded_at"])
+    _create(db, "parts", PART_COLUMNS, ("run_id", "part"))
+    _create(db, "findings", FINDING_COLUMNS, ("run_id", "position"))
+    db.table("findings").create_index(["rule"])
+
+
+def _added_by_people(db: Database) -> None:
+    _create(db, "tags", TAG_COLUMNS, ("run_id", "tag"))
+    _create(db, "notes", NOTE_COLUMNS, ("run_id", "noted_at", "note"))
+    _create(db, "pins", PIN_COLUMNS, ("name", "run_id"))
+
+
+def _views(db: Database) -> None:
+    for name, query in VIEWS.items():
+        db.create_view(name, query, replace=True)
+
+
+def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
+    db.table(table).create(
+        dict(columns), pk=key, not_null=set(key), foreign_keys=[("run_id", "runs", "id")] if "run_id" in columns else []
+    )
+
+
+#: In their order: migration n makes version n of version n - 1.
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_facts, _added_by_people, _views)
+VERSION = len(MIGRATIONS)
+
+#: For people, in ms and per cent; docs/history.md describes them.
+VIEWS: Mapping[str, str] = {
+    "overview": """
+select runs.id, recorded_at, program, substr(git_commit, 1, 10) as commit_id, git_dirty as dirty, device, gpus,
+  world_size, round(step_ns / 1e6, 3) as step_ms, round(p10_ns / 1e6, 3) as p10_ms,
+  round(p90_ns / 1e6, 3) as p90_ms, steps,
+  round(100.0 * mfu, 1) as mfu_percent, items, round(items_per_second, 1) as items_per_second,
+  round(peak_memory_bytes / 1048576.0, 1) as peak_memory_mib,
+  (select rule from findings where run_id = runs.id order by position limit 1) as first_finding,
+  (select group_concat(tag, ' ') from tags where run_id = runs.id) as tags,
+  (select group_concat(name, ' ') from pins where run_id = runs.id) as pins
+from runs order by recorded_at desc, runs.id desc""",
+    "partition": """
+select run_id, recorded_at, program, part, round(1.0 * ns / window_ns * recorded_step_ns / 1e6, 3) as ms_per_step,
+  round(100.0 * ns / window_ns, 2) as percent
+from parts join runs on runs.id = run_id where window_ns > 0""",
+    "promises": """
+select run_id, recorded_at, program, position, rule, title, confidence, round(low_ns / 1e6, 3) as low_ms,
+  round(likely_ns / 1e6, 3) as likely_ms, round(high_ns / 1e6, 3) as high_ms, round(step_ns / 1e6, 3) as step_ms,
+  speedup, symptom_of
+from findings join runs on runs.id = run_id""",
+    "step_times": """
+select runs.id as run_id, recorded_at, program, each.key + 1 as step, round(each.value / 1e6, 3) as ms
+from runs, json_each(runs.step_times_ns) as each""",
+    "latest": """
+select * from runs where not exists (
+  select 1 from runs as later where later.recording = runs.recording and later.part is runs.part
+    and (later.stored_at, later.id) > (runs.stored_at, runs.id))""",
+}  # fmt: skip

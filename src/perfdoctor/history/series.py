@@ -1,0 +1,210 @@
+"""How did one number develop from run to run of one program, and which run was the first of a new level?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdoctor.errors import UsageError
+from perfdoctor.history import schema
+from perfdoctor.history.changes import Change, MissingLibraryError, change_points
+from perfdoctor.history.checked import checked
+from perfdoctor.history.facts import Row
+from perfdoctor.history.metrics import Metric
+from perfdoctor.late import dataclass, regex
+from perfdoctor.system.checkout import commits_between
+
+if TYPE_CHECKING:
+    from sqlite_utils.db import Database
+
+#: Of more runs these are the newest: every pair of them is compared.
+MOST_RUNS = 500
+#: More commits than these are counted no further.
+MOST_COMMITS = 200
+#: What has an effect on the speed beside the program's own code.
+_BESIDE = ("torch", "cuda", "driver", "tools", "perfdoctor")
+_DIGITS = regex(r"\d+")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of the series. `low`, `high`: the tenth and ninetieth percentile of its steps, of a step time only."""
+
+    run: str
+    recorded_at: str
+    commit: str
+    dirty: bool
+    value: float
+    low: float | None
+    high: float | None
+    facts: Row
+
+
+@dataclass(frozen=True)
+class CommitRange:
+    """`commits`: (short id, subject) of those after `last` up to `first`, newest first; None: not known to git."""
+
+    last: str
+    first: str
+    commits: tuple[tuple[str, str], ...] | None
+
+
+@dataclass(frozen=True)
+class LevelChange:
+    """`first` is the first run of the new level, `last` the one before it.
+
+    `differs`: (what, before, after) of the two.
+    """
+
+    change: Change
+    is_worse: bool
+    last: Point
+    first: Point
+    commits: CommitRange | None
+    differs: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """`what`: program, device … that all runs of the series share. `unknown`: runs of it without this number.
+
+    `elsewhere`: runs of other series. `repeated`: analyses of recordings that were analysed again later.
+    `not_searched`: why there are no changes, if nobody looked for them.
+    """
+
+    metric: Metric
+    what: Mapping[str, str]
+    points: tuple[Point, ...]
+    changes: tuple[LevelChange, ...]
+    unknown: int
+    elsewhere: int
+    repeated: int
+    not_searched: str
+
+
+Key = tuple[object, ...]
+
+
+def key_of(row: Row) -> Key:
+    """Runs are compared where this is the same: what ran, on what, and which part of it was analysed."""
+    return (program_of(row), row["device"], row["gpus"], row["world_size"], row["part"])
+
+
+def program_of(row: Row) -> str:
+    """The command; of a bare recording the names of its files, whose numbers differ from one to the next."""
+    return str(row["command"] or _DIGITS.sub("#", row["files"] or ""))
+
+
+def trend(
+    db: Database, metric: Metric, *, folder: Path, like: str | None = None, program: str | None = None,
+    tag: str | None = None,
+) -> Trend:  # fmt: skip
+    """The series of the newest run, or of the run `like`; of all commands that contain `program`, if that is given.
+
+    `folder`: where git is asked for commits. Raises UsageError where nothing fits.
+    """
+    every = _rows(db, tag)
+    latest = _latest(every)
+    pool = [row for row in latest if program is None or program in program_of(row)]
+    chosen = next((row for row in every if row["id"] == like), None) if like else _newest(pool, metric)
+    if chosen is None:
+        raise UsageError(
+            f"no stored run has a {metric.name}" + (f" and {program!r} in its command" if program else ""),
+            do="perfdoctor history lists the runs, perfdoctor history show one of them with all its numbers.",
+        )
+    wanted = _key(chosen, joined=program is not None)
+    same = [row for row in pool if _key(row, joined=program is not None) == wanted]
+    points = [point for row in same if (point := _point(row, metric)) is not None][-MOST_RUNS:]
+    changes, not_searched = _changes(points, metric, folder)
+    return Trend(
+        metric, _what(chosen, program), tuple(points), changes, len(same) - len(points), len(latest) - len(same),
+        len(every) - len(latest), not_searched,
+    )  # fmt: skip
+
+
+def _key(row: Row, *, joined: bool) -> Key:
+    return key_of(row)[1:] if joined else key_of(row)
+
+
+def _rows(db: Database, tag: str | None) -> list[Row]:
+    """Oldest first, each with its `parts`."""
+    where = "where exists (select 1 from tags where run_id = runs.id and tag = :tag)" if tag is not None else ""
+    rows = list(db.query(f"select * from runs {where} order by recorded_at, stored_at, id", {"tag": tag}))  # noqa: S608
+    parts: dict[str, dict[str, int]] = {}
+    for run, part, ns in db.conn.execute("select run_id, part, ns from parts"):
+        if isinstance(ns, int) and isinstance(part, str):
+            parts.setdefault(run, {})[part] = ns
+    return [{**checked(row, schema.RUN_COLUMNS), "parts": parts.get(row["id"], {})} for row in rows]
+
+
+def _latest(rows: Sequence[Row]) -> list[Row]:
+    """Of several analyses of one recording the last: they are one measurement, and no series."""
+    last = {(row["recording"] or row["id"], row["part"]): row["id"] for row in sorted(rows, key=_stored)}
+    kept = set(last.values())
+    return [row for row in rows if row["id"] in kept]
+
+
+def _stored(row: Row) -> tuple[str, str]:
+    return row["stored_at"], row["id"]
+
+
+def _newest(rows: Sequence[Row], metric: Metric) -> Row | None:
+    return next((row for row in reversed(rows) if metric.of(row, row["parts"]) is not None), None)
+
+
+def _point(row: Row, metric: Metric) -> Point | None:
+    value = metric.of(row, row["parts"])
+    if value is None:
+        return None
+    of_steps = metric.name in ("step", "median")
+    return Point(
+        row["id"], row["recorded_at"], row["git_commit"] or "", bool(row["git_dirty"]), value,
+        _number(row["p10_ns"]) if of_steps else None, _number(row["p90_ns"]) if of_steps else None, row,
+    )  # fmt: skip
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int) else None
+
+
+def _what(row: Row, program: str | None) -> dict[str, str]:
+    gpus = row["gpus"] or 0
+    device = row["device"] or "no GPU"
+    known = {
+        "program": program or program_of(row),
+        "device": f"{gpus} × {device}" if gpus > 1 else device,
+        "ranks": str(row["world_size"] or ""),
+        "part": row["part"] or "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+def _changes(points: Sequence[Point], metric: Metric, folder: Path) -> tuple[tuple[LevelChange, ...], str]:
+    try:
+        found = change_points([point.value for point in points])
+    except MissingLibraryError as error:
+        return (), f"{error.what}: {error.do}"
+    return tuple(_level_change(change, points, metric, folder) for change in found), ""
+
+
+def _level_change(change: Change, points: Sequence[Point], metric: Metric, folder: Path) -> LevelChange:
+    last, first = points[change.at - 1], points[change.at]
+    rose = change.after > change.before
+    differs = tuple(
+        (name, str(last.facts[name] or "unknown"), str(first.facts[name] or "unknown"))
+        for name in _BESIDE
+        if last.facts[name] != first.facts[name]
+    )
+    between = None if change.kind == "gradual" else _commit_range(last, first, folder)
+    return LevelChange(change, rose == (metric.better == "lower"), last, first, between, differs)
+
+
+def _commit_range(last: Point, first: Point, folder: Path) -> CommitRange | None:
+    if not last.commit or not first.commit:
+        return None
+    commits = commits_between(folder, last.commit, first.commit, MOST_COMMITS)
+    return CommitRange(last.commit, first.commit, commits)

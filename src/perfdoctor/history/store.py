@@ -1,0 +1,242 @@
+"""How is the history opened, written by many at once, and read where nothing may be written?
+
+The file is in WAL mode, so that readers and a writer do not wait for each other. Each run is one transaction, which is
+on the disk when it is reported as stored. Writers queue: the file's lock is waited for, and asked for again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.history import location, schema
+
+if TYPE_CHECKING:
+    from sqlite_utils.db import Database
+
+#: Eight writers of a thousand runs each wait for less than a second. Whoever is not served within this has a lock in
+#: front of it that nobody gives back, and its training should not wait any longer.
+WAIT_S = 30.0
+#: SQLite asks again by itself for so long, at growing distances.
+_BUSY_S = 5.0
+_BUSY = ("is locked", "locking protocol")
+#: What is said where the files of WAL cannot be made beside the history.
+_NO_ROOM_BESIDE = ("unable to open", "readonly database")
+#: File systems of a network, by mountinfo's names: WAL needs memory that all its users share.
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse.sshfs", "wekafs")
+
+Result = TypeVar("Result")
+
+
+def open_to_write(file: Path) -> Database:
+    """The history, made or brought up to date where it needs that. Raises PerfdoctorError."""
+    with _explained(file):
+        location.make_folder(file)
+        return _patiently(lambda: _opened(file))
+
+
+def open_to_read(file: Path) -> Database:
+    """The history as it is. What cannot be brought up to date on the disk, is in memory. Raises PerfdoctorError."""
+    with _explained(file):
+        if not file.exists():
+            raise PerfdoctorError(
+                f"there is no history yet: {file}",
+                do="perfdoctor run writes it, and perfdoctor analyze --save. --db names another file.",
+            )
+        db = _patiently(lambda: _opened_to_read(file))
+        if _version(db) == schema.VERSION or _is_newer(db):
+            return db
+        with contextlib.suppress(sqlite3.Error, OSError, PerfdoctorError):
+            _patiently(lambda: _opened(file)).close()
+            return db
+        copy = sqlite3.connect(":memory:")
+        db.conn.backup(copy)
+        db.close()
+        return _migrated(_database(copy))
+
+
+def write(db: Database, work: Callable[[Database], Result]) -> Result:
+    """Do it in one transaction: all of it, or nothing. Another writer is waited for."""
+
+    def once() -> Result:
+        db.conn.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(db)
+            db.conn.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # a full disk has ended the transaction already
+                db.conn.rollback()
+            raise
+        return result
+
+    return _patiently(once)
+
+
+@contextlib.contextmanager
+def written(file: Path) -> Iterator[Database]:
+    """The history to write to, closed afterwards. What SQLite says becomes a PerfdoctorError."""
+    db = open_to_write(file)
+    try:
+        with _explained(file):
+            yield db
+    finally:
+        db.close()
+
+
+@contextlib.contextmanager
+def read(file: Path) -> Iterator[Database]:
+    """The same to read from."""
+    db = open_to_read(file)
+    try:
+        with _explained(file):
+            yield db
+    finally:
+        db.close()
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def _opened(file: Path) -> Database:
+    connection = sqlite3.connect(file, timeout=_BUSY_S)
+    try:
+        _check_ours(connection, file)
+        if not _on_network(file):
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return _migrated(_database(connection))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _opened_to_read(file: Path) -> Database:
+    """In a folder that cannot be written to, a file that nobody writes to is read as it stands."""
+    address = file.resolve().as_uri()
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{address}?{options}", uri=True, timeout=_BUSY_S)
+        try:
+            _check_ours(connection, file)
+            return _database(connection)
+        except BaseException as error:
+            connection.close()
+            if not any(text in str(error) for text in _NO_ROOM_BESIDE) or "immutable" in options:
+                raise
+    raise AssertionError
+
+
+def _database(connection: sqlite3.Connection) -> Database:
+    """sqlite-utils loads pandas where it is installed, which takes a second and is not needed."""
+    hidden = "pandas" not in sys.modules
+    if hidden:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        from sqlite_utils.db import Database  # noqa: PLC0415
+    finally:
+        if hidden:
+            del sys.modules["pandas"]
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
+
+
+def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
+        return
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise PerfdoctorError(f"{file} is no history of perfdoctor", do="Choose another file.")
+
+
+def _version(db: Database) -> int:
+    return int(db.conn.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _is_newer(db: Database) -> bool:
+    """Did a later perfdoctor write the file? Raises PerfdoctorError where this one may not touch it."""
+    if _version(db) <= schema.VERSION:
+        return False
+    needed, by = db.conn.execute("SELECT works_from, written_by FROM schema").fetchone()
+    if needed > schema.VERSION:
+        raise PerfdoctorError(
+            f"the history was written by perfdoctor {by}, in a format that is unknown here",
+            do="Install that version of perfdoctor, or a later one.",
+        )
+    return True
+
+
+def _migrated(db: Database) -> Database:
+    """All missing migrations in one transaction. Of several programs that open the file at once, one makes them."""
+    if _version(db) != schema.VERSION and not _is_newer(db):
+        write(db, _migrate)
+    return db
+
+
+def _migrate(db: Database) -> None:
+    from perfdoctor import __version__  # noqa: PLC0415
+
+    version = _version(db)
+    if version >= schema.VERSION:  # another program was first
+        return
+    for migration in schema.MIGRATIONS[version:]:
+        migration(db)
+    db.conn.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    db.conn.execute(f"PRAGMA user_version = {schema.VERSION}")
+    db.conn.execute("CREATE TABLE IF NOT EXISTS schema (version INTEGER, works_from INTEGER, written_by TEXT)")
+    db.conn.execute("DELETE FROM schema")
+    db.conn.execute("INSERT INTO schema VALUES (?, ?, ?)", (schema.VERSION, schema.WORKS_FROM, __version__))
+
+
+def _on_network(file: Path) -> bool:
+    """Does the file lie on a file system of several machines?"""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    folder, found = str(file.resolve().parent), ("", "")
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        point = before.split(" ")[4].replace("\\040", " ")
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(found[0]):
+            found = (point, after.split(" ")[0])
+    return found[1] in _NETWORK
+
+
+# --- waiting, and what went wrong -------------------------------------------------------------------------------------
+
+
+def _patiently(work: Callable[[], Result]) -> Result:
+    """Once more, and again, while another program has the lock."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if not any(text in str(error) for text in _BUSY) or time.monotonic() > until:
+                raise
+        time.sleep(random.uniform(0.005, 0.05))  # noqa: S311 so that writers that met once do not meet again
+
+
+@contextlib.contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise PerfdoctorError(f"the history {file} cannot be used: {what}", do=_remedy(what)) from error
+
+
+def _remedy(what: str) -> str:
+    if "full" in what or "space" in what:
+        return "Make room on the disk, or name a file on another one with PERFDOCTOR_HISTORY."
+    if "malformed" in what or "not a database" in what:
+        return "Move the file away: the next run begins a new one."
+    if any(text in what for text in _BUSY):
+        return "Another program keeps it locked: close that one."
+    return "Name a file that you may write to with PERFDOCTOR_HISTORY; off stores nothing."

@@ -1,0 +1,179 @@
+"""What does a terminal show of the history? A list of runs, one run, or one number over time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from perfdoctor.report.terminal_text import WIDEST, Terminal, columns, wrapped
+from perfdoctor.report.words import trends, wording
+from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.vocabulary.parts import PARTS
+
+if TYPE_CHECKING:
+    from perfdoctor.history.facts import Row
+    from perfdoctor.history.runs import StoredRun
+    from perfdoctor.history.series import Trend
+
+_HEADER = ("run", "recorded", "commit", "program", "device", "step", "spread", "first finding", "")
+_LEFT = (0, 1, 2, 3, 4, 7, 8)
+
+
+def runs(rows: Sequence[Row], number: int, console: Terminal) -> None:
+    """The newest runs, of `number` in all."""
+    table = [[Text(word, style="dim") for word in _HEADER], *([Text(cell) for cell in _cells(row)] for row in rows)]
+    used = [place for place in range(len(_HEADER)) if any(line[place].plain for line in table[1:])]
+    kept = [[line[place] for place in used] for line in table]
+    for line in columns(kept, words=[used.index(place) for place in _LEFT if place in used]):
+        console.print(line, soft_wrap=True)
+    if number > len(rows):
+        console.print(Text(f"{wording.count(number - len(rows))} older ones: --limit", style="dim"), soft_wrap=True)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    gpus = row["gpus"] or 0
+    device = clean_name(row["device"] or "no GPU", 24)
+    marks = [
+        *(f"[{clean_name(name, 24)}]" for name in row["pins"]),
+        *(f"#{clean_name(tag, 24)}" for tag in row["tags"]),
+    ]
+    spread = ""
+    if row["median_ns"] and row["p10_ns"] is not None and row["p90_ns"] is not None:
+        spread = wording.share((row["p90_ns"] - row["p10_ns"]) / row["median_ns"])
+    return (
+        clean_name(row["id"]), trends.day(row["recorded_at"]),
+        trends.short_commit(row["git_commit"] or "", dirty=bool(row["git_dirty"])),
+        clean_name(row["program"] or row["files"] or "", 28), f"{gpus} × {device}" if gpus > 1 else device,
+        wording.duration(row["step_ns"]) if row["step_ns"] else "", spread,
+        clean_name(row["first_finding"] or "", 28), " ".join(marks),
+    )  # fmt: skip
+
+
+def run(stored: StoredRun, console: Terminal) -> None:
+    """All that is known of one run."""
+    facts = stored.facts
+    for line in wrapped(Text(clean(facts["verdict"] or ""), style="bold"), console, min(console.width, WIDEST)):
+        console.print(line, soft_wrap=True)
+    rows = [[Text(name, style="dim"), Text(text)] for name, text in _known(stored) if text]
+    for line in columns(rows, words=(0, 1)):
+        console.print(line, soft_wrap=True)
+    _print_parts(stored, console)
+    _print_findings(stored, console)
+    for note in stored.notes:
+        console.print(Text(f"{trends.day(note['noted_at'])}  {clean(note['note'], 2000)}"), soft_wrap=True)
+
+
+def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
+    facts = stored.facts
+    yield "run", facts["id"] + "".join(f" [{clean_name(name)}]" for name in stored.pins)
+    yield "recorded", f"{trends.day(facts['recorded_at'])} UTC, stored by perfdoctor {clean_name(facts['source'])}"
+    yield "tags", " ".join(f"#{clean_name(tag)}" for tag in stored.tags)
+    yield "commit", _commit(facts)
+    yield "command", clean(facts["command"] or "", 400)
+    yield "folder", clean_name(facts["folder"] or "")
+    yield "part", clean_name(facts["part"] or "")
+    yield "exit code", "" if facts["exit_code"] is None else str(facts["exit_code"])
+    gpus = facts["gpus"] or 0
+    yield "device", (f"{gpus} × " if gpus > 1 else "") + clean_name(facts["device"] or "no GPU")
+    yield "ranks", wording.count(facts["world_size"]) if facts["world_size"] else ""
+    named = ((name, facts[name]) for name in ("perfdoctor", "torch", "cuda", "driver"))
+    yield "versions", ", ".join(f"{name} {clean_name(str(text), 40)}" for name, text in named if text)
+    yield "tools", clean(facts["tools"] or "", 200)
+    yield "step", _step(facts)
+    yield "predicted", _predicted(facts)
+    yield "MFU", wording.fine_share(facts["mfu"]) if facts["mfu"] is not None else ""
+    if facts["items_per_second"] is not None:
+        yield f"{clean_name(facts['items'] or 'items')}/s per GPU", wording.count(facts["items_per_second"])
+    peak = facts["peak_memory_bytes"] or facts["reserved_memory_bytes"]
+    yield "peak memory", wording.size(peak) if peak else ""
+
+
+def _commit(facts: Row) -> str:
+    if not facts["git_commit"]:
+        return ""
+    branch = f" on {clean_name(facts['git_branch'])}" if facts["git_branch"] else ""
+    by = "" if facts["git_from"] == "run" else ", checked out when it was stored"
+    return clean_name(facts["git_commit"]) + branch + (", with changed files" if facts["git_dirty"] else "") + by
+
+
+def _step(facts: Row) -> str:
+    if not facts["step_ns"]:
+        return "no steps found"
+    text = f"{wording.duration(facts['step_ns'])}, {wording.counted(facts['steps'] or 0, 'step')}"
+    if facts["p10_ns"] is not None and facts["p90_ns"] is not None:
+        text += f", 10th to 90th percentile {wording.duration(facts['p10_ns'])} to {wording.duration(facts['p90_ns'])}"
+    stretched = facts["recorded_step_ns"] not in (None, facts["step_ns"])
+    return text + (f", {wording.duration(facts['recorded_step_ns'])} while recorded" if stretched else "")
+
+
+def _predicted(facts: Row) -> str:
+    if not facts["predicted_ns"]:
+        return ""
+    low, high = wording.duration(facts["predicted_low_ns"] or 0), wording.duration(facts["predicted_high_ns"] or 0)
+    try:
+        fixed = json.loads(facts["predicted_fixed"] or "[]")
+    except ValueError:
+        fixed = []
+    names = ", ".join(clean_name(str(rule), 40) for rule in fixed) if isinstance(fixed, list) else ""
+    return f"{wording.duration(facts['predicted_ns'])} ({low} to {high})" + (f" with {names} fixed" if names else "")
+
+
+def _print_parts(stored: StoredRun, console: Terminal) -> None:
+    window, step = stored.facts["window_ns"], stored.facts["recorded_step_ns"]
+    if not window:
+        return
+    console.print()
+    rows = [
+        [Text(PARTS[part].label if part in PARTS else clean_name(part)),
+         Text(wording.duration(round(step * ns / window)) if step else ""), Text(wording.share(ns / window))]
+        for part, ns in sorted(stored.parts.items(), key=lambda item: -item[1])
+    ]  # fmt: skip
+    for line in columns(rows, words=(0,)):
+        console.print(line, soft_wrap=True)
+
+
+def _print_findings(stored: StoredRun, console: Terminal) -> None:
+    if not stored.findings:
+        return
+    console.print()
+    rows = [
+        [Text(f"{each['position']}"), Text(("  " if each["symptom_of"] else "") + clean_name(each["rule"], 40)),
+         Text(_promise(each)), Text(f"{clean_name(each['confidence'] or '')} confidence")]
+        for each in stored.findings
+    ]  # fmt: skip
+    for line in columns(rows, words=(1, 3)):
+        console.print(line, soft_wrap=True)
+
+
+def _promise(finding: Row) -> str:
+    if not finding["high_ns"]:
+        return ""
+    low, likely, high = (wording.duration(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
+    return f"saves {likely} ({low} to {high})"
+
+
+def trend(found: Trend, console: Terminal) -> None:
+    """A sparkline, and what changed."""
+    width = min(console.width, WIDEST)
+    for line in wrapped(Text(trends.heading(found), style="bold"), console, width):
+        console.print(line, soft_wrap=True)
+    for line in wrapped(Text(" · ".join(piece for piece in trends.facts(found) if piece), style="dim"), console, width):
+        console.print(line, soft_wrap=True)
+    values = [point.value for point in found.points]
+    console.print()
+    console.print(Text(trends.sparkline(values, width)), soft_wrap=True)
+    low, high, last = (trends.value(found.metric, each) for each in (min(values), max(values), values[-1]))
+    console.print(Text(f"{low} to {high}, last {last}"), soft_wrap=True)
+    for sentence, causes in trends.changes(found):
+        console.print()
+        for line in wrapped(Text(sentence), console, width):
+            console.print(line, soft_wrap=True)
+        for cause in causes:
+            console.print(Text(f"  {cause}"), soft_wrap=True)
+    for remark in trends.left_out(found):
+        console.print()
+        for line in wrapped(Text(remark, style="dim"), console, width):
+            console.print(line, soft_wrap=True)

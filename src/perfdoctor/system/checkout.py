@@ -1,0 +1,72 @@
+"""Which commit of the user's project is checked out, and what lies between two commits? Git says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass, regex
+from perfdoctor.system import tool_process
+
+#: A status of a very large checkout on a slow disk takes seconds; without the answer the rest goes on.
+_LIMIT_S = 10.0
+#: Nothing else may reach git as a commit: an option would begin with a dash.
+_COMMIT = regex(r"[0-9a-f]{7,64}")
+_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
+_SLOW = PerfdoctorError("git takes too long", do="Run git status in the project, to see why.")
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """`dirty`: does a file that git tracks differ from the commit? `branch` is "" where none is checked out."""
+
+    commit: str
+    dirty: bool
+    branch: str
+
+
+def checkout(folder: Path) -> Checkout | None:
+    """The checkout around a folder; None where there is none, or no git, or no commit yet."""
+    status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    facts: dict[str, str] = {}
+    dirty = False
+    for line in (status or "").splitlines():
+        if line.startswith("# "):
+            name, _, value = line[2:].partition(" ")
+            facts[name] = value
+        else:
+            dirty = True
+    commit, branch = facts.get("branch.oid", ""), facts.get("branch.head", "")
+    if not _COMMIT.fullmatch(commit):
+        return None
+    return Checkout(commit, dirty, "" if branch == "(detached)" else branch)
+
+
+def committed_unix_s(folder: Path, commit: str) -> int | None:
+    """When the commit was made, in s since 1970; None where that is not known here."""
+    shown = _git(folder, "show", "--no-patch", "--format=%ct", commit) if _COMMIT.fullmatch(commit) else None
+    return int(shown) if shown and shown.strip().isdigit() else None
+
+
+def commits_between(folder: Path, before: str, after: str, at_most: int) -> tuple[tuple[str, str], ...] | None:
+    """(short id, subject) of the commits in `after` and not in `before`, newest first; None where git knows neither."""
+    if not (_COMMIT.fullmatch(before) and _COMMIT.fullmatch(after)):
+        return None
+    log = _git(folder, "log", f"--max-count={at_most}", "--format=%h%x00%s", f"{before}..{after}", "--")
+    if log is None:
+        return None
+    rows = (line.partition("\0") for line in log.splitlines())
+    return tuple((short, subject) for short, _, subject in rows)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints. It takes no locks, and runs no program that the checkout's configuration names."""
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
+    environment = {**tool_process.environment(*_VARIABLES), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        code, output, _ = tool_process.run(
+            command, environment=environment, timeout_s=_LIMIT_S, not_started="Install git.", too_slow=_SLOW
+        )
+    except PerfdoctorError:
+        return None
+    return output.decode("utf-8", "replace") if code == 0 else None
