@@ -56,7 +56,8 @@ def _of_devices(job: Run) -> list[tuple[int, str]]:
 
 def _of_groups(job: Run) -> list[tuple[int, str]]:
     """One of the group whose links are slow."""
-    slow = slow_groups(job, load_rules()["slow-links"].at)
+    at = load_rules()["slow-links"].at
+    slow = slow_groups(job, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
     return [(slow[0].own.members[0], "slowest links")] if slow else []
 
 

@@ -145,7 +145,8 @@ def _slower_than_others(run: Run, at: Mapping[str, float]) -> list[tuple[Bandwid
         name = f"{group.others} other groups"
         return _Reference(name, usual, at["min_share_of_others"], usual, usual, _GROUPS, group.others)
 
-    return [(group.own, against(group)) for group in slow_groups(run, at)]
+    slow = slow_groups(run, at["large_message_bytes"], at["fewest_other_groups"], at["min_share_of_others"])
+    return [(group.own, against(group)) for group in slow]
 
 
 def _evidence(measured: Sequence[tuple[Bandwidth, _Reference]]) -> tuple[Evidence, ...]:

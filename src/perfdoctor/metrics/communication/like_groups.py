@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from perfdoctor.late import dataclass
@@ -26,18 +24,19 @@ class SlowGroup:
         return self.own.transfer_ns * (1 - self.own.bus_bytes_per_second / self.usual_bytes_per_second)
 
 
-def slow_groups(run: Run, at: Mapping[str, float]) -> list[SlowGroup]:
-    """The one that loses most first. `at`: the thresholds of slow-links."""
+def slow_groups(run: Run, min_bytes: float, fewest_others: float, least_share: float) -> list[SlowGroup]:
+    """Those with messages of `min_bytes` and more that reach less than this share of what the middle one of at least
+    `fewest_others` and one does; the one that loses most first.
+    """
     alike: dict[tuple[str, int, int, bool], list[Bandwidth]] = {}
-    for each in bandwidths(run, at["large_message_bytes"]):
+    for each in bandwidths(run, min_bytes):
         if each.kind in ON_RINGS:
             alike.setdefault((each.kind, each.ranks, each.message_bytes, each.one_node), []).append(each)
     found: list[SlowGroup] = []
     for groups in alike.values():
         others = len(groups) - 1
-        if others < at["fewest_other_groups"]:
+        if others < fewest_others:
             continue
         usual = float(np.median([each.bus_bytes_per_second for each in groups]))
-        least = at["min_share_of_others"] * usual
-        found += [SlowGroup(each, usual, others) for each in groups if each.bus_bytes_per_second < least]
+        found += [SlowGroup(each, usual, others) for each in groups if each.bus_bytes_per_second < least_share * usual]
     return sorted(found, key=lambda group: -group.longer_ns)
