@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import report_files, selection_options, shared_options
+from perfdoctor.cli import report_files, scale_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.system.remote import RemoteFile
 
 EXAMPLES = """\b
 Examples:
@@ -35,7 +38,7 @@ _LEVEL = 1
 
 def export(
     *,
-    paths: Annotated[list[Path], typer.Argument(help="A run folder, a folder of traces, or files.", metavar="PATH")],
+    given: scale_options.Recordings,
     perfetto: Annotated[
         Path | None,
         typer.Option(help="Write Perfetto's format here; compressed if the name ends in .gz.", metavar="FILE"),
@@ -50,9 +53,15 @@ def export(
     if perfetto is None:
         raise UsageError("there is no output file", do="Give one: --perfetto train.pftrace.")
     part = selection_options.selection(range_, steps)
-    _check(perfetto, paths)
     asked = Asked(rules_of([], []), part=part, process=process)
-    examination = diagnosed(paths, asked, quiet=quiet, verbose=verbose)
+    with scale_options.at_hand(given, None, quiet=quiet, verbose=verbose) as paths:
+        _check(perfetto, paths)
+        _export(diagnosed(paths, asked, quiet=quiet, verbose=verbose), perfetto, quiet=quiet, verbose=verbose)
+    if not quiet:
+        typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
+
+
+def _export(examination: Examination, perfetto: Path, *, quiet: bool, verbose: bool) -> None:
     from perfdoctor.export.perfetto import render
 
     with progress(quiet=quiet, verbose=verbose) as update:
@@ -64,11 +73,9 @@ def export(
                 f"--perfetto {perfetto} cannot be written: {error.strerror or error}",
                 do="Choose a file in a folder that you may write to.",
             ) from error
-    if not quiet:
-        typer.echo(f"Open {perfetto} at https://ui.perfetto.dev (it stays on your machine).", err=True)
 
 
-def _check(target: Path, inputs: list[Path]) -> None:
+def _check(target: Path, inputs: Sequence[Path | RemoteFile]) -> None:
     """Refuse to overwrite a file that is not ours, before the analysis."""
     if report_files.is_input(target, inputs):
         raise PerfdoctorError(f"--perfetto {target} is one of the recordings", do="Choose another file.")
