@@ -142,6 +142,19 @@ class Text:
         return Text(np.concatenate(codes) if codes else np.empty(0, np.int32), list(index))
 
 
+def constant(value: int, length: int) -> Ints:
+    """A column that holds one number in all rows, and takes the memory of one. It cannot be written to."""
+    return np.broadcast_to(np.array(value, np.int64), length)
+
+
+def taken(column: npt.NDArray[Any], rows: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
+    """The rows that a mask or an array of indices names; of one number in all rows none is copied."""
+    if column.strides == (0,) and column.size:
+        return np.broadcast_to(column[0], int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else rows.size)
+    found: npt.NDArray[Any] = column[rows]
+    return found
+
+
 class _Answers:
     """Yes or no for each value of a table, found out when a column with a row of it asks first."""
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Text, constant, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -167,25 +167,47 @@ def product(numbers: str) -> int:
 
 
 class Table:
-    """The columns of one group of events. Text may hold equal values under two codes."""
+    """The columns of one group of events. Text may hold equal values under two codes.
 
-    def __init__(self, numbers: dict[str, Ints], texts: dict[str, Text]) -> None:
-        self.numbers = numbers
+    Numbers are kept in the smallest type that holds them, and given as 64 bits.
+    """
+
+    def __init__(self, numbers: dict[str, Numbers], texts: dict[str, Text]) -> None:
+        self._numbers = numbers
         self.texts = texts
 
-    def __getitem__(self, column: str) -> Ints:
-        return self.numbers[column]
+    @property
+    def length(self) -> int:
+        """How many rows."""
+        return len(self.texts["name"])
 
-    def __setitem__(self, column: str, values: Ints) -> None:
-        self.numbers[column] = values
+    def __getitem__(self, column: str) -> Ints:
+        return self._numbers[column].astype(np.int64, copy=False)
+
+    def __setitem__(self, column: str, values: Numbers) -> None:
+        self._numbers[column] = values
+
+    def __contains__(self, column: str) -> bool:
+        return column in self._numbers
+
+    def __delitem__(self, column: str) -> None:
+        del self._numbers[column]
 
     def take(self, rows: Mask | npt.NDArray[np.intp]) -> Table:
-        numbers = {name: values[rows] for name, values in self.numbers.items()}
+        """The rows that a mask or an array of indices names."""
+        numbers = {name: taken(values, rows) for name, values in self._numbers.items()}
         return Table(numbers, {name: text.take(rows) for name, text in self.texts.items()})
 
-    def all_columns(self) -> list[Ints]:
+    def keep(self, rows: Mask | npt.NDArray[np.intp]) -> None:
+        """Become these rows; one column after another, so that no more memory is taken than for one of them."""
+        for name in self._numbers:
+            self._numbers[name] = taken(self._numbers[name], rows)
+        for name in self.texts:
+            self.texts[name] = self.texts[name].take(rows)
+
+    def all_columns(self) -> list[Numbers]:
         """All columns as numbers."""
-        return [*self.numbers.values(), *(text.codes.astype(np.int64) for text in self.texts.values())]
+        return [*self._numbers.values(), *(text.codes for text in self.texts.values())]
 
 
 class GroupPart(msgspec.Struct, array_like=True, gc=False):
@@ -250,15 +272,18 @@ class Rows:
         """All rows, which are not kept here."""
         numbers, codes = self._numbers, self._codes
         self._numbers, self._codes = {}, {}
-        whole = {name: _whole(codes, name, np.int32) for name in list(codes)}
+        texts = {name: np.concatenate(codes.pop(name), dtype=np.int32) for name in list(codes)}
         return Table(
-            {name: _whole(numbers, name, np.int64) for name in list(numbers)},
-            {name: Text(rows, [_string(text) for text in self._texts[name]]) for name, rows in whole.items()},
+            {name: _joined(numbers.pop(name)) for name in list(numbers)},
+            {name: Text(rows, [_string(text) for text in self._texts[name]]) for name, rows in texts.items()},
         )
 
 
-def _whole(columns: dict[str, list[Numbers]], name: str, dtype: type) -> Any:
-    return np.concatenate(columns.pop(name), dtype=dtype)
+def _joined(parts: list[Numbers]) -> Numbers:
+    first = int(parts[0][0])
+    if all(int(part[0]) == first and (part == part[0]).all() for part in parts):
+        return constant(first, sum(map(len, parts)))
+    return _narrow(np.concatenate(parts))
 
 
 def _sendable(parts: list[Numbers]) -> tuple[str, memoryview]:

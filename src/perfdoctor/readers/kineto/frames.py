@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfdoctor.late import dataclass, regex
+from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
 from perfdoctor.readers.collective_kinds import kinds_as_launched
 from perfdoctor.readers.kineto.columns import product
@@ -55,46 +56,51 @@ class Hosts:
 
     def launching(self, correlation: Ints) -> Ints:
         """The process that launched each piece of device work."""
+        if self.calls is None:
+            return constant(self.main, correlation.size)
         processes = np.full(correlation.size, self.main, np.int64)
-        if self.calls is not None:
-            order = np.argsort(self.calls["correlation"], kind="stable")
-            known = self.calls["correlation"][order]
-            place = np.minimum(np.searchsorted(known, correlation), known.size - 1)
-            matched = (known[place] == correlation) & (correlation != UNKNOWN)
-            processes[matched] = self.calls["process"][order][place[matched]]
+        order = np.argsort(self.calls["correlation"], kind="stable")
+        known = self.calls["correlation"][order]
+        place = np.minimum(np.searchsorted(known, correlation), known.size - 1)
+        matched = (known[place] == correlation) & (correlation != UNKNOWN)
+        processes[matched] = self.calls["process"][order][place[matched]]
         return processes
 
 
-def frames_of(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
+def frames_of(tables: dict[str, Table], hosts: Hosts, rank: int) -> dict[str, Frame]:
+    """The frames of all tables, which are taken out of `tables` one after another: memory never holds all twice."""
     frames: dict[str, Frame] = {}
     devices = {number for name in _ON_DEVICE if name in tables for number in np.unique(tables[name]["device"]).tolist()}
 
     def put(signal: str, table: Table, **more: Column) -> None:
-        columns = {**table.numbers, **table.texts, "rank": np.full(table["start_ns"].size, rank, np.int64), **more}
-        frames[signal] = Frame({name: columns[name] for name in SIGNALS[signal].columns})
+        given = {**table.texts, "rank": constant(rank, table.length), **more}
+        frames[signal] = Frame(
+            {name: given[name] if name in given else table[name] for name in SIGNALS[signal].columns}
+        )
 
-    if table := tables.get("kernels"):
+    if table := tables.pop("kernels", None):
         put("kernels", table, process=hosts.launching(table["correlation"]), **_launch_columns(table))
     if table := tables.get("collectives"):
         columns = {**_launch_columns(table), **_collective_columns(table)}
         put("collectives", table, process=hosts.launching(table["correlation"]), **columns)
-    if table := tables.get("copies"):
+    if table := tables.pop("copies", None):
         put("copies", table, process=hosts.launching(table["correlation"]), **_copy_columns(table))
-    if table := tables.get("stream_waits"):
+    if table := tables.pop("stream_waits", None):
         put("stream_waits", table, process=hosts.launching(table["correlation"]))
-    if table := tables.get("calls"):
+    if table := tables.pop("calls", None):
         put("calls", table, name=table.texts["name"].mapped(cuda_names.without_version))
-    if table := tables.get("ops"):
+    if table := tables.pop("ops", None):
         is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(torch_names.OWN_RANGE)
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
-        put("ops", table.take(~is_range))
         put("ranges", table.take(is_range & ~on_device))
-    if table := tables.get("functions"):
+        table.keep(~is_range)
+        put("ops", table)
+    if table := tables.pop("functions", None):
         table = table.take(~table.texts["name"].matches(OWN_AGENT))
         put("functions", table, **_own_place(table, hosts))
-    if table := tables.get("overheads"):
+    if table := tables.pop("overheads", None):
         put("overheads", table, **_own_place(table, hosts))
-    if table := tables.get("totals"):
+    if table := tables.pop("totals", None):
         put("memory_totals", table.take((table["allocated_bytes"] >= 0) & (table["reserved_bytes"] > 0)))
     if table := tables.get("collectives"):
         kinds = kinds_as_launched(frames, is_named=~table.texts["collective"].equals(""))
@@ -115,7 +121,7 @@ def _launch_columns(table: Table) -> dict[str, Column]:
     def products(column: str) -> Ints:
         return table.texts[column].numbers(product)
 
-    is_graph = np.zeros(table["start_ns"].size, dtype=bool)
+    is_graph = np.zeros(table.length, dtype=bool)
     return {"blocks": products("grid"), "threads_per_block": products("block"), "is_graph": is_graph}
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
+from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Mask, Source, Timeline
 from perfdoctor.readers import other_tools
 from perfdoctor.readers.kineto import processes
@@ -268,14 +269,22 @@ class _Trace:
         self.dropped["rows have no time and were left out"] += int((~is_timed).sum())
         self.dropped["rows end before they start and count as empty"] += int((is_timed & (duration < 0)).sum())
         if not is_timed.all():
-            table = table.take(is_timed)
-        table["base_ns"] = np.where(table["start_ns"] < _LAST_RELATIVE_NS, self.header.base_ns, 0)
-        table["start_ns"] = table["start_ns"] + table["base_ns"]
-        table = table.take(np.argsort(table["start_ns"], kind="stable"))
-        table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
+            table.keep(is_timed)
+        self._make_absolute(table)
+        table.keep(np.argsort(table["start_ns"], kind="stable"))
         kept = _first_of_equals(table)
         self.dropped["rows are written twice and count once"] += int((~kept).sum())
-        return table if kept.all() else table.take(kept)
+        if not kept.all():
+            table.keep(kept)
+        table["end_ns"] = table["start_ns"] + np.maximum(table["duration_ns"], 0)
+        del table["duration_ns"]
+        return table
+
+    def _make_absolute(self, table: Table) -> None:
+        base_ns, is_relative = self.header.base_ns, table["start_ns"] < _LAST_RELATIVE_NS
+        base = constant(base_ns, table.length) if not base_ns or is_relative.all() else is_relative * base_ns
+        table["base_ns"] = base
+        table["start_ns"] = table["start_ns"] + base
 
     def _link_by_flows(self, tables: list[Table]) -> None:
         """Correlations from the flows, where no device work carries one itself."""
