@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from perfdoctor import __version__
-from perfdoctor.cli import (
-    analyze,
-    ascii_fallback,
-    compare,
-    completion,
-    env,
-    export,
-    history,
-    plain_values,
-    rules,
-    run,
-    selftest,
-)
+from perfdoctor.cli import ascii_fallback, completion, plain_values
 from perfdoctor.errors import PerfdoctorError, UsageError
 
 FAILED = 1
@@ -56,22 +46,62 @@ class _Commands(TyperGroup):
         return result
 
 
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("run", epilog=run.EXAMPLES, context_settings={"allow_interspersed_args": False})(run.run)
-app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
-app.command("compare", cls=compare.SeveralValues, epilog=compare.EXAMPLES)(compare.compare)
-app.command("export", epilog=export.EXAMPLES)(export.export)
-app.add_typer(history.app, name="history")
-app.command("env", epilog=env.EXAMPLES)(env.env)
-app.command("selftest", epilog=selftest.EXAMPLES)(selftest.selftest)
-app.command("rules", epilog=rules.RULES_EXAMPLES)(rules.rules)
-app.command("explain", epilog=rules.EXPLAIN_EXAMPLES)(rules.explain)
+class _Command(NamedTuple):
+    """The function of this name in this module of `cli`, and the names there of its examples and of its class."""
+
+    module: str
+    examples: str = "EXAMPLES"
+    settings: dict[str, Any] | None = None
+    cls: str | None = None
+    #: It has commands of its own: `app` there.
+    is_group: bool = False
+
+
+#: In the order of the help.
+COMMANDS = {
+    "run": _Command("run", settings={"allow_interspersed_args": False}),
+    "analyze": _Command("analyze"),
+    "compare": _Command("compare", cls="SeveralValues"),
+    "export": _Command("export"),
+    "history": _Command("history", is_group=True),
+    "env": _Command("env"),
+    "selftest": _Command("selftest"),
+    "rules": _Command("rules", "RULES_EXAMPLES"),
+    "explain": _Command("rules", "EXPLAIN_EXAMPLES"),
+}
+
+
+@cache
+def program(*names: str) -> typer.Typer:
+    """With these commands, whose modules are loaded."""
+    made = typer.Typer(
+        cls=_Commands,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback(epilog=EXAMPLES)(_perfdoctor)
+    for name in names:
+        command = COMMANDS[name]
+        module = import_module(f"perfdoctor.cli.{command.module}")
+        if command.is_group:
+            made.add_typer(module.app, name=name)
+            continue
+        made.command(
+            name,
+            cls=getattr(module, command.cls) if command.cls else None,
+            epilog=getattr(module, command.examples),
+            context_settings=command.settings,
+        )(getattr(module, name))
+    return made
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`: with all commands."""
+    if name == "app":
+        return program(*COMMANDS)
+    raise AttributeError(name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -80,7 +110,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=EXAMPLES)
 def _perfdoctor(
     *,
     version: Annotated[
@@ -96,7 +125,9 @@ def main() -> None:
     plain_values.set_up()
     if completion.VARIABLE in os.environ:
         completion.skip_rich()
-    app(prog_name="perfdoctor")
+    called = sys.argv[1:2]
+    # A command that is named first needs no other: describing all of them takes as long as loading typer.
+    program(*(called if COMMANDS.keys() & called else COMMANDS))(prog_name="perfdoctor")
 
 
 if __name__ == "__main__":

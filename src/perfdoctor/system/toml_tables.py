@@ -6,12 +6,12 @@ Parsing all rules takes 30 ms, reading what they say from one binary file 1 ms.
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
-
-from msgspec import MsgspecError, msgpack
 
 from perfdoctor import __version__
 from perfdoctor.system.user_cache import cache_folder
@@ -64,14 +64,22 @@ class ShippedTables:
             target = self._file()
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             written = target.with_name(f"{target.name}.{os.getpid()}")
-            written.write_bytes(msgpack.encode(self._used))
+            kept = marshal.dumps(self._used)
+            written.write_bytes(_checksum(kept) + kept)
             written.replace(target)
 
     def _read(self) -> dict[bytes, Table]:
         try:
-            return msgpack.decode(self._file().read_bytes(), type=dict[bytes, Table])
-        except (OSError, RuntimeError, MsgspecError, UnicodeDecodeError):
+            content = self._file().read_bytes()
+        except (OSError, RuntimeError):
             return {}
+        kept = content[4:]
+        return marshal.loads(kept) if content[:4] == _checksum(kept) else {}  # noqa: S302 (the user's own, as .pyc files)
 
     def _file(self) -> Path:
-        return cache_folder() / "tables" / __version__ / f"{self._name}.msgpack"
+        return cache_folder() / "tables" / f"{__version__}-{sys.implementation.cache_tag}" / f"{self._name}.bin"
+
+
+def _checksum(kept: bytes) -> bytes:
+    """`marshal` may read what is damaged as something else."""
+    return zlib.crc32(kept).to_bytes(4, "little")
