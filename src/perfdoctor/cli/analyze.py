@@ -233,6 +233,9 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, 
     """The diagnosis of these recordings."""
     with progress(quiet=quiet, verbose=verbose) as update:
         update("starting")
+        from perfdoctor.system.memory import keep_freed
+
+        keep_freed()
         from perfdoctor.diagnosis.engine import examine
         from perfdoctor.model.selection import WHOLE_RECORDING
         from perfdoctor.scale.read import read_run
