@@ -21,7 +21,7 @@ _KEPT_BYTES, _LARGE_BYTES = 256 << 20, 32 << 20
 def keep_freed() -> None:
     """What one array frees is there for the next, where the C library is glibc. Before numpy is imported.
 
-    By default glibc hands a freed array of some MB back to the system, which must clear its pages again for the next one,
+    By default glibc hands a freed array of some MB back to the system, which must clear its pages again for the next,
     and numpy asks for huge pages, which are slow to clear: of a recording with a million kernels that is a third of the
     processor time. The most that is held stays the same.
     """

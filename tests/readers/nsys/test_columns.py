@@ -94,7 +94,7 @@ def test_any_rows_are_read_alike_both_ways(tmp_path_factory, rows):
 @pytest.mark.parametrize("rows", [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH])
 def test_any_number_of_rows_is_read(tmp_path, rows):
     path = table_of({"a": list(range(rows)), "b": [5] * rows}, tmp_path / "t.sqlite")
-    columns = nsys_columns.integer_columns(path.as_uri(), "SELECT a, b FROM t")
+    columns = nsys_columns.integer_columns(path.as_uri(), "SELECT a, b FROM t", rows)
     assert {name: column.tolist() for name, column in columns.items()} == {"a": list(range(rows)), "b": [5] * rows}
     assert {column.dtype for column in columns.values()} == {np.dtype(np.int64)}
 
@@ -103,12 +103,12 @@ def test_any_number_of_rows_is_read(tmp_path, rows):
 def test_a_query_that_does_not_cast_is_refused(tmp_path, values):
     path = table_of({"a": values}, tmp_path / "t.sqlite")
     with pytest.raises(TypeError):
-        nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t")
+        nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t", len(values))
 
 
 def test_columns_outlive_the_file_and_may_be_written_to(tmp_path):
     path = table_of({"a": list(range(1000))}, tmp_path / "t.sqlite")
-    column = nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t")["a"]
+    column = nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t", 1_000)["a"]
     path.unlink()
     again = [np.full(1000, -1) for _ in range(100)]  # so that freed memory is used again
     assert column.tolist() == list(range(1000))
@@ -132,3 +132,9 @@ def test_every_table_of_every_export_is_read_alike_both_ways(path, monkeypatch):
             assert np.array_equal(column, slow[name]), (table, name)
         compared += len(fast)
     assert compared
+
+
+def test_more_rows_than_expected_are_refused(tmp_path):
+    path = table_of({"a": list(range(3 * BATCH))}, tmp_path / "t.sqlite")
+    with pytest.raises(IndexError):
+        nsys_columns.integer_columns(path.as_uri(), "SELECT a FROM t", 3 * BATCH - 1)

@@ -18,11 +18,12 @@ _ROWS_A_BATCH = 16_384
 _INT64 = "l"
 
 
-def integer_columns(uri: str, sql: str) -> dict[str, Ints]:
+def integer_columns(uri: str, sql: str, most_rows: int) -> dict[str, Ints]:
     """The columns of a query by name, in the order of its rows. `uri`: the file as SQLite opens it.
 
     The query must cast every value to an integer that is not NULL: the driver takes a column's type from its first
-    batch. Raises TypeError if it does not, and errors of ADBC or nanoarrow where the file cannot be read.
+    batch. Raises TypeError if it does not, IndexError where there are more than `most_rows`, and errors of ADBC or
+    nanoarrow where the file cannot be read.
     """
     import nanoarrow  # noqa: PLC0415 both take 0.05 s, more than small tables save
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415
@@ -35,16 +36,21 @@ def integer_columns(uri: str, sql: str) -> dict[str, Ints]:
             fields = list(stream.get_schema().children)
             if other := [field.name for field in fields if field.format != _INT64]:
                 raise TypeError(f"not all integers: {', '.join(other)}")
-            batches = [_copied(batch) for batch in stream if batch.length]
-    columns = zip(*batches, strict=True) if batches else ((np.empty(0, np.int64),) for _ in fields)
-    return {field.name: np.concatenate(parts) for field, parts in zip(fields, columns, strict=True)}
+            found, rows = [np.empty(most_rows, np.int64) for _ in fields], 0
+            for batch in stream:
+                if rows + batch.length > most_rows:
+                    raise IndexError(f"more than {most_rows} rows")
+                for column, values in zip(found, _views(batch), strict=True):
+                    column[rows : rows + batch.length] = values
+                rows += batch.length
+    return {field.name: column[:rows] for field, column in zip(fields, found, strict=True)}
 
 
-def _copied(batch: Any) -> list[Ints]:
-    """The columns of one Arrow batch, copied: nanoarrow's views do not keep their memory alive."""
+def _views(batch: Any) -> list[Ints]:
+    """The columns of one Arrow batch, to be copied: nanoarrow's views do not keep their memory alive."""
     view = batch.view()
     columns = [view.child(index) for index in range(view.n_children)]
     if any(column.null_count for column in columns):
         raise TypeError("NULL among integers")
     # Buffer 0 of an integer column is the validity bitmap, buffer 1 holds the values.
-    return [np.frombuffer(c.buffer(1), np.int64, c.length, c.offset * 8).copy() for c in columns]
+    return [np.frombuffer(c.buffer(1), np.int64, c.length, c.offset * 8) for c in columns]

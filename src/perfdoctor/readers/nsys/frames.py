@@ -159,8 +159,12 @@ def _or(values: Ints, otherwise: int = UNKNOWN) -> Ints:
 
 def _product(rows: Columns, what: str) -> Ints:
     sides = [rows[f"{what}{axis}"] for axis in "XYZ"]
-    known = np.logical_and.reduce([(side > 0) & (side < 1 << 31) for side in sides])
-    return np.where(known, np.prod([np.where(known, side, 1) for side in sides], axis=0), UNKNOWN).astype(np.int64)
+    unknown = np.zeros(sides[0].size, dtype=bool)
+    for side in sides:
+        unknown |= (side <= 0) | (side >= 1 << 31)
+    product: Ints = sides[0] * sides[1] * sides[2]
+    product[unknown] = UNKNOWN
+    return product
 
 
 # --- frames of the host ---
