@@ -134,7 +134,9 @@ def growth(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
     """The same recording, 1, 4 and 16 times as long, as multiples of the shortest."""
     files = {f"{times} ×": plan.file(kind, folder, times / _GROWTH[1]) for times in _GROWTH}
     contestant = perfdoctor(os.cpu_count() or 1)
-    names = {name: f"{name} as long, {of(file)}" for name, file in files.items()}
+    names = {
+        name: of(file) if name == "1 ×" else f"{of(file)}, {name[:-2]} times as long" for name, file in files.items()
+    }
     rounds = []
     for _ in range(plan.rounds):
         taken = {name: contestant.measured(file)[contestant.name] for name, file in files.items()}
@@ -204,7 +206,7 @@ def starts(plan: Plan, folder: Path) -> Iterator[str]:
 
 def table(title: str, base: str, rounds: Sequence[Round]) -> Iterator[str]:
     """Of each row the medians of time, processor time and memory, and the ratios to the base in the same round."""
-    yield f"| {title}: × {base} | time | × | processor time | × | memory | × |"
+    yield f"| {title}; × of “{base}” | time | × | processor time | × | memory | × |"
     yield f"| --- |{' ---: |' * 6}"
     for name in rounds[0]:
         cells = []
