@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,3 +113,15 @@ def test_the_noise_of_steps_is_no_spread_of_runs():
     rng = np.random.default_rng(5)
     runs = [100 + rng.normal(0, 5, 400) for _ in range(6)]
     assert run_spread(runs) < 0.004
+
+
+def test_a_run_whose_cores_others_had_says_little_alone():
+    rng = np.random.default_rng(6)
+    steps = [
+        StepSample(level * (1 + rng.normal(0, 0.01, 30)), contended=share) for level, share in ((100, 0.5), (140, 0))
+    ]
+    free = [replace(each, contended=0.0) for each in steps]
+    assert step_change(free[:1], free[1:]).verdict == "slower"
+    change = step_change(steps[:1], steps[1:])
+    assert (change.verdict, change.before.spread_from, change.after.spread_from) == ("too noisy", "contended", "usual")
+    assert change.low > -1

@@ -10,8 +10,9 @@ from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Floats
 
 Verdict = Literal["slower", "faster", "no change", "too noisy"]
-#: Where the spread of runs comes from: the runs that were given, of the other side, or what is usual.
-SpreadFrom = Literal["runs", "other side", "usual"]
+#: Where the spread of runs comes from: the runs that were given, those of the other side, what is usual, or the time
+#: in which other programs had the cores of the thread that trains.
+SpreadFrom = Literal["runs", "other side", "usual", "contended"]
 #: What became of time: it is in AFTER alone, in BEFORE alone, or in both and more, less, or as much.
 Fate = Literal["came", "went", "grew", "shrank", "same"]
 FindingFate = Literal["fixed", "new", "remaining", "not checked"]
@@ -20,10 +21,14 @@ Kept = Literal["kept", "more", "less", "unknown"]
 
 @dataclass(frozen=True)
 class StepSample:
-    """The steps of one run in ns, in order. `scale`: the unrecorded step over the recorded one; 1.0 if unknown."""
+    """The steps of one run in ns, in order. `scale`: the unrecorded step over the recorded one; 1.0 if unknown.
+
+    `contended`: the share of the steps in which other programs had the cores that the thread that trains waited for.
+    """
 
     steps_ns: Floats
     scale: float = 1.0
+    contended: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class StepChange:
     """How the mean step changed. `change`, `low`, `high`: AFTER over BEFORE, less 1, with its 95 % interval.
 
     `low` and `high` are None where a side has a single step. `median_low`, `median_high`: the same of the median step.
-    `detectable`: the smallest change that would have been found, as a share; None if nothing is.
+    `detectable`: the smallest change that would have been found, as a share; None if nothing is. `contended`: the
+    largest share of its time in which a run waited for cores that other programs had.
     """
 
     before: StepSide
@@ -60,6 +66,7 @@ class StepChange:
     verdict: Verdict
     detectable: float | None
     unrecorded: bool
+    contended: float = 0.0
 
     @property
     def hidden_by_long_steps(self) -> bool:

@@ -14,6 +14,7 @@ from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, 
 from perfdoctor.comparison.settings import items_per_step, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
+from perfdoctor.metrics.host import cpu_use
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
@@ -71,7 +72,8 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     steps = np.average([steps[:used] for steps in each], axis=0, weights=run.stands_for or None)
     known = diagnosis.real_time
     scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
-    return StepSample(np.asarray(steps, np.float64), scale)
+    contended = cpu_use.waiting_share(run) if cpu_use.others_had_the_cores(run) else 0.0
+    return StepSample(np.asarray(steps, np.float64), scale, float(np.nan_to_num(contended)))
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:

@@ -38,6 +38,8 @@ _CLEARLY = 2.0
 _FEWEST_LAGS = 5
 _MOST_OF_A_RUN = 3
 
+#: A thread that waits for more of its time hardly ran.
+_MOST_CONTENDED = 0.95
 #: Of drawn steps, in memory.
 _MOST_AT_ONCE = 2_000_000
 
@@ -56,6 +58,7 @@ def step_change(
     return StepChange(
         sides[0], sides[1], change, low, high, sides[1].median_ns / sides[0].median_ns - 1, median_low, median_high,
         _verdict(low, high), None if low is None or high is None else (high - low) / 2, unrecorded,
+        max(run.contended for run in (*before, *after)),
     )  # fmt: skip
 
 
@@ -94,13 +97,24 @@ def _spreads(
 ) -> tuple[tuple[float, SpreadFrom], tuple[float, SpreadFrom]]:
     """By how much the mean step of each side's runs differs, beyond the noise of their steps."""
     own = [run_spread([_scaled(run) for run in runs]) if len(runs) > 1 else None for runs in (before, after)]
-    found: list[tuple[float, SpreadFrom]] = []
-    for mine, other in ((own[0], own[1]), (own[1], own[0])):
-        if mine is not None:
-            found.append((mine, "runs"))
-        else:
-            found.append((other, "other side") if other is not None else (usual, "usual"))
-    return found[0], found[1]
+    return _spread(own[0], own[1], before[0], usual), _spread(own[1], own[0], after[0], usual)
+
+
+def _spread(own: float | None, other: float | None, first: StepSample, usual: float) -> tuple[float, SpreadFrom]:
+    if own is not None:
+        return own, "runs"
+    known, source = (usual, "usual") if other is None else (other, "other side")
+    by_others = contention(first.contended)
+    return (math.hypot(known, by_others), "contended") if by_others > known else (known, source)  # type: ignore[return-value]
+
+
+def contention(share: float) -> float:
+    """The spread of a run whose thread waited for so much of its time for cores that other programs had.
+
+    With more or fewer of them next time its step is anywhere between all of it and what is left without the waiting:
+    evenly on a logarithmic scale, that is its length over the square root of 12.
+    """
+    return -math.log(1 - min(share, _MOST_CONTENDED)) / math.sqrt(12)
 
 
 def run_spread(runs: Sequence[Floats]) -> float:
@@ -215,12 +229,12 @@ def _drawn(
     ])  # fmt: skip
     mean = float(levels.mean())
     if len(runs) == 1:
-        between = rng.normal(0, side.spread * mean, _RESAMPLES)
+        between = np.exp(rng.normal(0, side.spread, _RESAMPLES))
         noise = float(within.var())
         blocks = max(steps[0].size / side.blocks[0] - 1, 1.0)
         whole = noise + float((side.spread * mean) ** 2)
         freedom = whole**2 / (noise**2 / blocks) if noise else math.inf
-        return _Drawn((mean + within[0] + between) / mean, freedom)
+        return _Drawn((mean + within[0]) / mean * between, freedom)
     chosen = rng.integers(0, len(runs), (_RESAMPLES, len(runs)))
     around = levels - mean
     spread = float(around.std(ddof=1))
@@ -228,7 +242,10 @@ def _drawn(
         around = around * (side.spread * mean / spread) * math.sqrt(len(runs) / (len(runs) - 1))
     # One run that is drawn twice has other steps each time.
     at = (np.arange(_RESAMPLES)[:, None] + np.arange(len(runs)) * (_RESAMPLES // len(runs))) % _RESAMPLES
-    return _Drawn((mean + (around[chosen] + within[chosen, at]).mean(axis=1)) / mean, len(runs) - 1)
+    # What other programs took in the hours of one side is the same for all of its runs: no mean is free of it.
+    by_others = float(np.mean([contention(run.contended) for run in runs]))
+    drawn = (mean + (around[chosen] + within[chosen, at]).mean(axis=1)) / mean
+    return _Drawn(drawn * np.exp(rng.normal(0, by_others, _RESAMPLES)), len(runs) - 1)
 
 
 def _freedom(before: _Drawn, after: _Drawn) -> float:

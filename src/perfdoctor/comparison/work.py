@@ -23,12 +23,14 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame
+from perfdoctor.vocabulary.kinds import COPY_DIRECTIONS
 from perfdoctor.vocabulary.names import kernels as kernel_names
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.running_numbers import without_numbers
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 _PHASES = ("", FORWARD, BACKWARD, OPTIMIZER)
+_HOST_MEMORY = ("pageable", "pinned", "managed")
 #: torch.profiler's rows of modules (`with_modules`, or stacks): `nn.Module: Linear_0`.
 _MODULE = regex(r"^nn\.Module: ")
 #: What ran on the host while the device was idle, where no function of the user's own was recorded.
@@ -134,10 +136,15 @@ def _joined(one: Text, other: Text) -> Text:
     pairs = one.codes.astype(np.int64) * max(len(other.values), 1) + other.codes
     different, codes = np.unique(pairs, return_inverse=True)
     values = [
-        f"{one.values[pair // len(other.values)]} {other.values[pair % len(other.values)]}"
+        _copy_name(one.values[pair // len(other.values)], other.values[pair % len(other.values)])
         for pair in different.tolist()
     ]
     return Text(codes.ravel().astype(np.int32), values)
+
+
+def _copy_name(direction: str, memory: str) -> str:
+    where = COPY_DIRECTIONS.get(direction, direction)
+    return f"copies {where}, {memory} memory" if memory in _HOST_MEMORY else f"copies {where}"
 
 
 def _group(frame: Frame, signal: str) -> Text:

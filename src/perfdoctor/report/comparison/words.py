@@ -12,7 +12,10 @@ from perfdoctor.report.words.wording import counted, duration, share, size
 from perfdoctor.vocabulary.parts import PARTS, WORK_PARTS
 
 SPREAD_FROM = {
-    "runs": "as its runs show", "other side": "as the other side's runs show", "usual": "as usual; not measured here",
+    "runs": "as its runs show",
+    "contended": "as other programs had its cores",
+    "other side": "as the other side's runs show",
+    "usual": "as usual; not measured here",
 }  # fmt: skip
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
 FINDING_FATES = {
@@ -81,6 +84,11 @@ def interval(comparison: Comparison) -> Iterator[str]:
         )
     else:
         yield f"From run to run the mean differs by {_spread(step.before)} BEFORE and {_spread(step.after)} AFTER."
+    if step.contended:
+        yield (
+            f"Other programs had the cores of the training thread for up to {share(step.contended)} of its time: the "
+            "interval is wider by what that may have cost. Record on a machine that runs nothing else."
+        )
     if step.hidden_by_long_steps:
         yield (
             f"The median step is {percent(step.median_change)} ({percent(step.median_low)} to "
