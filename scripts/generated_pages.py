@@ -124,4 +124,7 @@ def _commands() -> str:
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         inner = click.Context(command, info_name=name, parent=context, max_content_width=100, terminal_width=100)
         parts.append(f"## perfdoctor {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+        for below, its in getattr(command, "commands", {}).items():
+            deeper = click.Context(its, info_name=below, parent=inner, max_content_width=100, terminal_width=100)
+            parts.append(f"### perfdoctor {name} {below}\n\n```text\n{its.get_help(deeper)}\n```\n")
     return "\n".join(parts)

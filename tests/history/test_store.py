@@ -53,7 +53,15 @@ create table pins (name text not null, run_id text not null references runs(id),
 insert into pins values ('main', 'aaaaaaaaaaaa', '2026-01-02T00:00:00.000Z');
 """
 )
-OLD = {1: FIRST_VERSION, 2: SECOND_VERSION}
+THIRD_VERSION = (
+    SECOND_VERSION
+    + """
+pragma user_version = 3;
+update schema set version = 3;
+create view partition as select run_id, part, round(1.0 * ns / window_ns, 2) as share from parts join runs on runs.id = run_id;
+"""
+)
+OLD = {1: FIRST_VERSION, 2: SECOND_VERSION, 3: THIRD_VERSION}
 
 
 def made_by(script, file):
@@ -157,8 +165,10 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_runs(tmp_path, versio
         old = runs.stored(db, runs.resolved(db, "aaaa"))
         assert (old.facts["program"], old.step_times_ns, dict(old.parts)) == ("old.py", (4, 6), {"compute": 10})
         assert runs.count(db) == 2
-        assert [run.facts["id"] for run in runs.pinned(db, "main")] == (["aaaaaaaaaaaa"] if version == 2 else [])
+        assert [run.facts["id"] for run in runs.pinned(db, "main")] == (["aaaaaaaaaaaa"] if version > 1 else [])
         assert db.conn.execute("pragma user_version").fetchone() == (schema.VERSION,)
+        for view in schema.VIEWS:
+            assert list(db.query(f"select * from {view}")), view
     with sqlite3.connect(file) as connection:
         tables = "select name, sql from sqlite_master where name like 'overview' or type = 'table' order by name"
         migrated = {name for name, _ in connection.execute(tables)}
@@ -173,7 +183,7 @@ def test_an_older_file_in_a_folder_that_cannot_be_written_to_is_read_all_the_sam
     monkeypatch.setattr(store, "_opened", lambda file: (_ for _ in ()).throw(sqlite3.OperationalError("readonly")))
     with store.read(file) as db:
         assert [row["program"] for row in runs.listed(db)] == ["old.py"]
-        assert db.table("pins").count == (version == 2)
+        assert db.table("pins").count == (version > 1)
     assert file.read_bytes() == before
 
 
