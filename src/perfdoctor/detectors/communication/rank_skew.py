@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.detectors.affected import MOST_OF_IT
 from perfdoctor.detectors.savings import half_certain
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.host_place import host_places
 from perfdoctor.metrics.accounting.queued import LONGEST_LATENCY_NS
-from perfdoctor.metrics.communication.lateness import excess_ns, explained_share, own_lateness_ns
+from perfdoctor.metrics.communication.lateness import beyond_chance_ns, excess_ns, explained_share, own_lateness_ns
 from perfdoctor.metrics.communication.merged_collectives import can_be_merged, evened_ns
 from perfdoctor.metrics.communication.nodes import first_ranks, spans
 from perfdoctor.metrics.communication.pushed_back import pushed_back_ns
@@ -129,9 +130,8 @@ def _seen(run: Run, matched: Skew, clear_share: float) -> _Seen:
     own = own_lateness_ns(places, matched)
     late = places[int(np.lexsort((matched.waiting_ns, -own))[0])]
     others = [place for place in places if place is not late]
-    late_share = _share(own, matched.number(late.rank))
-    is_clear = min(late_share, _share_of_its_own(matched, late)) >= clear_share
-    node = None if is_clear else _late_node(places, own, clear_share)
+    late_share, node = _who(places, matched, own, clear_share)
+    is_clear = node is None and min(late_share, _share_of_its_own(matched, late)) >= clear_share
     # Without a GPU ranks that share cores are late by turns: that goes where messages are merged, or stays.
     by_turns_ns = evened_ns(run.job, matched) if host_places(run) and (can_be_merged(run) or not is_clear) else 0
     waiting_ns = max(int(np.mean(_exposed_waits_ns(run, others, matched, pushed=is_clear))) - by_turns_ns, 0)
@@ -226,18 +226,32 @@ def _share_of_its_own(matched: Skew, late: Place) -> float:
     return matched.caused_alone_ns(late.rank) / max(caused, 1)
 
 
-def _late_node(places: Sequence[Place], own_late_ns: Ints, clear_share: float) -> _Node | None:
-    """The machine whose ranks together are what others wait for; None where there is no such one, or only one."""
-    first = first_ranks(places)
-    if first is None or np.unique(first).size < 2:
-        return None
-    _, of_node = np.unique(first, return_inverse=True)
-    late = int(np.bincount(of_node, weights=own_late_ns).argmax())
-    members = np.flatnonzero(of_node == late)
-    share = _share(own_late_ns, members)
-    if members.size < 2 or share < clear_share:
-        return None
-    return _Node(spans([places[member].rank for member in members.tolist()]), share)
+def _who(places: Sequence[Place], matched: Skew, own_late_ns: Ints, clear_share: float) -> tuple[float, _Node | None]:
+    """How much of all lateness is that of the latest rank, and the machine whose ranks are late instead, if it is one.
+
+    Where all ranks meet in each collective one of them comes last: what the ranks of a machine cause adds up. In groups
+    they are late at the same time: a machine is as late as its latest rank, and late as one if others are half as late.
+    """
+    latest, first = int(own_late_ns.argmax()), first_ranks(places)
+    of_node = np.arange(len(places)) if first is None else np.unique(first, return_inverse=True)[1]
+    members = np.flatnonzero(of_node == of_node[latest])
+    if not matched.has_several_groups:
+        share = _share(own_late_ns, latest)
+        if share < clear_share:
+            by_node = np.bincount(of_node, weights=own_late_ns)
+            members = np.flatnonzero(of_node == int(by_node.argmax()))
+        late, node_share = members, _share(own_late_ns, members)
+        is_node = share < clear_share <= node_share and np.unique(of_node).size > 1
+    else:
+        apart = beyond_chance_ns(own_late_ns)
+        of_nodes = np.zeros(int(of_node.max()) + 1)
+        np.maximum.at(of_nodes, of_node, apart)
+        share = node_share = float(apart[latest] / max(of_nodes.sum(), 1))
+        late = members[apart[members] >= MOST_OF_IT * apart[latest]]
+        is_node = share >= clear_share and of_nodes.size > 1
+    if not is_node or members.size < 2 or late.size < 2:
+        return share, None
+    return share, _Node(spans([places[member].rank for member in members.tolist()]), node_share)
 
 
 # --- evidence ---

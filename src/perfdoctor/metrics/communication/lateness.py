@@ -18,6 +18,10 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Ints
 
+#: What fewer ranks differ by chance is little in sum, and a slow machine may be a quarter of them.
+_MANY = 64
+_QUARTILES, _FENCE = (0.25, 0.75), 3.0
+
 
 def between_collectives(place: Place, matched: Skew) -> Intervals:
     """From the end of this rank's first matched collective to the end of its last; the window where it has one."""
@@ -76,6 +80,18 @@ def own_lateness_ns(places: Sequence[Place], matched: Skew) -> Ints:
     excess = excess_ns(places, matched)
     own = np.array([sum(excess.get(rank, {}).values()) for rank in matched.ranks], np.int64)
     return np.minimum(matched.caused_ns, own)
+
+
+def beyond_chance_ns(own_ns: Ints) -> Ints:
+    """Of each rank's own lateness what exceeds that by which many ranks differ by chance.
+
+    Every rank is a little late somewhere: of ten thousand that is more in sum than one slow rank is. What is three
+    distances of the quartiles above the upper one is no chance (Tukey, Exploratory Data Analysis, 1977).
+    """
+    if own_ns.size < _MANY:
+        return own_ns
+    lower, upper = np.quantile(own_ns, _QUARTILES)
+    return np.maximum(own_ns - round(float(upper + _FENCE * (upper - lower))), 0)
 
 
 def explained_share(own_ns: Ints, matched: Skew) -> float:
