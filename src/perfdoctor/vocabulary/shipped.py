@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 
 def shipped_folder(name: str) -> Path:
     """Inside an installed wheel, else beside `src/` in a checkout, editable or not."""
-    inside = Path(str(files("perfdoctor") / name))
+    inside = Path(__file__).parents[1] / name
     return inside if inside.is_dir() else Path(__file__).parents[3] / name

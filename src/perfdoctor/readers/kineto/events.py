@@ -7,7 +7,6 @@ the batch is decoded once more with any values, one by one. Both give the same r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 import msgspec
 import numpy as np
 
+from perfdoctor.late import regex
 from perfdoctor.model.columns import UNKNOWN
 from perfdoctor.readers.kineto import columns
 from perfdoctor.readers.kineto.columns import GroupPart, InexactError, Rows, integer, integers, written
@@ -368,7 +368,7 @@ def _typed_event(way: _Times, category: str) -> type[msgspec.Struct]:
 
 #: In place of a count: these events have their times in another way, or one value is of another type.
 _OTHER_TIMES, _REFUSED = -1, -2
-_OF_TIMES = re.compile(r"\.(?:ts|dur)`$")
+_OF_TIMES = regex(r"\.(?:ts|dur)`$")
 
 
 class Part(msgspec.Struct, array_like=True):

@@ -117,7 +117,7 @@ def export(
 def _kept(folder: Path, made_by: str, *, whole: bool) -> Path | None:
     """What the cache holds of a report: whole, or as much as is asked for. `made_by` may hold a star for any nsys."""
     name = re.escape(made_by).replace(r"\*", "[0-9a-f]+")
-    wanted = re.compile(f"{name}{'' if whole else f'({_LIMITED})?'}[.]sqlite")
+    wanted = regex(f"{name}{'' if whole else f'({_LIMITED})?'}[.]sqlite")
     files = [file for file in (folder.iterdir() if folder.is_dir() else ()) if wanted.fullmatch(file.name)]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
