@@ -115,6 +115,15 @@ def test_secrets_of_the_command_are_not_stored(run_folder, tmp_path):
     assert stored.run["program"] == "train.py"
 
 
+def test_the_users_home_is_not_stored(run_folder, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    manifest = json.loads((run_folder / "run.json").read_text())
+    manifest["command"] = ["/home/ada/env/bin/python", "train.py", "/home/adam/data"]
+    (run_folder / "run.json").write_text(json.dumps(manifest))
+    row = facts(examined(run_folder), [run_folder], source="run").run
+    assert row["command"].split() == ["'~/env/bin/python'", "train.py", "/home/adam/data"]
+
+
 def test_a_recording_that_is_older_than_the_commit_is_not_said_to_be_of_it(tmp_path, monkeypatch, straggler):
     monkeypatch.chdir(tmp_path)
     git(tmp_path, "init", "-q")

@@ -164,9 +164,15 @@ def _fingerprint(manifest: Manifest, diagnosis: Diagnosis) -> str:
 
 def _program(manifest: Manifest, diagnosis: Diagnosis) -> Row:
     diagnosed = next((each.command for each in diagnosis.processes if each.diagnosed), ())
-    command = masked_command([plain_text(word) for word in manifest.command or diagnosed])
+    command = masked_command([_without_home(plain_text(word)) for word in manifest.command or diagnosed])
     files = " ".join(dict.fromkeys(source.file for source in diagnosis.sources))
     return {"program": _program_name(command), "command": shlex.join(command) or None, "files": files}
+
+
+def _without_home(word: str) -> str:
+    """`~/env/bin/python`: the same command for everybody, and no user's name."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    return "~" + word[len(home) :] if home and word.startswith(f"{home}/") else word
 
 
 def _program_name(command: Sequence[str]) -> str | None:

@@ -53,7 +53,7 @@ _OF_RUNS = (
     Metric("p90", "90th percentile of the step times", "ns", "lower", "p90_ns"),
     Metric("spread", "spread of the step times (10th to 90th percentile, of the median)", "share", "lower"),
     Metric("predicted", "step time with all fixes", "ns", "lower", "predicted_ns"),
-    Metric("throughput", "tokens or targets a second and GPU", "number", "higher", "items_per_second"),
+    Metric("throughput", "tokens or targets a second", "number", "higher", "items_per_second"),
     Metric("mfu", "MFU", "share", "higher", "mfu"),
     Metric("hfu", "HFU", "share", "higher", "hfu"),
     Metric("memory", "peak memory in use", "bytes", "lower", "peak_memory_bytes"),

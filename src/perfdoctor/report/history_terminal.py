@@ -86,7 +86,7 @@ def _known(stored: StoredRun) -> Iterator[tuple[str, str]]:
     yield "predicted", _predicted(facts)
     yield "MFU", wording.fine_share(facts["mfu"]) if facts["mfu"] is not None else ""
     if facts["items_per_second"] is not None:
-        yield f"{clean_name(facts['items'] or 'items')}/s per GPU", wording.count(facts["items_per_second"])
+        yield f"{clean_name(facts['items'] or 'items')}/s", wording.count(facts["items_per_second"])
     peak = facts["peak_memory_bytes"] or facts["reserved_memory_bytes"]
     yield "peak memory", wording.size(peak) if peak else ""
 

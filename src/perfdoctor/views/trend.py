@@ -14,15 +14,13 @@ def chart(trend: Trend) -> Chart:
     """Each run a dot, each level a line, each change of the level a mark. Runs count from 1."""
     values = np.array([point.value for point in trend.points], dtype=np.float64)
     runs = np.arange(1, values.size + 1, dtype=np.float64)
-    labels = tuple(f"{point.run}, {point.recorded_at[:10]}" for point in trend.points)
     unit = trend.metric.unit
     text = "{count} runs, {low} to {high}, the last {last}."
     return Chart(
         "trend", "trend", trend.metric.label, text,
         Axis("run, oldest first", "position"), Axis(trend.metric.label, unit),
         (
-            Series("runs", "line", runs, values),
-            Series("run", "dots", runs, values, labels),
+            Series("run", "dots", runs, values),
             *_levels(trend, runs),
             *_marks(trend, runs, values),
         ),

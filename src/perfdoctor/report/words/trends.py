@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfdoctor.history.changes import LEAST_RUNS
 from perfdoctor.history.series import MOST_COMMITS
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -56,9 +57,10 @@ def heading(trend: Trend) -> str:
     label = trend.metric.label[:1].upper() + trend.metric.label[1:]
     last = value(trend.metric, trend.points[-1].value)
     if not trend.changes:
-        return f"{label}: {last}, {wording.counted(len(trend.points), 'run')}" + (
-            "." if trend.not_searched or len(trend.points) < 2 else ", no change of its level."
-        )
+        runs = wording.counted(len(trend.points), "run")
+        if len(trend.points) < 2 * LEAST_RUNS:
+            return f"{label}: {last}, {runs}: too few to see a change."
+        return f"{label}: {last}, {runs}" + ("." if trend.not_searched else ", no change of its level.")
     return f"{label}: {_moved(trend.changes[-1], trend.metric)}"
 
 
