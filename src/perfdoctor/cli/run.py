@@ -164,7 +164,7 @@ def _folder(where: Path, command: Sequence[str], environment: dict[str, str], pl
     from perfdoctor.system.masking import masked_command
     from perfdoctor.system.run_folder import Manifest, RunFolder, recorded_environment
 
-    commit = checkout(Path.cwd())
+    commit = checkout(Path())
     manifest = Manifest(
         perfdoctor=__version__, command=masked_command(command), environment=recorded_environment(environment),
         started_unix_ns=time.time_ns(), left_out=dict(plan.left_out), notes=list(plan.warnings),

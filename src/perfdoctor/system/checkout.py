@@ -8,8 +8,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.system import tool_process
 
-#: A status of a very large checkout on a slow disk takes seconds; without the answer the rest goes on.
-_LIMIT_S = 10.0
+#: A status of a very large checkout on a slow disk takes longer; then the program is started without the answer.
+_LIMIT_S = 3.0
 #: Nothing else may reach git as a commit: an option would begin with a dash.
 _COMMIT = regex(r"[0-9a-f]{7,64}")
 _VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM")
