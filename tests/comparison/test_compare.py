@@ -127,7 +127,7 @@ def test_another_gpu_is_the_reason_before_any_other():
     before = replace(found_in(snapshot(waiting(6)), WAIT), settings={"GPU": "A100"})
     after = replace(found_in(snapshot(waiting(5))), settings={"GPU": "H100"})
     found = compare([before], [after])
-    assert (found.promises[0].kept, found.promises[0].because) == ("less", "GPU differ, too")
+    assert (found.promises[0].kept, found.promises[0].because) == ("less", "GPU differs as well")
     assert [(each.name, each.matters) for each in found.settings] == [("GPU", True)]
 
 

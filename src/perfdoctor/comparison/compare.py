@@ -114,6 +114,7 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
         yield "No steps were found: the whole recordings are compared, and nothing is known of their spread."
     for runs, side, name in ((before, step.before, "BEFORE"), (after, step.after, "AFTER")):
         if runs[0].basis and side.steps < FEW_STEPS:
-            yield f"{name} has {side.steps} steps: record 20 or more, or several runs, to see small differences."
+            steps = "a single step" if side.steps == 1 else f"{side.steps} steps"
+            yield f"{name} has {steps}: record 20 or more, or several runs, to see small differences."
     if not all(each.by_op for each in (*before, *after)):
         yield "A diagnosis.json has no ops, lines and shapes: kernels were matched by their names alone."

@@ -19,7 +19,7 @@ from perfdoctor.vocabulary.names.base_names import base_name
 SAME_SHARE = 0.001
 _NO_FAMILY = ("", "other")
 _SAYS_NOTHING = ("", "kernel", "operator()")
-COMPUTE = "compute"
+COMPUTE, COMMUNICATION = "compute", "exposed_communication"
 Key = tuple[str, ...]
 
 
@@ -177,6 +177,8 @@ def _label(pair: _Pair, one: Work) -> str:
         return f"{one.group} kernels"
     if pair.by == "function of the kernel":
         return base_name(one.kernel)
+    if one.part == COMMUNICATION and one.group not in _NO_FAMILY:
+        return one.group
     return one.op or one.kernel
 
 

@@ -130,7 +130,8 @@ def _kept(
     missed = shown_ns - high if word == "more" else low - shown_ns
     changed = [each for each in settings if each.matters]
     if changed:
-        return word, f"{' and '.join(each.name for each in changed)} differ, too"
+        names = " and ".join(each.name for each in changed)
+        return word, f"{names} {'differs' if len(changed) == 1 else 'differ'} as well"
     noise = "the difference is smaller than what runs differ by" if missed <= margin else ""
     if word == "more":
         others = [each for each in causes if each.delta_ns < 0][1:2]

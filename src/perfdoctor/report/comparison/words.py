@@ -9,7 +9,7 @@ from perfdoctor.comparison.records import Changed, Comparison, Contribution, Fin
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.wording import counted, duration, share, size
-from perfdoctor.vocabulary.parts import PARTS, WORK_PARTS
+from perfdoctor.vocabulary.parts import PARTS
 
 SPREAD_FROM = {
     "runs": "as its runs show",
@@ -18,6 +18,8 @@ SPREAD_FROM = {
     "usual": "as usual; not measured here",
 }  # fmt: skip
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
+#: Parts whose work says itself what it is.
+_NAMED_ALONE = ("compute", "exposed_copy")
 FINDING_FATES = {
     "fixed": "fixed", "new": "new", "remaining": "remaining", "not checked": "not checked in AFTER",
 }  # fmt: skip
@@ -71,6 +73,8 @@ def per_item(comparison: Comparison) -> str:
 def interval(comparison: Comparison) -> Iterator[str]:
     """What the interval is made of, and what would narrow it."""
     step = comparison.judged
+    if step.low is None:
+        return
     kind = "unrecorded steps" if step.unrecorded else "recorded steps"
     yield (
         f"{share(CONFIDENCE)} interval of the mean, by drawing blocks of {kind}: BEFORE {_sample(step.before)}, "
@@ -119,7 +123,7 @@ def work(each: Changed) -> str:
     part = PARTS[each.part]
     name = clean_name(each.label, 72) if each.label else "nothing recorded beside it"
     name = f"{name} ({clean(each.where, 60)})" if each.where else name
-    return name if each.part in WORK_PARTS and each.label else f"{part.short}: {name}"
+    return name if each.part in _NAMED_ALONE and each.label else f"{part.short}: {name}"
 
 
 def renamed(each: Changed, most: int = 2) -> str:
@@ -146,10 +150,11 @@ def prediction(each: Promise) -> str:
     """What was predicted and what is seen; `kept`, `more` or `less`, and why."""
     because = f": {clean(each.because)}" if each.because else ""
     what = "the step" if each.whole else "its part of the step"
-    shown = "shorter" if each.shown_ns >= 0 else "longer"
+    shown = f"{what} got {duration(abs(each.shown_ns))} {'shorter' if each.shown_ns > 0 else 'longer'}"
+    shown = shown if round(each.shown_ns) else f"{what} is as long as before"
     return (
-        f"predicted {duration(each.likely)} ({duration(each.low)} to {duration(each.high)}); {what} got "
-        f"{duration(abs(each.shown_ns))} {shown}: {each.kept}{because}"
+        f"predicted {duration(each.likely)} ({duration(each.low)} to {duration(each.high)}); {shown}: "
+        f"{each.kept}{because}"
     )
 
 
