@@ -80,7 +80,8 @@ def read(
         )
     files = [file for path in others for file in _files_of(path)]
     traces = [file for file in files if not _is_profile(file)]
-    beside = [file for file in files if file not in set(traces)]
+    of_ranks = set(traces)
+    beside = [file for file in files if file not in of_ranks]
     timelines = []
     traces = traces if only is None else [file for file in traces if file in only]
     for file, done in reading(traces, progress):
