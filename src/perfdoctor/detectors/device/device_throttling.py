@@ -260,7 +260,7 @@ def _explains(run: Run, losses: Sequence[_Loss]) -> tuple[str, ...]:
 def _too_much(run: Run) -> Iterator[tuple[str, Place, float]]:
     """Which rank others wait for, and whose kernels are slow; and what it does more than they, in ns a step."""
     if (matched := skew(run)) is not None:
-        places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+        places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]
         late = next(place for place in places if place.rank == matched.late_rank)
         yield "rank-skew", late, sum(excess_ns(places, matched)[late.rank].values()) / late.units
     if (same := same_kernels(run, 0)) is not None:

@@ -64,7 +64,7 @@ def _stands_out(slower_by: float, rest: npt.NDArray[np.float64], at: Mapping[str
 def _caused_ns(run: Run, place: Place) -> int:
     """How much later collectives start because this rank comes last, per step; 0 where no rank is known to wait."""
     matched = skew(run.job)
-    if matched is None or place.rank not in matched.ranks:
+    if matched is None or not matched.has(place.rank):
         return 0
     return place.per_step(int(matched.caused_ns[matched.number(place.rank)]))
 

@@ -51,6 +51,10 @@ class Skew:
     def _numbers(self) -> dict[int, int]:
         return {rank: number for number, rank in enumerate(self.ranks)}
 
+    def has(self, rank: int) -> bool:
+        """Is it one of `ranks`?"""
+        return rank in self._numbers
+
     def number(self, rank: int) -> int:
         """Its place in `ranks`."""
         return self._numbers[rank]

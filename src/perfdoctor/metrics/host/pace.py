@@ -133,7 +133,7 @@ def paced_waiting_ns(run: Run, cause: str) -> int:
     matched = skew(job)
     if matched is None or not matched.took_ns.sum():
         return 0
-    places = [place for place in job.places if place.rank in matched.ranks]
+    places = [place for place in job.places if matched.has(place.rank)]
     beyond = {place.rank: _beyond_spare_ns(place, matched) for place in places}
     if not any(beyond.values()):
         return 0

@@ -184,7 +184,7 @@ def _coming_in_time(finding: Finding, run: Run | None) -> Edit:
     late = [place for place in run.places if place.rank_and_device in finding.work] if run else []
     if run is None or matched is None or not late:
         return lambda graph, _: graph
-    places = [place for place in run.places if place.rank in matched.ranks and len(place.collectives)]
+    places = [place for place in run.places if matched.has(place.rank) and len(place.collectives)]
     parts = too_much(late[0], places, matched)
     return lambda graph, share: in_time(graph, parts, share) if graph.place is late[0] else graph
 
