@@ -210,3 +210,23 @@ def test_what_was_measured_here_is_shown_and_laid_into_the_folder_of_a_run(tmp_p
     options = ["-q", "--no-html", "-o", "run", "--steps", "3", "--skip-steps", "2"]
     assert perfdoctor(tmp_path, "run", *options, "--", torch_python(), "t.py").returncode == 0
     assert load(tmp_path / "run" / "device" / "measured.json") == here
+
+
+@pytest.mark.torch
+def test_each_run_is_stored_and_a_history_that_cannot_be_written_changes_no_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "here" / "history.db"))
+    (tmp_path / "t.py").write_text(f"{TRAINING}\nraise SystemExit(4)\n")
+    words = ["run", "-q", "--no-html", "--steps", "3", "--skip-steps", "2"]
+    command = ["--", torch_python(), "t.py", "--token", "hunter2"]
+    assert perfdoctor(tmp_path, *words, *command).returncode == 4
+    shown = perfdoctor(tmp_path, "history", "show", "--json").stdout
+    row = json.loads(shown)["run"]
+    assert (row["source"], row["exit_code"], row["program"], row["steps"]) == ("run", 4, "t.py", 3)
+    assert len(row["step_times_ns"]) == 3
+    assert "hunter2" not in shown
+    monkeypatch.setenv("PERFDOCTOR_HISTORY", str(tmp_path / "t.py" / "history.db"))
+    done = perfdoctor(tmp_path, *words, *command)
+    assert done.returncode == 4
+    assert sum("not stored in the history" in line for line in done.stderr.splitlines()) == 1
