@@ -1,4 +1,4 @@
-"""Is each different text of a column classified once, however many columns share it?"""
+"""Is each different text of a column classified once, and are numbers found alike with a table and by sorting?"""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perfdoctor.model.columns import Text
+from perfdoctor.model.columns import Text, distinct, firsts, numbered, places
 
 ASKED: list[str] = []
 
@@ -124,3 +126,17 @@ def test_texts_that_were_joined_are_asked_about_anew():
     text.where(is_short)
     joined = Text.join([text, Text.of(["zzz"])])
     assert joined.where(is_short).tolist() == [True, True, True, False, True, False]
+
+
+_NUMBERS = st.lists(st.integers(-5, 40) | st.integers(-(1 << 60), 1 << 60), min_size=1, max_size=30)
+
+
+@given(known=_NUMBERS, wanted=_NUMBERS)
+def test_numbers_are_found_alike_with_a_table_and_by_sorting(known, wanted):
+    column = np.array(known, np.int64)
+    unique, codes = numbered(column)
+    assert unique.tolist() == distinct(column).tolist() == sorted(set(known))
+    assert unique[codes].tolist() == known
+    assert firsts(codes).tolist() == [known.index(value) for value in sorted(set(known))]
+    places_of = places(column, np.array(wanted, np.int64)).tolist()
+    assert places_of == [known.index(value) if value in known else -1 for value in wanted]
