@@ -155,3 +155,14 @@ def test_where_batches_differ_an_item_is_judged():
     found = compare([before], [after])
     assert (found.step.verdict, found.judged.verdict) == ("slower", "faster")
     assert found.judged.after.mean_ns == pytest.approx(found.step.after.mean_ns / 96)
+
+
+def test_own_functions_are_met_by_file_and_name_where_both_sides_have_them():
+    before, after = (snapshot(draw_steps(kernels="####  ", host=["ffffff", "l"])) for _ in range(2))
+    assert before.lines == {"train.py: log_metrics": pytest.approx(4_000_000)}
+    slower = replace(after, lines={"train.py: log_metrics": 5_000_000.0})
+    assert [(each.name, each.after_ns) for each in compare([before], [slower]).lines] == [
+        ("train.py: log_metrics", 5e6)
+    ]
+    assert compare([before], [after]).lines == ()
+    assert compare([before], [replace(slower, lines={})]).lines == ()

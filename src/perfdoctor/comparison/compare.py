@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.comparison.contributions import contributions
-from perfdoctor.comparison.matching import changes, mean_of, merged
+from perfdoctor.comparison.matching import SAME_SHARE, changes, mean_of, merged
 from perfdoctor.comparison.promise import finding_changes, promises
-from perfdoctor.comparison.records import Comparison, MemoryChange, Snapshot, StepChange
+from perfdoctor.comparison.records import Comparison, LineChange, MemoryChange, Snapshot, StepChange
 from perfdoctor.comparison.refusal import refuse
 from perfdoctor.comparison.settings import differing
 from perfdoctor.comparison.snapshot import without_ops
@@ -17,6 +17,7 @@ from perfdoctor.model.timeline import UNKNOWN
 
 #: More rows are not read; the others are one row, the rest.
 MOST_WORK = 40
+MOST_LINES = 15
 #: Fewer steps say little about their spread.
 FEW_STEPS = 8
 
@@ -60,6 +61,7 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison
         items_before=_items(before),
         items_after=_items(after),
         item=_item(before, after),
+        lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),
     )
 
@@ -102,6 +104,16 @@ def _memory(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[M
     ]
     for rank, device in sorted(sides[0].keys() & sides[1].keys()):
         yield MemoryChange(rank, device, sides[0][rank, device], sides[1][rank, device])
+
+
+def _lines(before: Sequence[Snapshot], after: Sequence[Snapshot], step_ns: int) -> tuple[LineChange, ...]:
+    """Own functions that changed notably, where both sides recorded them."""
+    if not all(each.lines for each in (*before, *after)):
+        return ()
+    ours, theirs = (mean_of([each.lines for each in side]) for side in (before, after))
+    every = [LineChange(name, ours.get(name, 0.0), theirs.get(name, 0.0)) for name in dict.fromkeys((*ours, *theirs))]
+    every.sort(key=lambda each: -abs(each.after_ns - each.before_ns))
+    return tuple(each for each in every[:MOST_LINES] if abs(each.after_ns - each.before_ns) >= SAME_SHARE * step_ns)
 
 
 def _items(runs: Sequence[Snapshot]) -> float | None:

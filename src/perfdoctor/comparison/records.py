@@ -136,6 +136,8 @@ class Snapshot:
     `settings`: what it ran with, by the names of `settings.SETTINGS`. `basis`: what a step is called; "" if none was
     found. `by_op`: does `work` know more than the names of kernels? `predictions`: the likely step after the first
     fixes together, by the rules fixed. `checked`: the rules that could be checked. `unrecorded_ns`: None if unknown.
+    `lines`: own functions, by file and name, with the ns a step of the work that they launch themselves (without a GPU,
+    of their own time); empty where stacks were not recorded.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Snapshot:
     unrecorded_ns: float | None = None
     items_per_step: float | None = None
     notes: tuple[str, ...] = ()
+    lines: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,15 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class LineChange:
+    """An own function: the work that it launches itself, in ns a step."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+
+
+@dataclass(frozen=True)
 class MemoryChange:
     rank: int
     device: int
@@ -263,6 +275,7 @@ class Comparison:
     items_before: float | None = None
     items_after: float | None = None
     item: StepChange | None = None
+    lines: tuple[LineChange, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     @property

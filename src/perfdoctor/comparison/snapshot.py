@@ -14,7 +14,9 @@ from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, 
 from perfdoctor.comparison.settings import items_per_step, settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
+from perfdoctor.late import regex
 from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.host.costs import line_costs
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
@@ -23,6 +25,8 @@ from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
 _CASES = ("low", "likely", "high")
+#: `train.py(10): forward`
+_LINE = regex(r"\(\d+\)(?=: )")
 
 
 def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule], paths: Sequence[Path]) -> Snapshot:
@@ -49,7 +53,17 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
         items_per_step=items_per_step(run),
         notes=diagnosis.notes,
+        lines=_lines(run),
     )
+
+
+def _lines(run: Run) -> dict[str, float]:
+    """Functions by file and name: the line on which one begins moves with every edit above it."""
+    costs = line_costs(run)
+    if costs is None:
+        return {}
+    own = costs.own_host_ns if _is_on_host(run) else np.nan_to_num(costs.own_device_ns)
+    return _sums((_LINE.sub("", name), float(ns)) for (name,), ns in zip(costs.keys, own.tolist(), strict=True))
 
 
 def _is_on_host(run: Run) -> bool:

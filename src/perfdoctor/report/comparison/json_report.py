@@ -39,6 +39,7 @@ def _document(comparison: Comparison) -> dict[str, Any]:
         "work_rest": {"delta_ns": comparison.work_rest_ns, "count": comparison.work_rest_count},
         "findings": [_fields(each) for each in comparison.findings],
         "predictions": [_fields(each) for each in comparison.promises],
+        "lines": [_fields(each) for each in comparison.lines],
         "memory": [_fields(each) for each in comparison.memory],
         "items_per_step": {"before": comparison.items_before, "after": comparison.items_after},
         "notes": list(comparison.notes),

@@ -28,6 +28,7 @@ def render(comparison: Comparison) -> str:
                 for f in comparison.findings
             ],
         ),
+        _listed(words.lines_heading(comparison), list(words.lines(comparison))),
         _listed("Memory", list(words.memory(comparison))),
         _listed("Notes", [clean(note) for note in comparison.notes]),
     )

@@ -64,6 +64,8 @@ def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text
     ]  # fmt: skip
     yield from section("Predicted and measured", predicted)
     yield from section("Findings", list(_findings(comparison, most)))
+    own = [line for each in [*words.lines(comparison)][:most] for line in text(each, "", "  ")]
+    yield from section(words.lines_heading(comparison), own)
     yield from section("Memory", [line for each in words.memory(comparison) for line in text(each, "", "  ")])
     yield from section("Notes", [line for note in comparison.notes for line in text(clean(note), "dim", "  ")])
 

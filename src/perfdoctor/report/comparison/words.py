@@ -172,5 +172,16 @@ def memory(comparison: Comparison) -> Iterator[str]:
         yield f"Peak memory, rank {each.rank}{where}: {size(each.before_bytes)} → {size(each.after_bytes)} ({change})"
 
 
+def lines(comparison: Comparison) -> Iterator[str]:
+    """Own functions, and by how much what they launch themselves changed."""
+    for each in comparison.lines:
+        change = delta(each.after_ns - each.before_ns)
+        yield f"{clean_name(each.name)}: {duration(each.before_ns)} → {duration(each.after_ns)} ({change})"
+
+
+def lines_heading(comparison: Comparison) -> str:
+    return "Your code, own time" if comparison.without_gpu else "Your code, by the work that it launches"
+
+
 def rest(comparison: Comparison) -> str:
     return f"the rest: {counted(comparison.work_rest_count, 'smaller change')}"
