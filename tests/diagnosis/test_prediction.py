@@ -186,7 +186,9 @@ def test_what_cannot_be_simulated_is_the_first_finding_s_saving_subtracted():
 def test_a_note_says_how_true_the_replay_of_the_unchanged_steps_is():
     run = prepare(faulty())
     replay = replay_of(run)
-    longer, less = (replace(replay, base_ns=replay.base_ns * by) for by in (1.0123, 0.97))
+    longer, less = (
+        replace(replay, unchanged=replace(replay.unchanged, step_ns=replay.base_ns * by)) for by in (1.0123, 0.97)
+    )
     assert next(notes(None, run, replay)).endswith("it takes as long as recorded, to less than 0.1 %.")
     assert next(notes(None, run, longer)).endswith("Replayed unchanged, it takes 1.2 % longer than recorded.")
     assert next(notes(None, run, less)).endswith("it takes 3.0 % less than recorded.")

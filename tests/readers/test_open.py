@@ -11,6 +11,7 @@ from folders import FIXTURES
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.readers.open import read
+from perfdoctor.system.progress import Reached
 
 HEALTHY = FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz"
 EXPORT = FIXTURES / "healthy" / "nsys" / "profile.sqlite"
@@ -70,9 +71,13 @@ def test_a_report_beside_its_own_export_counts_once(tmp_path):
 
 
 def test_progress_names_what_is_being_read(tmp_path):
-    lines: list[str] = []
+    """Again for each piece of it, with how much of its bytes are read."""
+    lines: list[Reached] = []
     read([HEALTHY], lines.append)
-    assert lines == [f"Reading {HEALTHY.name}"]
+    assert set(lines) == {f"Reading {HEALTHY.name}"}
+    done = [line.done for line in lines]
+    assert (done[0], done[-1]) == (0, HEALTHY.stat().st_size)
+    assert done == sorted(done)
 
 
 @pytest.mark.parametrize("name", ["", "missing.json"])
