@@ -147,7 +147,7 @@ class EventArray:
         line = self.begin + (passed // BATCH_BYTES + 1) * BATCH_BYTES - self.text.origin
         mark = self.text.search(_SEPARATOR, line)
         stop, following = (mark.start() + 1, mark.end()) if mark else (self.text.length,) * 2
-        taken = self._take(self.position, stop)
+        taken = self._take(self.position, stop) if mark else self._take_last()
         if taken is not None:
             self.count += taken
         elif not self._decode(self.position, stop):
@@ -165,6 +165,17 @@ class EventArray:
             return self._sink.add_typed(memoryview(data)[start - 1 : stop + 1])
         finally:
             data[start - 1], data[stop] = around
+
+    def _take_last(self) -> int | None:
+        """Decode up to the last bracket in the text: what is a list of events so far has its end there."""
+        bracket = self.text.data.rfind(b"]", self.position, self.text.length)
+        stop = bracket
+        while stop > self.position and self.text.data[stop - 1 : stop].isspace():
+            stop -= 1
+        taken = self._take(self.position, stop) if stop > self.position else None
+        if taken is not None:
+            self.end = bracket + 1
+        return taken
 
     def _parts(self, stop: int) -> None:
         is_repairable = _repair(self.text.between(self.position, stop))[1] > 0
