@@ -68,8 +68,9 @@ def test_an_expression_goes_to_another_process():
 
 
 def test_no_module_compiles_at_its_import():
+    """But those that a user's process loads as well, which has the standard library alone."""
     for path in SOURCE.rglob("*.py"):
-        if "agent" not in path.parts and "measuring" not in path.parts and path.name != "late.py":
+        if not {"agent", "measuring", "late.py", "masking.py"} & set(path.parts):
             calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Attribute)]
             assert "re.compile" not in {ast.unparse(node) for node in calls}, path
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.late import regex
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,11 +11,11 @@ if TYPE_CHECKING:
 MASK = "***"
 
 _SECRET_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|auth|cookie)[\w.-]*"  # noqa: S105
-_SECRET_OPTION = regex(rf"^--?{_SECRET_NAME}$", re.IGNORECASE)
-_ASSIGNED_SECRET = regex(rf"^((?:--?)?{_SECRET_NAME}[=:])(?=.)", re.IGNORECASE)
-_IN_ADDRESS = regex(r"(?<=://)[^/@\s]+(?=@)")
+_SECRET_OPTION = re.compile(rf"^--?{_SECRET_NAME}$", re.IGNORECASE)
+_ASSIGNED_SECRET = re.compile(rf"^((?:--?)?{_SECRET_NAME}[=:])(?=.)", re.IGNORECASE)
+_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: Tokens with a known format: Hugging Face, OpenAI, GitHub, AWS, Slack, JSON web tokens, Weights & Biases.
-_KNOWN_TOKEN = regex(
+_KNOWN_TOKEN = re.compile(
     r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|xox[abpr]-[\w-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w.-]+|[0-9a-f]{40})\b"
 )
