@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
@@ -135,14 +135,21 @@ class Database:
     def texts(self, table: str, column: str) -> Text:
         """One text column in the order of `integers`; "" for NULL."""
         sql = f"SELECT coalesce(\"{column}\", '') FROM {self.tables[table]} NOT INDEXED"
-        numbers, decode = _Numbers(), self.connection.text_factory
-        self.connection.text_factory = bytes  # each different one is decoded once
+        decode, self.connection.text_factory = self.connection.text_factory, bytes  # each different one is decoded once
+        numbers: dict[object, int] = {}
+        parts = [np.empty(0, np.int32)]
         try:
-            rows = self.connection.execute(sql)
-            codes = np.fromiter(map(numbers.__getitem__, map(itemgetter(0), rows)), np.int32)
+            cursor = self.connection.execute(sql)
+            while rows := cursor.fetchmany(_ROWS_A_FETCH):
+                values = list(map(itemgetter(0), rows))
+                new = [value for value in dict.fromkeys(values) if value not in numbers]
+                numbers.update(zip(new, count(len(numbers)), strict=False))
+                parts.append(np.fromiter(map(numbers.__getitem__, values), np.int32, len(values)))
         finally:
             self.connection.text_factory = decode
-        return Text(codes, [decode(each) if isinstance(each, bytes) else str(each) for each in numbers]).mapped(str)
+        texts = [decode(each) if isinstance(each, bytes) else str(each) for each in numbers]
+        found = Text(np.concatenate(parts), texts)
+        return found if len(set(texts)) == len(texts) else found.mapped(str)
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:
         """These strings of StringIds and no others, which may contain the recorded program's environment."""
@@ -179,14 +186,6 @@ class Database:
         except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
             self.is_fast = False
             return None
-
-
-class _Numbers(dict[object, int]):
-    """A number for each different value, counted from 0 in the order in which they come."""
-
-    def __missing__(self, value: object) -> int:
-        self[value] = number = len(self)
-        return number
 
 
 @dataclass
@@ -276,10 +275,14 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
+def _decoded(raw: bytes) -> str:
+    return str(raw, "utf-8", "replace")
+
+
 def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection, and whether SQLite would refuse the file as damaged."""
     connection = sqlite3.connect(_uri(path), uri=True)
-    connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    connection.text_factory = _decoded
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except UNREADABLE:
