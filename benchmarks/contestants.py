@@ -74,7 +74,7 @@ traces = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir=os.path.dirname(s
 mark("load")
 traces.get_temporal_breakdown(visualize=False)
 mark("load and temporal breakdown")
-tell()
+report()
 """
 
 
@@ -142,7 +142,7 @@ with open(sys.argv[1]) as file:
     events = pd.DataFrame(json.load(file)["traceEvents"])
 events[events["cat"] == "kernel"].groupby("name")["dur"].sum()
 mark("json and pandas, sums by kernel")
-tell()
+report()
 """
 #: The fields that any diagnosis needs, and no column filled from them.
 _TYPED_DECODE = """
@@ -165,7 +165,7 @@ class Trace(msgspec.Struct):
 begun()
 trace = msgspec.json.decode(open(sys.argv[1], "rb").read(), type=Trace)
 mark("floor: typed decode with msgspec, 1 core")
-tell()
+report()
 """
 _RAW_SCAN = """
 import msgspec
@@ -174,7 +174,7 @@ class Trace(msgspec.Struct):
 begun()
 trace = msgspec.json.decode(open(sys.argv[1], "rb").read(), type=Trace)
 mark("floor: scan for the ends of events, 1 core")
-tell()
+report()
 """
 _SQLITE_AND_PANDAS = """
 import sqlite3
@@ -187,7 +187,7 @@ names = pd.read_sql("SELECT * FROM StringIds", export).set_index("id")["value"]
 kernels = frames["KERNEL"]
 (kernels["end"] - kernels["start"]).groupby(kernels["demangledName"].map(names)).sum()
 mark("sqlite3 and pandas, sums by kernel")
-tell()
+report()
 """
 #: Of the tables that a diagnosis reads whole, the columns it cannot do without.
 _SQLITE_SCAN = """
@@ -203,7 +203,7 @@ for table, columns in {
     sums = ", ".join(f'sum("{column}" & 255)' for column in columns)
     export.execute(f"SELECT {sums} FROM {table}").fetchone()
 mark("floor: SQLite's scan of the columns, 1 core")
-tell()
+report()
 """
 
 

@@ -275,7 +275,7 @@ def in_both(case: Case) -> bool:
 
 
 def differences(results: Sequence[Result]) -> Iterator[str]:
-    """Where the two forms of a case do not tell the same, though both can."""
+    """Where the two forms of a case disagree, though both hold what is needed."""
     by_case: dict[str, list[Result]] = {}
     for result in results:
         by_case.setdefault(result.case.label, []).append(result)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Looking at memory takes time: it is looked at so rarely that a command loses at most a twentieth of a core by it.
-_LOOKS_SHARE = 0.05
+#: Reading memory takes time: it is read so rarely that a command loses at most a twentieth of a core by it.
+_READS_SHARE = 0.05
 _SHORTEST_PAUSE_S = 0.005
 
 
@@ -42,7 +42,7 @@ def mark(name):
     # Not ru_maxrss, which a child inherits from its parent.
     peak = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
     _marks[name] = [time.perf_counter() - _begun[0], time.process_time() - _begun[1], peak]
-def tell():
+def report():
     print(json.dumps(_marks))
 """
 
@@ -107,7 +107,7 @@ class _Watch:
         while not self._over.wait(pause_s):
             begun = time.thread_time()
             self._peak = max(self._peak, memory_of(self._pid))
-            pause_s = max(_SHORTEST_PAUSE_S, (time.thread_time() - begun) / _LOOKS_SHARE)
+            pause_s = max(_SHORTEST_PAUSE_S, (time.thread_time() - begun) / _READS_SHARE)
 
 
 def memory_of(pid: int) -> int:

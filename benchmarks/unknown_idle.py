@@ -1,4 +1,4 @@
-"""How much of the idle is left unexplained on real recordings that tell what the host did?"""
+"""How much of the idle is left unexplained on real recordings that show what the host did?"""
 
 from __future__ import annotations
 

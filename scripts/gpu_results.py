@@ -98,7 +98,7 @@ def add_fixture(each: Recorded, target: Path, results: Mapping[str, Any]) -> Ite
     private = [f"{file.name}: {what}" for file in target.rglob("*") if file.is_file() for what in scrub.private(file)]
     if private:
         shutil.rmtree(target)
-        yield f"left out, it tells of a machine: {', '.join(private)}"
+        yield f"left out, it identifies a machine: {', '.join(private)}"
         return
     try:
         diagnosis = diagnose(read([target / each.pass_name]), list(load_rules().values()))

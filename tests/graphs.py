@@ -153,7 +153,7 @@ def simulated_step(graphs: list[Graph], repetitions: int = 40, last: int = 12) -
     return sum(steps) / len(steps)
 
 
-#: A random picture takes a while to simulate by hand, and a smaller one that fails as well tells no more.
+#: A random picture takes a while to simulate by hand, and a smaller one that fails as well shows no more.
 FEW = settings(max_examples=settings.default.max_examples // 2, phases=[Phase.explicit, Phase.generate])
 
 # ---- random pictures -------------------------------------------------------------------------------------------------

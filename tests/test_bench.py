@@ -41,7 +41,7 @@ def test_memory_is_that_of_all_processes_and_shared_memory_counts_once(tmp_path)
 
 def test_a_program_measures_its_parts_one_behind_the_other(tmp_path):
     program = (
-        MARKS + "begun(); mark('first'); time.sleep(0.05); own = bytearray(b'x' * 90_000_000); mark('second'); tell()"
+        MARKS + "begun(); mark('first'); time.sleep(0.05); own = bytearray(b'x' * 90_000_000); mark('second'); report()"
     )
     parts = run_marked([sys.executable, "-c", program], tmp_path)
     assert list(parts) == ["first", "second"]

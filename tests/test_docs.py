@@ -1,4 +1,4 @@
-"""Do the documents tell the truth about the program?"""
+"""Do the documents say what is true of the program?"""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _AsIfNew(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def serve(asked: socket.socket) -> dict[str, Any]:
-    """Forks for each program that is asked for, and tells how it ended. Returns what to run, in the fork."""
+    """Forks for each program that is asked for, and reports how it ended. Returns what to run, in the fork."""
     while True:
         message, files, _, _ = socket.recv_fds(asked, 1 << 20, 2)
         if not message:

@@ -268,5 +268,5 @@ def test_a_share_of_kernels_is_that_of_those_the_finding_is_about():
     drawn = limited_by_kernels()
     (found,) = findings("fp32-matmuls", prepare(drawn))
     if not found.work:
-        pytest.skip("the finding does not tell its kernels")
+        pytest.skip("the finding does not name its kernels")
     assert asked(Question("fp32-matmuls", "50%", 0.5), drawn=drawn).step_ns[1] == pytest.approx(70 * MS, rel=0.01)

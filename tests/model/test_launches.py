@@ -81,7 +81,7 @@ def open_rows(place: Place, kernel: int, chosen: np.ndarray) -> list[int]:
 
 
 def spanned(place: Place, row: int) -> tuple[int, ...] | None:
-    """What tells rows apart, but for those that begin and end together."""
+    """What distinguishes rows, but for those that begin and end together."""
     ops = place.timeline.ops
     columns = ("rank", "process", "thread", "start_ns", "end_ns")
     return None if row == UNKNOWN else tuple(int(ops[column][row]) for column in columns)

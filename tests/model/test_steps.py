@@ -304,7 +304,7 @@ def test_runs_of_optimizer_kernels_end_steps():
     steps = steps_of(draw(kernels=FORWARD + "MM", repeat=6, mark=None))
     assert (steps.found_by, steps.confidence) == ("optimizer-kernels", "medium")
     assert (steps.durations_ns == 22 * UNIT_NS).all()
-    assert (steps.count, steps.used, steps.partial) == (6, 4, 2)  # no update tells where the first and the last one lie
+    assert (steps.count, steps.used, steps.partial) == (6, 4, 2)  # no update shows where the first and the last one lie
 
 
 def test_a_kernel_between_two_updates_does_not_end_the_step():

@@ -1,4 +1,4 @@
-"""Does every recording of our own get the diagnosis that its story tells?"""
+"""Does every recording of our own get the diagnosis that its story calls for?"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from perfdoctor.replay.graph.ranks import graphs_of
 from perfdoctor.replay.graph.simulate import simulate
 
 Graphs = tuple[Graph, ...]
-#: As often as elsewhere; but a smaller picture that fails as well tells no more, and looking for it takes long.
+#: As often as elsewhere; but a smaller picture that fails as well shows no more, and looking for it takes long.
 UNSHRUNK = settings(phases=[Phase.explicit, Phase.generate])
 WIDTH, STEPS = 24, 5
 

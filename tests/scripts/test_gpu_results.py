@@ -115,7 +115,7 @@ def test_what_tells_of_a_machine_becomes_no_fixture(tmp_path: Path) -> None:
     )
     done = added(results, tmp_path)
     assert done.returncode == 1
-    assert "left out, it tells of a machine" in done.stdout
+    assert "left out, it identifies a machine" in done.stdout
     assert not (tmp_path / "h200-slow-input").exists()
 
 

@@ -1,4 +1,4 @@
-"""Does the self-test tell what works from what does not? Runs are drawn, with what tools and programs would print."""
+"""Does the self-test separate what works from what does not? Runs are drawn, with what tools and programs would print."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator alone is told to")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator has the setting")
 def test_arrays_of_some_megabytes_take_the_place_of_freed_ones():
     asked, usual = (
         int(subprocess.run([sys.executable, "-c", _FAULTS, *more], check=True, capture_output=True, text=True).stdout)

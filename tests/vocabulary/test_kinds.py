@@ -1,4 +1,4 @@
-"""Do all who tell kinds apart know the same kinds?"""
+"""Do all who distinguish kinds know the same kinds?"""
 
 from __future__ import annotations
 

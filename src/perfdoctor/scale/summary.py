@@ -1,4 +1,4 @@
-"""What does one rank's file tell about a job of many ranks? A summary of at most a megabyte, of one file alone.
+"""What does one rank's file say about a job of many ranks? A summary of at most a megabyte, of one file alone.
 
 Of each place: the parts of its window and the causes of its idle time, exact between any two edges of its collectives
 and steps, its collectives with the times of arrival and end, its kernels by name, and what rules ask of a single place.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1_000_000
 #: Of how many edges one is kept, until a summary is small enough.
 _THINNING = (1, 4, 16, 64, 256)
-#: A kernel beyond those that take most of the time tells nothing about a device.
+#: A kernel beyond those that take most of the time says nothing about a device.
 _MOST_KERNELS = 256
 #: Columns of collectives that questions about several ranks ask for; the others are unknown in a summary.
 _NUMBERS = ("bytes", "sent_bytes", "group_size", "blocks")

@@ -197,7 +197,7 @@ class _Pool(Generic[Item, Result]):
         worker.give(index, self._items[index])
 
     def _next(self) -> Iterator[Outcome[Result]]:
-        """The outcomes of the workers that have one; each works on while its outcome is looked at."""
+        """The outcomes of the workers that have one; each works on while its outcome is used."""
         by_connection = {worker.connection: worker for worker in self._workers}
         for ready in connection.wait(list(by_connection)):
             worker = by_connection[ready]  # type: ignore[index]

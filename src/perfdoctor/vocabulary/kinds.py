@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: What kernels do: `names/kernels.py` tells it from their names.
+#: What kernels do: `names/kernels.py` derives it from their names.
 KERNEL_FAMILIES = (
     "gemm", "attention", "convolution", "elementwise", "reduction", "normalization", "optimizer", "embedding", "other",
 )  # fmt: skip
@@ -40,7 +40,7 @@ class MemoryKind(NamedTuple):
     colour: str
 
 
-#: What memory is for, as stacks of allocations and torch.profiler tell it.
+#: What memory is for, as stacks of allocations and torch.profiler show it.
 MEMORY_KINDS: Mapping[str, MemoryKind] = {
     "parameters": MemoryKind("parameters", "exposed_communication"),
     "gradients": MemoryKind("gradients", "exposed_copy"),

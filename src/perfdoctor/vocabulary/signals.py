@@ -313,7 +313,7 @@ SIGNALS: Mapping[str, Signal] = {
     ),
 }  # fmt: skip
 
-#: What rules need beside signals; `diagnosis/engine.py` tells whether a run has it.
+#: What rules need beside signals; `diagnosis/engine.py` finds out whether a run has it.
 DERIVED_NEEDS: Mapping[str, Need] = {
     "places": Need("any work to account for", _A_TRAINING),
     "steps": Need("steps", "record at least three whole steps: `perfdoctor run --steps 10`"),

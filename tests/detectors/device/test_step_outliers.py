@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 def steps(*lengths_ms: float, compute=None, blocks: int = 100, storage: bool = False) -> Timeline:
-    """Steps of these lengths, each one kernel of 9 ms (or as `compute` tells) with its call 10 µs before it.
+    """Steps of these lengths, each one kernel of 9 ms (or as long as `compute`) with its call 10 µs before it.
 
     With `storage` the host saves a file from the end of the kernel to the end of the step. A last step ends the others.
     """
@@ -85,7 +85,7 @@ def test_two_do_not_make_a_rhythm():
 
 
 def test_a_slower_device_is_a_loss_and_more_work_is_not():
-    """The same kernel and blocks took 29 instead of 9 ms; or the recording does not tell how large it was."""
+    """The same kernel and blocks took 29 instead of 9 ms; or the recording does not say how large it was."""
     compute = [9] * 6 + [29] + [9] * 6
     slower = only_finding("step-outliers", steps(*NORMAL, 30, *NORMAL, compute=compute))
     assert slower.values["cause"] == "compute"

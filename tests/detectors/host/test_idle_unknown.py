@@ -1,4 +1,4 @@
-"""idle-unknown: the device was idle and the recording does not tell why."""
+"""idle-unknown: the device was idle and the recording does not show why."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def test_it_stays_silent_where_hardly_a_kernel_of_a_graph_was_lost():
 
 
 def two_devices(first: str, second: str):
-    """One process; no call tells who launched what. Units of 1 ms."""
+    """One process; no call shows who launched what. Units of 1 ms."""
     drawn = [draw(kernels=picture, device=device, unit_us=1000) for device, picture in enumerate((first, second))]
     kernels = Frame.join([each.kernels for each in drawn])
     return replace(drawn[0], frames={**drawn[0].frames, "kernels": kernels})
 
 
 def test_where_another_device_of_the_process_works_meanwhile_it_is_a_symptom_of_what_that_one_does():
-    """Nothing proves what a device waits for; that the other one works tells much."""
+    """Nothing proves what a device waits for; that the other one works proves much."""
     waits = only_finding("idle-unknown", two_devices("#" * 10 + " " * 20 + "#" * 10, "#" * 40))
     assert waits.symptom_of == ("data-parallel", "uneven-gpus", "peer-copies")
     gap_in_both = "#" * 10 + " " * 20 + "#" * 10

@@ -26,7 +26,7 @@ def test_it_fires_where_each_step_starts_workers():
     assert (finding.values["lost_ms"], finding.values["step_ms"], finding.values["lost_percent"]) == (10.0, 40.0, 25.0)
     assert finding.values["restarts"] == pytest.approx(finding.values["steps_seen"], abs=1)
     assert (finding.saving_ns_per_step.low, finding.saving_ns_per_step.likely) == (5_000_000, 9_000_000)
-    assert "Workers were restarted" in summary(finding)
+    assert "Restarts of workers" in summary(finding)
 
 
 def test_the_end_of_the_workers_counts_as_well():

@@ -113,7 +113,7 @@ GIB = 1 << 30
 
 
 def with_memory(reserved_gib: float, *, capacity_gib: float = 80, kept_gib: float | None = None):
-    """The reserve as samples tell it; or the allocator's totals, which rise by `kept_gib` while forward work runs again."""
+    """The reserve as samples show it; or the allocator's totals, which rise by `kept_gib` while forward work runs again."""
     drawn = step(10)
     common = {"process": 100, "reserved_bytes": round(reserved_gib * GIB)}
     if kept_gib is None:

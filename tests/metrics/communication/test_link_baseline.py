@@ -89,7 +89,7 @@ def test_the_steps_of_a_ring_cost_small_messages_most(kind, steps):
 def test_a_ring_has_as_many_nvlinks_as_its_weakest_pair():
     cube = pairs(beside(links=links((0, 1, "NV2"), (1, 2, "NV1"), (2, 3, "NV2"), (3, 0, "NV1"), (0, 2, "SYS"))))
     assert nvlinks(cube, [0, 1, 2, 3], 4) == 1
-    assert nvlinks(cube, [0, 1, 2, 3], 2) == 0  # which two of them, nobody tells
+    assert nvlinks(cube, [0, 1, 2, 3], 2) == 0  # which two of them is not recorded
     assert nvlinks(cube, [0, 1], 2) == 2
     assert nvlinks(cube, [0, 2], 2) == 0
     switched = pairs(beside(links=links((0, 1, "NV18"), (1, 2, "NV18"), (0, 2, "NV18"))))

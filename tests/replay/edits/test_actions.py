@@ -103,7 +103,7 @@ def test_shorter_work_wins_no_more_than_it_is_shorter_and_what_is_not_asked_for_
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """A run with one fault of two fifths of the step, in the form that tells it."""
+    """A run with one fault of two fifths of the step, in the form that shows it."""
 
     def run_of(rule: str) -> Run:
         fault = plant.FAULTS[rule]

@@ -79,7 +79,7 @@ MATMULS = [
     ),
 ]  # fmt: skip
 
-#: Names of Inductor's own matmuls: the name tells neither the unit nor the type, so neither is denied.
+#: Names of Inductor's own matmuls: the name shows neither the unit nor the type, so neither is denied.
 TRITON_MATMULS = [
     "triton_mm",
     "triton_bmm_1",

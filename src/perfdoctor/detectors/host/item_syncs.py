@@ -38,7 +38,7 @@ def _reads(place: Place) -> Intervals:
 
 
 def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
-    """A part of what host-syncs counts: that of which the op tells that a value was read."""
+    """A part of what host-syncs counts: that whose op shows that a value was read."""
     found = part_of_cause(run, "host_sync", lambda place: _reading(place).total_ns, at["min_share_of_step"])
     if found is None:
         return

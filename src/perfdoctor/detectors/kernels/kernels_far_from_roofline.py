@@ -1,4 +1,4 @@
-"""Kernels that Nsight Compute measured far from every limit of the device, for a reason that it does not tell."""
+"""Kernels that Nsight Compute measured far from every limit of the device, with no reason in its counters."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from perfdoctor.vocabulary.names import torch as torch_names
 
 
 def _sorting(place: Place) -> Mask:
-    """Sorts count only where an op tells that a gradient asked for them: programs sort for other reasons too."""
+    """Sorts count only where an op shows that a gradient asked for them: programs sort for other reasons too."""
     names, gradients = place.kernels.name, named(place.timeline, "ops", torch_names.LOOK_UP_GRADIENT)
     by_gradient = launches_of(place, "kernels").inside_of("ops", gradients)
     return names.matches(kernel_names.SUMS_SORTED) | (names.matches(kernel_names.SORTS) & by_gradient)

@@ -19,7 +19,7 @@ def _situation(growth: Growth) -> str:
 
 
 def _kept(run: Run, growth: Growth, least_share: float) -> Iterator[Rows]:
-    """Who holds it, where a snapshot tells."""
+    """Who holds it, where a snapshot shows it."""
     found = [] if growth.kind == "heap" else list(keepers(run.timeline, growth.rank, least_share))
     if found:
         rows = tuple((holder.stack or "no stack", holder.bytes, holder.count) for holder in found[:5])

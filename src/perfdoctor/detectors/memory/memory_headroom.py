@@ -22,7 +22,7 @@ def detect(run: Run, at: Mapping[str, float]) -> Iterator[Finding]:
     predicted is the throughput of the batch that fits.
 
     The slowest host sets the pace of a job. The devices of faster ones wait in collectives, where they are not idle:
-    the rank that is launch-bound most tells what launches cost them all.
+    the rank that is launch-bound most shows what launches cost them all.
     """
     known = [reserve for reserve in reserved_peaks(run.timeline) if reserve.capacity_bytes]
     if not known or not run.places:

@@ -39,7 +39,7 @@ class Window:
         """Read on until that many bytes are in the window, or all; at least until it is full."""
         length = max(length, len(self.data) - _SPARE)
         if length + _SPARE > len(self.data):
-            larger = bytearray(max(length, 2 * len(self.data)) + _SPARE)  # the old one may still be looked at
+            larger = bytearray(max(length, 2 * len(self.data)) + _SPARE)  # the old one may still have readers
             larger[: self.length] = memoryview(self.data)[: self.length]
             self.data = larger
         while self.length < length and not self.is_last:

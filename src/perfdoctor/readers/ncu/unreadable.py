@@ -1,4 +1,4 @@
-"""What is the user told about a report of Nsight Compute that cannot be read?"""
+"""What do we say of a report of Nsight Compute that cannot be read?"""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _kept(folder: Path, made_by: str, *, whole: bool) -> Path | None:
 
 
 def _build(tool: str | None) -> str:
-    """What tells one nsys from another, without starting it: the time and the size of its program."""
+    """What distinguishes one nsys from another, without starting it: the time and the size of its program."""
     program = Path(shutil.which(tool or "") or tool or "").resolve()
     build = program.stat() if program.is_file() else None
     seen = f"{build.st_mtime_ns} {build.st_size}" if build else ""

@@ -54,7 +54,7 @@ def verdict(comparison: Comparison) -> str:
     if judged.verdict == "slower":
         return f"Slower: {times}, {percent(judged.change)} ({bounds})."
     if judged.verdict == "no change":
-        return f"No change that could be told from noise: {times}, {percent(judged.change)} ({bounds})."
+        return f"No change beyond the noise: {times}, {percent(judged.change)} ({bounds})."
     return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
 
 
