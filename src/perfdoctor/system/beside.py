@@ -1,0 +1,248 @@
+"""How is something worked out beside this process, with all that it has in memory, and fetched from there?
+
+By a forked child, which has the same memory without a copy and imports nothing again: on Linux, while this process has
+one thread (a child has only the thread that forked, and locks of the others stay locked in it), where PERFDOCTOR_JOBS
+and the cores allow a second process, and memory is there for it. Else it is done in this process, with the same result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Generic, NoReturn, TypeVar
+
+from perfdoctor.system.memory import available_bytes
+from perfdoctor.system.processors import JOBS, worker_count
+
+Result = TypeVar("Result")
+
+_PROC = Path("/proc/self")
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+#: A thread that was joined is still listed for a moment.
+_ENDED_THREAD_S = 0.01
+#: A pipe holds 4,096 bytes at least, and so few are never read in parts.
+_TICKET_BYTES = 2
+_Pause = Callable[[], contextlib.AbstractContextManager[object]]
+#: What to enter while a process is forked: who shows progress ends its thread.
+_pauses: list[_Pause] = []
+#: In a child: pauses that only its parent leaves.
+_left_to_parent: list[contextlib.ExitStack] = []
+
+
+def extra_processes() -> int:
+    """How many children are worth while beside this process now; 0 where it must do all by itself."""
+    return worker_count() - 1 if sys.platform == "linux" and _has_memory() else 0
+
+
+def _has_memory() -> bool:
+    """A child may write to a copy of all that we hold, at most."""
+    try:
+        held = int((_PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return False
+    return available_bytes() >= held
+
+
+@contextlib.contextmanager
+def pausing(pause: _Pause) -> Iterator[None]:
+    """In here, a process is forked inside `pause()`, where no thread of the caller's runs. A child never leaves it."""
+    _pauses.append(pause)
+    try:
+        yield
+    finally:
+        _pauses.remove(pause)
+
+
+# --- one child -------------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A forked process that runs `main` with the two streams that lead to us. It never outlives us, nor prints.
+
+    OSError if none can be forked now.
+    """
+
+    def __init__(self, main: Callable[[BinaryIO, BinaryIO], None]) -> None:
+        parent = os.getpid()
+        questions, asked = os.pipe()
+        answered, answers = os.pipe()
+        try:
+            self._pid = _forked()
+        except OSError:
+            for descriptor in (questions, asked, answered, answers):
+                os.close(descriptor)
+            raise
+        if not self._pid:
+
+            def work() -> None:
+                with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as answered:
+                    main(asked, answered)
+
+            _run(work, parent, asked, answered)
+        os.close(questions)
+        os.close(answers)
+        self.questions: BinaryIO = os.fdopen(asked, "wb")
+        self.answers: BinaryIO = os.fdopen(answered, "rb")
+
+    def end(self) -> None:
+        """It is gone afterwards, whatever it does."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        for stream in (self.questions, self.answers):
+            with contextlib.suppress(OSError):  # what was on its way to it
+                stream.close()
+
+
+def _forked() -> int:
+    """Like os.fork, with Ctrl-C blocked in the child. OSError where that is not safe."""
+    with contextlib.ExitStack() as paused:
+        for pause in _pauses:
+            paused.enter_context(pause())
+        if sys.platform != "linux" or not _has_one_thread():
+            raise OSError("a process with several threads is not forked")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        child = -1
+        try:
+            child = os.fork()
+        finally:
+            if child:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            else:
+                _left_to_parent.append(paused.pop_all())
+        return child
+
+
+def _has_one_thread() -> bool:
+    until = time.monotonic() + _ENDED_THREAD_S
+    while threading.active_count() == 1:
+        with contextlib.suppress(OSError):
+            if len(os.listdir(_PROC / "task")) == 1:  # noqa: PTH208 the names alone
+                return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(_ENDED_THREAD_S / 10)
+    return False
+
+
+def _run(work: Callable[[], None], parent: int, *foreign: int) -> NoReturn:
+    """In the child: end with this work, and with the parent. `foreign`: descriptors that are the parent's alone."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches all processes of a terminal: our parent acts on it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() == parent:  # else it died before it could be said
+            gc.freeze()  # a collection would write to, and so copy, all objects that were there before
+            for descriptor in foreign:
+                os.close(descriptor)
+            os.environ[JOBS] = "1"  # the other cores have processes of their own
+            work()
+            status = 0
+    except BaseException:  # noqa: BLE001, S110 whoever waits does the work again, and sees what is wrong
+        pass
+    finally:
+        os._exit(status)  # nothing is flushed that is our parent's
+
+
+# --- and what it is for ----------------------------------------------------------------------------------------------
+
+
+class _Begun(Generic[Result]):
+    """What a function gives that was begun in a child. None where there is no such child, or it failed."""
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        def main(_: BinaryIO, answers: BinaryIO) -> None:
+            pickle.dump((function(),), answers, protocol=pickle.HIGHEST_PROTOCOL)
+
+        self._child: Child | None = None
+        with contextlib.suppress(OSError):
+            self._child = Child(main)
+
+    def result(self) -> tuple[Result] | None:
+        """It in a tuple, once."""
+        if self._child is None:
+            return None
+        try:
+            found: tuple[Result] = pickle.load(self._child.answers)  # noqa: S301 our own child wrote it
+        except (EOFError, OSError, pickle.UnpicklingError):  # it raised, or was killed
+            return None
+        return found
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+
+@contextlib.contextmanager
+def begun(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """`function` begins now in a child; what this yields waits for its result, which must be picklable.
+
+    Without a child, or where that one failed, the function is called here when its result is asked for, and raises
+    what it raises. No child is left afterwards.
+    """
+    child = _Begun(function) if extra_processes() else None
+
+    def result() -> Result:
+        found = child.result() if child else None
+        return found[0] if found else function()
+
+    try:
+        yield result
+    finally:
+        if child:
+            child.end()
+
+
+def each(functions: Sequence[Callable[[], Result]], *, first: Callable[[], object] | None = None) -> list[Result]:
+    """What each of them returns, in their order. They are begun in that order by as many processes as are there.
+
+    Each process takes the next one when it is ready, so the longest should stand first. Each must give the same in
+    whichever process it is called, and what it keeps for later is kept there alone. `first`: what this process calls
+    before it takes any.
+    """
+    extra = min(extra_processes(), len(functions))
+    if not extra:
+        return [function() for function in functions]
+    with _tickets(len(functions)) as tickets, contextlib.ExitStack() as ended:
+
+        def some() -> dict[int, Result]:
+            return {number: functions[number]() for number in tickets()}
+
+        children = [_Begun(some) for _ in range(extra)]
+        for child in children:
+            ended.callback(child.end)
+        if first:
+            first()
+        found = some()
+        for child in children:
+            found |= (child.result() or ({},))[0]
+    return [found[number] if number in found else function() for number, function in enumerate(functions)]
+
+
+@contextlib.contextmanager
+def _tickets(count: int) -> Iterator[Callable[[], Iterator[int]]]:
+    """Numbers from 0 on; whichever process asks gets the next one that no other got."""
+    read, write = os.pipe()
+    for number in range(count):
+        os.write(write, number.to_bytes(_TICKET_BYTES, "little"))
+    os.close(write)
+
+    def taken() -> Iterator[int]:
+        while ticket := os.read(read, _TICKET_BYTES):
+            yield int.from_bytes(ticket, "little")
+
+    try:
+        yield taken
+    finally:
+        os.close(read)
