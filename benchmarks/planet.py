@@ -319,6 +319,51 @@ def write(job: Job, folder: Path, ranks: Sequence[int] | None = None) -> int:
     return written
 
 
+_SAMPLE_COLUMNS = (
+    "unix_ns", "device", "power_mw", "power_limit_mw", "sm_clock_mhz", "max_sm_clock_mhz", "temperature_c",
+    "utilization_percent", "throttle_reasons",
+)  # fmt: skip
+
+
+def write_runs(job: Job, folder: Path) -> list[Path]:
+    """The same as `perfdoctor run` on each node records it: a run folder a node, with samples of its GPUs."""
+    rows, edges = simulated(job)
+    nodes = range(0, job.ranks, job.tensor_size)
+    return [_run_folder(job, rows, edges, first, folder / f"node{first:05}") for first in nodes]
+
+
+def _run_folder(job: Job, rows: Rows, edges: Sequence[Times], first: int, folder: Path) -> Path:
+    for name in ("torch", "agents", "device"):
+        (folder / name).mkdir(parents=True)
+    manifest = {"format": 1, "perfdoctor": "0.1.0", "passes": [{"name": "torch", "state": "done", "exit_code": 0}]}
+    (folder / "run.json").write_text(json.dumps(manifest), "utf-8")
+    for rank in range(first, first + job.tensor_size):
+        name = f"rank{rank}.pt.trace.json"
+        (folder / "torch" / f"{name}.gz").write_bytes(gzip.compress(trace(job, rows, edges, rank), 1))
+        (folder / "agents" / f"torch-{10_000 + rank}.json").write_text(json.dumps(_reported(job, rank, name)), "utf-8")
+    end_ns = round(1e3 * float(max(edge.max() for edge in edges)))
+    samples = [
+        (BASE_NS + at, device, 600_000, 700_000, 1_755, 1_980, 60, 95, "0x0")
+        for at in range(0, end_ns, max(end_ns // 20, 1))
+        for device in range(job.tensor_size)
+    ]
+    lines = (",".join(map(str, row)) for row in (_SAMPLE_COLUMNS, *samples))
+    (folder / "device" / "samples.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+def _reported(job: Job, rank: int, trace_name: str) -> dict[str, object]:
+    """What a rank's process reports of itself."""
+    return {
+        "pass": "torch", "pid": 10_000 + rank, "state": "written", "rank": rank, "world_size": job.ranks,
+        "trace": trace_name, "steps_seen": STEPS, "steps_recorded": STEPS, "job": "planet",
+        "unwatched_step_ns": 0,
+        "memory": {"kind": "cuda", "device": rank % job.tensor_size, "samples": [
+            [BASE_NS + 1_000_000 * step, 40_000_000_000 + rank, 50_000_000_000 + 1_000 * rank] for step in range(8)
+        ]},
+    }  # fmt: skip
+
+
 # --- measured --------------------------------------------------------------------------------------------------------
 
 _MEASURED = """
@@ -420,6 +465,7 @@ def main() -> None:
     to_write.add_argument("folder", type=Path)
     to_write.add_argument("--ranks", type=int, choices=sorted(SHAPES), default=1_000)
     to_write.add_argument("--fault", choices=FAULTS, default="all")
+    to_write.add_argument("--runs", action="store_true", help="As run folders of perfdoctor run, one a node.")
     to_measure = commands.add_parser("measure")
     to_measure.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[10, 100])
     to_measure.add_argument("--keep", type=Path, help="A folder in which the traces of each job stay, or are already.")
@@ -436,6 +482,9 @@ def main() -> None:
             measure(ranks, given.fault, given.keep)
         return
     job = Job.of(given.ranks, given.fault)
+    if given.runs:
+        print(f"{len(write_runs(job, given.folder))} run folders; {_faults(job)}")
+        return
     written = write(job, given.folder)
     print(f"{job.ranks} ranks, {written / 1e6:.1f} MB; {_faults(job)}")
 

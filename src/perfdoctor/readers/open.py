@@ -7,24 +7,25 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from perfdoctor.errors import PerfdoctorError, UsageError
-from perfdoctor.late import regex
+from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Frame, Timeline, merge
 from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files
 from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.leaving_out import readable, unopened
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
 from perfdoctor.readers.torch_memory import profiler_timeline as memory_timeline
 from perfdoctor.readers.torch_memory import snapshot as memory_snapshot
 from perfdoctor.readers.torch_memory import snapshot_ranks
-from perfdoctor.system.progress import Done, Progress, reading, unheard
+from perfdoctor.system.progress import Done, Progress, unheard
 from perfdoctor.system.run_folder import RunFolder
 
 #: Enough to recognise every format: a Kineto trace of a large job has long metadata in front of its events.
@@ -38,6 +39,9 @@ _FORMATS = (
 _PROFILES = ("ncu-report", "ncu-table")
 #: `nvidia-smi` without a query, and `nvidia-smi -q`.
 _NVIDIA_SMI_PAGE = regex(rb"^\| NVIDIA-SMI |^=+NVSMI LOG=+", re.MULTILINE)
+#: Files of these kinds hold ranks, and are often named by their numbers.
+_OF_RANKS = ("nsys", "report", "kineto")
+_DIGITS = regex(r"\d+")
 #: Snapshots of torch's allocator. Like profiles they are joined with the other recordings.
 _SNAPSHOT = "snapshot"
 #: torch.profiler's memory by purpose.
@@ -54,25 +58,50 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
 }
 
 
+@dataclass(frozen=True)
+class Recording:
+    """What holds whole ranks and is read by itself: a file, or a `part` of what perfdoctor run recorded."""
+
+    file: Path
+    part: recorded_run.Part | None = None
+
+    @property
+    def name(self) -> str:
+        return self.part.name if self.part else self.file.name
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.part.files if self.part else (self.file,)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Of the `recordings` no others than these files. `ranks`: which numbers the ranks of each get in the job.
+
+    `clocks`: of each run folder the extent and the epoch of all its ranks in ns, as `recorded_run.Chosen` has them.
+    """
+
+    ranks: Mapping[Path, Mapping[int, int]]
+    clocks: Mapping[Path, tuple[tuple[int, int] | None, int | None]] = field(default_factory=dict)
+
+    def of_run(self, run: RunFolder) -> recorded_run.Chosen:
+        return recorded_run.Chosen(self.ranks, *self.clocks.get(run.path, (None, None)))
+
+
 def read(
-    paths: Sequence[Path],
-    progress: Progress | None = None,
-    process: int | None = None,
-    only: Mapping[Path, Mapping[int, int]] | None = None,
+    paths: Sequence[Path], progress: Progress | None = None, process: int | None = None, only: Only | None = None
 ) -> Timeline:
     """One Timeline of all given files and folders: a folder, or several files, hold the ranks of one job.
 
     Profiles of Nsight Compute belong to all of them. `process`: which of several trainings that one command ran.
-    `only`: of the recordings that `traces` names no others, and which numbers their ranks get.
+    Of several recordings one that cannot be read is left out with a note, unless it was named and is of no known kind.
     Raises PerfdoctorError where a path cannot be read, or holds nothing that perfdoctor can read.
     """
     progress = progress or (lambda _: None)
     named = [path for path in paths if path.is_file() and _is_profile(path)]
     others = [path for path in paths if path not in named]
-    runs = [run for path in others if (run := RunFolder.open(path))]
-    if runs and len(runs) == len(others):  # of several machines each has its own folder
-        recorded = [recorded_run.read(run, progress, process) for run in runs]
-        return _with_profiles(merge(_with_own_ranks(recorded)), named, [], progress)
+    if runs := _runs(others):
+        return _with_profiles(_of_runs(runs, progress, process, only), named, [], progress)
     if process is not None:
         raise UsageError(
             f"--process {process}: what was given is no folder of perfdoctor run",
@@ -82,27 +111,52 @@ def read(
     traces = [file for file in files if not _is_profile(file)]
     of_ranks = set(traces)
     beside = [file for file in files if file not in of_ranks]
-    timelines = []
-    traces = traces if only is None else [file for file in traces if file in only]
-    for file, done in reading(traces, progress):
-        timelines.append(read_file(file, progress, done))
+    known = set(_recognised(traces)[0])
+    asked_for = [path for path in others if path in of_ranks and path not in known]
+    traces = traces if only is None else [file for file in traces if file in only.ranks]
+    found, notes = readable(traces, progress, lambda file, done: read_file(file, progress, done), asked_for)
     if only is None:
-        timelines = _with_own_ranks(timelines)
+        timelines = _with_own_ranks(list(found.values()))
     else:
-        timelines = [_renumbered(each, only[file]) for each, file in zip(timelines, traces, strict=True)]
+        timelines = [_renumbered(each, only.ranks[file]) for file, each in found.items()]
     whole = merge(timelines) if timelines else Timeline.build({}, ())
-    return _with_profiles(whole, named, beside, progress)
+    return _with_profiles(whole.with_notes(*notes), named, beside, progress)
 
 
-def traces(paths: Sequence[Path]) -> list[Path]:
-    """The recordings of ranks under these paths; none where one is a folder of perfdoctor run, or does not exist."""
-    if any(RunFolder.open(path) for path in paths) or not all(path.exists() for path in paths):
+def recordings(paths: Sequence[Path], progress: Progress, process: int | None = None) -> list[Recording]:
+    """What is under these paths, in the order of `read`; nothing where one of them does not exist."""
+    if not all(path.exists() for path in paths):
         return []
-    return [file for path in paths for file in _files_of(path) if not _is_profile(file)]
+    others = [path for path in paths if path.is_dir() or not _is_profile(path)]
+    if runs := _runs(others):
+        parts = (part for run in runs for part in recorded_run.parts(run, progress, process))
+        return [Recording(part.file, part) for part in parts]
+    return [Recording(file) for path in others for file in _files_of(path) if not _is_profile(file)]
+
+
+def _runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """The folders of perfdoctor run where all of the paths are such: of several machines each has its own."""
+    runs = [run for path in paths if (run := RunFolder.open(path))]
+    return runs if len(runs) == len(paths) else []
+
+
+def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None, only: Only | None) -> Timeline:
+    if only is None:
+        return merge(_with_own_ranks([recorded_run.read(run, progress, process) for run in runs]))
+    found = []
+    for run in runs:
+        numbers = {
+            rank: number for file in only.ranks if run.path in file.parents for rank, number in only.ranks[file].items()
+        }
+        found.append(_renumbered(recorded_run.read(run, progress, process, only.of_run(run)), numbers))
+    return merge(found)
 
 
 def _is_profile(file: Path) -> bool:
-    return _kind_of_named(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+    try:
+        return _kind_of_named(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+    except PerfdoctorError:  # whoever reads it says so
+        return False
 
 
 def _kind_of_named(file: Path) -> str | None:
@@ -176,14 +230,33 @@ def _files_of(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind_of(file) is not None]
+    found, refused = _recognised([file for file in sorted(path.rglob("*")) if file.is_file()])
     # A report that lies beside its own export is one recording, not two.
     for report, exported in (("report", "nsys"), _PROFILES):
         exports = {file.with_suffix("") for file in found if _kind_of(file) == exported}
         found = [f for f in found if not (_kind_of(f) == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
-        raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
+        raise refused or PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
     yield from found
+
+
+def _recognised(files: Sequence[Path]) -> tuple[list[Path], PerfdoctorError | None]:
+    """The recordings among these files, and what else is named as they are but for digits: a rank's that is damaged.
+
+    And why one of the others cannot be opened.
+    """
+    kinds, refused = {}, None
+    for file in files:
+        try:
+            kinds[file] = _kind_of(file)
+        except PerfdoctorError as error:  # noqa: PERF203 the others may be of use
+            kinds[file], refused = None, error
+    of_ranks = {_numberless(file) for file, kind in kinds.items() if kind in _OF_RANKS}
+    return [file for file, kind in kinds.items() if kind or _numberless(file) in of_ranks], refused
+
+
+def _numberless(file: Path) -> tuple[Path, str]:
+    return file.parent, _DIGITS.sub("#", file.name)
 
 
 def _head(file: Path) -> bytes:
@@ -191,7 +264,7 @@ def _head(file: Path) -> bytes:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
     except OSError as error:
-        raise PerfdoctorError(f"{file.name} cannot be opened: {error.strerror}", do="Check its permissions.") from error
+        raise unopened(file, error) from error
     if head[:2] != b"\x1f\x8b":
         return head
     try:

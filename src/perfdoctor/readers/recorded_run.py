@@ -7,7 +7,7 @@ not mixed in; it is compared with the first, and replaces it where the first rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,16 +21,18 @@ from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
 from perfdoctor.readers import side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
+from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.machine import measured_rates
 from perfdoctor.readers.ncu import profiles as ncu
 from perfdoctor.readers.nsys import export as nsys_export
 from perfdoctor.readers.nsys import timeline as nsys
-from perfdoctor.system.progress import Done, Progress, reading
-from perfdoctor.system.run_folder import ProcessReport, RunFolder
+from perfdoctor.system.progress import Done, Progress, silent
+from perfdoctor.system.run_folder import Manifest, ProcessReport, RunFolder
 from perfdoctor.system.trainings import Training, longest, trainings
 from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.signals import CPU_USE_NUMBERS
 
+_TOOLS = ("nsys", "torch")
 _TRACES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 #: Two passes whose steps differ by more than this were not slowed equally by their tools.
 _SAME_STEP_SHARE = 0.05
@@ -41,67 +43,154 @@ _FEWEST_SAMPLES = 6
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One training of a pass: its reports, and what is of other trainings. All of the pass where it has only one."""
+class Part:
+    """One training of a pass: what its processes reported, their traces, and which processes are of other trainings.
+
+    `traces`: also of processes that reported nothing more, as after a crash. `export`: what nsys wrote of the pass, its
+    SQLite export or else its report. `marked_by`: what the recorder took for the end of a step.
+    """
 
     run: RunFolder
     tool: str
-    trainings: Sequence[Training]
-    chosen: Training | None
+    reports: tuple[ProcessReport, ...]
+    traces: tuple[Path, ...]
+    export: Path | None
+    others: tuple[int, ...]
+    processes: tuple[RecordedProcess, ...]
+    marked_by: str
 
     @property
-    def reports(self) -> Sequence[ProcessReport]:
-        return self.chosen.reports if self.chosen and len(self.trainings) > 1 else self.run.reports(self.tool)
+    def file(self) -> Path:
+        """Its largest file, by which it is known."""
+        return self.export or self.traces[0]
 
     @property
-    def others(self) -> list[ProcessReport]:
-        return [report for each in self.trainings if each != self.chosen for report in each.reports]
+    def name(self) -> str:
+        """As it is shown: of several machines each has a folder."""
+        return f"{self.run.path.name}/{self.file.name}"
 
     @property
-    def traces(self) -> list[Path]:
-        """Also of processes that reported nothing more, as after a crash."""
-        of_others = {report.trace.removesuffix(".gz") for report in self.others}
-        files = self.run.files(self.tool, *_TRACES)
-        return [file for file in files if file.name.removesuffix(".gz") not in of_others]
+    def ranks(self) -> int:
+        """How many ranks it has at least."""
+        return max(sum(report.is_training for report in self.reports), 1) if self.export else 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (*self.traces, self.export) if self.export else self.traces
+
+    def by_ranks(self) -> list[Part]:
+        """The parts that hold whole ranks and can be read by themselves: what nsys wrote is one, else each trace."""
+        if self.export:
+            return [self]
+        return [replace(self, traces=(trace,), reports=self._reports_of(trace)) for trace in self.traces]
+
+    def only(self, files: Collection[Path]) -> Part:
+        """The same with these files alone."""
+        if self.export in files:
+            return self
+        return replace(self, export=None, traces=tuple(trace for trace in self.traces if trace in files))
+
+    def _reports_of(self, trace: Path) -> tuple[ProcessReport, ...]:
+        return tuple(each for each in self.reports if _stem(each.trace) in ("", _stem(trace.name)))
+
+    def for_a_worker(self) -> Part:
+        """The same, wherever it is read, without what concerns the run as a whole."""
+        return replace(
+            self,
+            run=RunFolder(self.run.path.absolute(), Manifest()),
+            traces=tuple(trace.absolute() for trace in self.traces),
+            export=self.export.absolute() if self.export else None,
+            processes=(),
+        )
 
 
-def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> _Part:
+@dataclass(frozen=True)
+class Chosen:
+    """What of a run is read: of its ranks these `files` alone.
+
+    `extent_ns`: from the first to the last row of all its ranks, on the clock whose 0 is `epoch_ns`; None if unknown.
+    """
+
+    files: Collection[Path]
+    extent_ns: tuple[int, int] | None = None
+    epoch_ns: int | None = None
+
+
+def parts(run: RunFolder, progress: Progress, process: int | None, tools: Sequence[str] = _TOOLS) -> list[Part]:
+    """What of the run can be read by itself, and together holds all its ranks: of the first pass that left anything.
+
+    `process` as `read` takes it, which raises the same.
+    """
+    found = (_part(run, tool, process, progress) for tool in tools)
+    return next((by_ranks for part in found if (by_ranks := part.by_ranks())), [])
+
+
+def read_part(part: Part) -> Timeline:
+    """One of `parts`. PerfdoctorError where it cannot be read."""
+    timeline = _nsys_pass(part, silent) if part.tool == "nsys" else _torch_pass(part, silent)
+    assert timeline is not None, "a part has a file"
+    return _as_reported(timeline, part, [part])
+
+
+def _part(run: RunFolder, tool: str, process: int | None, progress: Progress) -> Part:
     """Of several trainings the one of this number, else the longest. UsageError where there is none of this number."""
-    found = trainings(run.reports(tool))
+    reports = run.reports(tool)
+    found = trainings(reports)
+    chosen = _chosen(found, run, tool, process, progress)
+    others = [report for each in found if each != chosen for report in each.reports]
+    own = chosen.reports if chosen and len(found) > 1 else tuple(reports)
+    of_others = {_stem(report.trace) for report in others}
+    return Part(
+        run,
+        tool,
+        own,
+        tuple(file for file in run.files(tool, *_TRACES) if _stem(file.name) not in of_others),
+        _system_file(run) if tool == "nsys" else None,
+        tuple(report.pid for report in others),
+        _processes(found, chosen),
+        next((report.step_found_by for report in own if report.is_training), ""),
+    )
+
+
+def _chosen(
+    found: Sequence[Training], run: RunFolder, tool: str, process: int | None, progress: Progress
+) -> Training | None:
     if process is None or not found:
         among = _in_export(found, run, progress) if tool == "nsys" and len(found) > 1 else found
-        return _Part(run, tool, found, longest(among) if among else None)
+        return longest(among) if among else None
     if process > len(found):
         raise UsageError(
             f"--process {process}: {run.path.name} has {len(found)} training{'s' * (len(found) > 1)}",
             do=f"Give a number from 1 to {len(found)}." if len(found) > 1 else "Leave out --process.",
         )
-    return _Part(run, tool, found, found[process - 1])
+    return found[process - 1]
 
 
 def _in_export(found: Sequence[Training], run: RunFolder, progress: Progress) -> Sequence[Training]:
     """Those that nsys recorded: its collection on a GPU ends with the window of the first one. All if it has none."""
     try:
-        export = _export(run, progress)
-        recorded = nsys.processes(export) if export else frozenset()
+        file = _system_file(run)
+        recorded = nsys.processes(_exported(file, progress)) if file else frozenset()
     except PerfdoctorError:  # whoever reads the pass says so
         return found
     return [each for each in found if each.pids & recorded] or found
 
 
-def read(run: RunFolder, progress: Progress, process: int | None = None) -> Timeline:
+def read(run: RunFolder, progress: Progress, process: int | None = None, chosen: Chosen | None = None) -> Timeline:
     """The run's first pass that can be read, with notes on what is missing and on how other passes differ.
 
-    `process`: which of several trainings of one command, by its number; else the longest. PerfdoctorError where nothing
-    was recorded at all, UsageError where there is no training of that number.
+    `process`: which of several trainings of one command, by its number; else the longest. `chosen`: of its ranks no
+    others, which may be none. PerfdoctorError where nothing was recorded at all, UsageError where there is no training
+    of that number.
     """
     notes: list[str] = []
-    found = list(_passes(run, process, progress, notes))
+    found = list(_passes(run, process, progress, notes, chosen))
     profiles, sides = list(_ncu_pass(run, progress, notes)), list(_sides(run, progress, notes))
     rates = list(_measured(run, notes))
     notes = [*_recorder_notes(run), *notes]
-    if not found and profiles:
-        found.append((_part(run, "ncu", process, progress), Timeline.build({}, ())))
+    if not found and (profiles or chosen):
+        none = Timeline.build({}, ())
+        found.append((_first_part(run, process, progress), replace(none, epoch_ns=chosen.epoch_ns) if chosen else none))
     if not found:
         raise PerfdoctorError(
             f"the run in {run.path.name} holds no recording" + (f": {notes[0]}" if notes else ""),
@@ -114,64 +203,84 @@ def read(run: RunFolder, progress: Progress, process: int | None = None) -> Time
     if profiles:
         first = ncu.with_profiles(first, profiles)
     if sides:
-        first = side_files.joined(first, sides)
+        first = side_files.joined(first, sides, chosen.extent_ns if chosen else None)
     first = measured_rates.joined(first, rates)
-    world_sizes = [report.world_size or 0 for each, _ in found for report in each.reports]
-    training = [report for report in part.reports if report.is_training]
-    first = replace(
-        first,
-        world_size=max(first.world_size, *world_sizes, 0),
-        steps_marked_by=next((report.step_found_by for report in training), ""),
-        loaders=tuple(loader for report in training for loader in report.loaders),
-        processes=_processes(part),
-        unrecorded_step_ns=_unrecorded(training, first),
-    )
+    first = _as_reported(first, part, [each for each, _ in found])
     return first.with_notes(
         *notes, *(note for each, other in others for note in _compared(part.tool, first, each.tool, other))
     )
+
+
+def _as_reported(timeline: Timeline, part: Part, found: Sequence[Part]) -> Timeline:
+    """The timeline with what its processes reported of the job. `found`: parts of all passes."""
+    training = [report for report in part.reports if report.is_training]
+    world_sizes = [report.world_size or 0 for each in found for report in each.reports]
+    return replace(
+        timeline,
+        world_size=max(timeline.world_size, *world_sizes, 0),
+        steps_marked_by=part.marked_by,
+        loaders=tuple(loader for report in training for loader in report.loaders),
+        processes=part.processes,
+        unrecorded_step_ns=_unrecorded(training, timeline),
+    )
+
+
+def _first_part(run: RunFolder, process: int | None, progress: Progress) -> Part:
+    """Of the first pass that left anything, else of Nsight Compute."""
+    of_ranks = parts(run, progress, process)
+    return _part(run, of_ranks[0].tool if of_ranks else "ncu", process, progress)
 
 
 # --- one pass ---
 
 
 def _passes(
-    run: RunFolder, process: int | None, progress: Progress, notes: list[str]
-) -> Iterator[tuple[_Part, Timeline]]:
+    run: RunFolder, process: int | None, progress: Progress, notes: list[str], chosen: Chosen | None
+) -> Iterator[tuple[Part, Timeline]]:
     """The passes that can be read; a note for each of the others."""
+    is_first = True
     for name, reader in (("nsys", _nsys_pass), ("torch", _torch_pass)):
         part = _part(run, name, process, progress)
+        if chosen is not None:  # another pass is only compared: one of its ranks shows that
+            part = part.only(chosen.files) if is_first else replace(part, export=None, traces=part.traces[:1])
         try:
             timeline = reader(part, progress)
         except PerfdoctorError as error:
             notes.append(f"The {name} pass cannot be read: {error.what}. {error.do}.".replace("..", "."))
             continue
         if timeline is not None:
+            is_first = False
             yield part, timeline
 
 
-def _torch_pass(part: _Part, progress: Progress) -> Timeline | None:
-    reports = part.reports
-    timelines = [_trace(reports, trace, done) for trace, done in reading(part.traces, progress)]
+def _torch_pass(part: Part, progress: Progress) -> Timeline | None:
+    timelines, notes = _traces(part, progress)
     if not timelines:
         return None
-    return _with_reported(_whole_steps(reports, merge(timelines)), reports, 0)
+    return _with_reported(_whole_steps(part.reports, merge(timelines)), part.reports, 0).with_notes(*notes)
 
 
-def _nsys_pass(part: _Part, progress: Progress) -> Timeline | None:
+def _nsys_pass(part: Part, progress: Progress) -> Timeline | None:
     reports = part.reports
-    ops = [_trace(reports, trace, done) for trace, done in reading(part.traces, progress)]
-    export = _export(part.run, progress)
-    if export is None:
-        return _with_reported(_whole_steps(reports, merge(ops)), reports, 0) if ops else None
+    if part.export is None:
+        return _torch_pass(part, progress)
+    ops, notes = _traces(part, progress)
+    export = _exported(part.export, progress)
     progress(f"Reading {export.name}")
     ranks = {each.pid: each.rank for each in reports if each.is_training and each.rank is not None}
-    system = nsys.read(export, ranks, without=[report.pid for report in part.others])
-    system = system.with_notes(*_lost_ranges(reports, system))
+    system = nsys.read(export, ranks, without=part.others)
+    system = system.with_notes(*notes, *_lost_ranges(reports, system))
     epoch_ns = nsys.session_start_unix_ns(export)
     for each in ops:
         system = joined(system, each, epoch_ns)
     system = replace(_whole_steps(reports, system), epoch_ns=epoch_ns)
     return system if epoch_ns is None else _with_reported(system, reports, epoch_ns)
+
+
+def _traces(part: Part, progress: Progress) -> tuple[list[Timeline], list[str]]:
+    """Those that can be read, and notes on the others."""
+    found, notes = readable(part.traces, progress, lambda trace, done: _trace(part.reports, trace, done))
+    return list(found.values()), notes
 
 
 def _ncu_pass(run: RunFolder, progress: Progress, notes: list[str]) -> Iterator[Timeline]:
@@ -216,21 +325,29 @@ def _measured(run: RunFolder, notes: list[str]) -> Iterator[MeasuredRates]:
             notes.append(f"{error.what}. {error.do}".replace("..", "."))
 
 
-def _export(run: RunFolder, progress: Progress) -> Path | None:
-    """The pass's SQLite export, else one made now of its report; None where nsys wrote neither."""
+def _system_file(run: RunFolder) -> Path | None:
+    """The pass's SQLite export, else its report; None where nsys wrote neither."""
     exports = run.files("nsys", "*.sqlite")
-    if exports:
-        return exports[0]
-    reports = run.files("nsys", "*.nsys-rep", "*.qdrep", "*.qdstrm")
-    return nsys_export.export(reports[0], progress=progress) if reports else None
+    reports = exports or run.files("nsys", "*.nsys-rep", "*.qdrep", "*.qdstrm")
+    return reports[0] if reports else None
+
+
+def _exported(file: Path, progress: Progress) -> Path:
+    """An export as it is, of a report one that is made now."""
+    return file if file.suffix == ".sqlite" else nsys_export.export(file, progress=progress)
 
 
 def _trace(reports: Sequence[ProcessReport], file: Path, done: Done) -> Timeline:
     """One rank's trace, with the rank that its process reported."""
     timeline = kineto.read(file, done=done)
-    ranks = {report.trace.removesuffix(".gz"): report.rank for report in reports if report.trace}
-    rank = ranks.get(file.name.removesuffix(".gz"))
+    ranks = {_stem(report.trace): report.rank for report in reports if report.trace}
+    rank = ranks.get(_stem(file.name))
     return timeline if rank is None else _as_rank(timeline, rank)
+
+
+def _stem(trace: str) -> str:
+    """What a trace is called whether it is compressed or not."""
+    return trace.removesuffix(".gz")
 
 
 def _whole_steps(reports: Sequence[ProcessReport], timeline: Timeline) -> Timeline:
@@ -259,17 +376,17 @@ def _as_rank(timeline: Timeline, rank: int) -> Timeline:
     )
 
 
-def _processes(part: _Part) -> tuple[RecordedProcess, ...]:
-    """The trainings of this pass; none where it is a single one."""
-    if len(part.trainings) < 2:
+def _processes(found: Sequence[Training], chosen: Training | None) -> tuple[RecordedProcess, ...]:
+    """The trainings of a pass; none where it is a single one."""
+    if len(found) < 2:
         return ()
     return tuple(
         RecordedProcess(
             each.number, each.reports[0].pid, each.reports[0].process_name, each.reports[0].command, len(each.reports),
-            each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == part.chosen,
+            each.steps_seen, each.steps_recorded, each.length_ns, diagnosed=each == chosen,
             start_unix_ns=each.start_unix_ns,
         )
-        for each in part.trainings
+        for each in found
     )  # fmt: skip
 
 
@@ -401,7 +518,7 @@ def _unrecorded(reports: Sequence[ProcessReport], timeline: Timeline) -> dict[in
     return {
         report.rank: report.unwatched_step_ns
         for report in reports
-        if report.rank is not None
+        if report.rank in timeline.ranks
         and report.unwatched_step_ns > 0
         and (report.rank not in on_gpu or report.unwatched_clock == "device")
     }

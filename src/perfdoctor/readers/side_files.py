@@ -69,8 +69,9 @@ def read(file: Path, kind: str) -> Timeline:
     return _READERS[kind](file)
 
 
-def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
-    """The timeline with all that was recorded beside it."""
+def joined(timeline: Timeline, sides: Sequence[Timeline], extent_ns: tuple[int, int] | None = None) -> Timeline:
+    """The timeline with all that was recorded beside it. `extent_ns`: of more ranks than are in it, if known."""
+    extent_ns = extent_ns or extent(timeline)
     notes: list[str] = []
     frames = {signal: [timeline[signal]] for signal in MACHINE_SIGNALS}
     for side in sides:
@@ -78,7 +79,7 @@ def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
         for signal in MACHINE_SIGNALS:
             rows = side[signal]
             if signal in _DATED and len(rows):
-                rows, note = _on_clock(rows, timeline)
+                rows, note = _on_clock(rows, extent_ns, timeline.epoch_ns)
                 notes += [note] if note else []
             frames[signal].append(rows)
     return replace(
@@ -93,16 +94,15 @@ def joined(timeline: Timeline, sides: Sequence[Timeline]) -> Timeline:
 # --- clocks ----------------------------------------------------------------------------------------------------------
 
 
-def _on_clock(samples: Frame, timeline: Timeline) -> tuple[Frame, str]:
+def _on_clock(samples: Frame, recorded_ns: tuple[int, int] | None, epoch_ns: int | None) -> tuple[Frame, str]:
     """The samples, on the timeline's clock where possible, and a note about that or ""."""
-    extent = _extent(timeline)
-    if extent is None:  # there is no recording's clock: only the samples' order counts
+    if recorded_ns is None:  # there is no recording's clock: only the samples' order counts
         return samples, ""
     name = samples.name[0]
-    zero_ns = timeline.epoch_ns if timeline.epoch_ns is not None else 0 if extent[0] >= EPOCH_NS else None
+    zero_ns = epoch_ns if epoch_ns is not None else 0 if recorded_ns[0] >= EPOCH_NS else None
     if zero_ns is None or samples.start_ns[0] < EPOCH_NS:
         return _undated(samples), f"{name} cannot be put on the recording's clock: {_AS_A_WHOLE}"
-    begin, end = extent[0] + zero_ns, extent[1] + zero_ns
+    begin, end = recorded_ns[0] + zero_ns, recorded_ns[1] + zero_ns
     if samples["is_on_clock"].all():
         if _meet(samples, begin, end, 0):
             return _shifted(samples, -zero_ns), ""
@@ -119,7 +119,8 @@ def _on_clock(samples: Frame, timeline: Timeline) -> tuple[Frame, str]:
     )
 
 
-def _extent(timeline: Timeline) -> tuple[int, int] | None:
+def extent(timeline: Timeline) -> tuple[int, int] | None:
+    """From the first of its rows to the end of the last one, in ns; None without any."""
     frames = [timeline[s] for s in ("kernels", "collectives", "copies", "ops", "ranges", "calls") if len(timeline[s])]
     if not frames:
         return None

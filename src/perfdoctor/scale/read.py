@@ -6,7 +6,7 @@ speak of, and one for all others: rules about a single rank run on these, each c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,10 @@ from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline, UserValues
-from perfdoctor.readers.open import read, read_file, traces
+from perfdoctor.readers import recorded_run
+from perfdoctor.readers.leaving_out import NAMED
+from perfdoctor.readers.open import Only, Recording, read, read_file, recordings
+from perfdoctor.readers.recorded_run import Part
 from perfdoctor.system.memory import available_bytes
 from perfdoctor.system.processors import worker_count
 from perfdoctor.system.progress import Progress, Reached, silent
@@ -62,22 +65,23 @@ def read_run(
     """
     here = [path for path in paths if isinstance(path, Path)]
     remote = [path for path in paths if not isinstance(path, Path)]
-    traces_here = traces(here) if process is None else []
+    found = recordings(here, progress, process)
 
     def known(timeline: Timeline) -> Timeline:
         return replace(timeline, user_values=user_values) if user_values else timeline
 
-    if process is not None or (not remote and _fit(traces_here, 1 if cluster else most_in_full)):
+    if not remote and _fit(found, 1 if cluster else most_in_full):
         timeline = known(read(here, progress, process))
         progress("Analysing")
         return prepare(timeline, selection)
-    return _reduced(here, [*traces_here, *remote], progress, selection, cluster, known)
+    return _reduced(here, [*found, *remote], progress, process, selection, cluster, known)
 
 
 def _reduced(
     paths: Sequence[Path],
-    files: Sequence[Path | RemoteFile],
+    files: Sequence[Recording | RemoteFile],
     progress: Progress,
+    process: int | None,
     selection: Selection,
     cluster: str | None,
     known: Callable[[Timeline], Timeline],
@@ -86,61 +90,91 @@ def _reduced(
     from perfdoctor.scale.in_full import TYPICAL, ranks_in_full  # noqa: PLC0415 most analyses need none of this
     from perfdoctor.scale.reduce import job_of  # noqa: PLC0415
 
-    job = job_of(files, _summaries(files, selection, progress, cluster), selection)
+    packed = _summaries(files, selection, progress, cluster)
+    instead = _other_passes(files, packed, progress, process)
+    packed += _summaries(instead, selection, progress, cluster) if instead else []
+    files = [*files, *instead]
+    job = job_of(files, packed, selection)
     progress("Comparing the ranks")
     chosen = ranks_in_full(job.run, job.memory)
-    of_files = {job.file_of[rank]: job.numbers[job.file_of[rank]] for rank in chosen}
-    kept = _kept(list(of_files), progress)
-    numbers = {path: of_files[file] for file, path in kept.items()}
-    added = [kept[file] for file in files if file in kept and not isinstance(file, Path)]
-    timeline = known(read([*paths, *added], progress, only=numbers)).with_notes(*job.notes, _note(job, chosen))
+    in_full = sorted({job.file_of[rank] for rank in chosen})
+    kept = _kept([files[number] for number in in_full], progress)
+    ranks = {path: job.numbers[number] for number, path in zip(in_full, kept, strict=True)}
+    added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], Recording)]
+    timeline = known(read([*paths, *added], progress, process, only=Only(ranks, job.clocks)))
+    timeline = timeline.with_notes(*job.notes, *_notes(job, chosen, in_full))
     progress("Analysing")
     return _with_job(prepare(timeline, selection), job, [rank for rank, what in chosen.items() if what == TYPICAL])
 
 
-def _fit(files: Sequence[Path], most_in_full: int | None) -> bool:
+def _other_passes(
+    files: Sequence[Recording | RemoteFile],
+    packed: Sequence[bytes | Exception],
+    progress: Progress,
+    process: int | None,
+) -> list[Recording]:
+    """What torch.profiler recorded where nsys was to be read of a run, and cannot be."""
+    failed = [
+        file.part
+        for file, each in zip(files, packed, strict=True)
+        if isinstance(each, Exception) and isinstance(file, Recording) and file.part and file.part.export
+    ]
+    parts = (each for part in failed for each in recorded_run.parts(part.run, progress, process, ("torch",)))
+    return [Recording(part.file, part) for part in parts]
+
+
+def _fit(files: Sequence[Recording], most_in_full: int | None) -> bool:
     if most_in_full is not None:
         return len(files) <= most_in_full
     if len(files) <= FEWEST_IN_FULL:
         return True
-    if len(files) > MOST_IN_FULL:
+    if sum(file.part.ranks if file.part else 1 for file in files) > MOST_IN_FULL:
         return False
     return _MEMORY_PER_BYTE * sum(map(_text_bytes, files)) <= _SHARE_OF_MEMORY * available_bytes()
 
 
-def _kept(files: Sequence[Path | RemoteFile], progress: Progress) -> dict[Path | RemoteFile, Path]:
+def _kept(files: Sequence[Recording | RemoteFile], progress: Progress) -> list[Path]:
     """Where each of the files is on this machine."""
-    remote = [file for file in files if not isinstance(file, Path)]
-    if not remote:
-        return {file: file for file in files if isinstance(file, Path)}
-    from perfdoctor.system.remote import fetched  # noqa: PLC0415
+    remote = [file for file in files if not isinstance(file, Recording)]
+    here: Mapping[RemoteFile, Path] = {}
+    if remote:
+        from perfdoctor.system.remote import fetched  # noqa: PLC0415
 
-    here = fetched(remote, progress)
-    return {file: file if isinstance(file, Path) else here[file] for file in files}
+        here = fetched(remote, progress)
+    return [file.file if isinstance(file, Recording) else here[file] for file in files]
 
 
-def _text_bytes(file: Path | RemoteFile) -> int:
-    """The size of a trace, of a compressed one as its end says."""
-    if not isinstance(file, Path):
-        return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        if size < _SIZE_FIELD or stream.read(len(_GZIP)) != _GZIP:
-            return size
-        stream.seek(-_SIZE_FIELD, 2)
-        return max(size, int.from_bytes(stream.read(_SIZE_FIELD), "little"))
+def _text_bytes(file: Recording | RemoteFile) -> int:
+    """The size of what is read, of compressed traces as their ends say."""
+    if isinstance(file, Recording):
+        return sum(map(_bytes_here, file.files))
+    return file.size * (_GZIP_RATIO if file.name.endswith(".gz") else 1)
+
+
+def _bytes_here(file: Path) -> int:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            if size < _SIZE_FIELD or stream.read(len(_GZIP)) != _GZIP:
+                return size
+            stream.seek(-_SIZE_FIELD, 2)
+            return max(size, int.from_bytes(stream.read(_SIZE_FIELD), "little"))
+    except OSError:  # whoever reads it says so
+        return 0
 
 
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-def summarised(task: tuple[str | RemoteFile, Selection]) -> bytes:
-    """The packed summary of one file: a pure function, which a worker process can run."""
+def summarised(task: tuple[str | Part | RemoteFile, Selection]) -> bytes:
+    """The packed summary of one file, or part of a run: a pure function, which a worker process can run."""
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 
     file, selection = task
     if isinstance(file, str):
         return packed_summary(read_file(Path(file), silent), selection)
+    if isinstance(file, Part):
+        return packed_summary(recorded_run.read_part(file), selection)
     from perfdoctor.system.remote import for_a_while  # noqa: PLC0415
 
     with for_a_while(file) as path:
@@ -148,13 +182,13 @@ def summarised(task: tuple[str | RemoteFile, Selection]) -> bytes:
 
 
 def _summaries(
-    files: Sequence[Path | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
+    files: Sequence[Recording | RemoteFile], selection: Selection, progress: Progress, cluster: str | None
 ) -> list[bytes | Exception]:
     """In the order of the files, whatever the order in which they are done."""
     from perfdoctor.scale.workers import each  # noqa: PLC0415
 
     progress(Reached("Summarising the ranks", _SUMMARISING, 0, len(files), "files"))
-    tasks = [(str(file.absolute()) if isinstance(file, Path) else file, selection) for file in files]
+    tasks = [(_for_a_worker(file), selection) for file in files]
     found: list[bytes | Exception] = [b""] * len(files)
     for done, outcome in enumerate(each(summarised, tasks, workers=_workers(files), cluster=cluster), 1):
         file = files[outcome.index]
@@ -163,7 +197,13 @@ def _summaries(
     return found
 
 
-def _left_out(file: Path | RemoteFile, error: Exception) -> Exception:
+def _for_a_worker(file: Recording | RemoteFile) -> str | Part | RemoteFile:
+    if not isinstance(file, Recording):
+        return file
+    return file.part.for_a_worker() if file.part else str(file.file.absolute())
+
+
+def _left_out(file: Recording | RemoteFile, error: Exception) -> Exception:
     """Why a file is left out. Raises what is a bug of ours."""
     from perfdoctor.scale.workers import WorkerDiedError  # noqa: PLC0415
 
@@ -174,7 +214,7 @@ def _left_out(file: Path | RemoteFile, error: Exception) -> Exception:
     return error
 
 
-def _workers(files: Sequence[Path | RemoteFile]) -> int:
+def _workers(files: Sequence[Recording | RemoteFile]) -> int:
     """As many as there are cores, and no more than there is memory for the largest file in each."""
     fit = _SHARE_OF_MEMORY * available_bytes() / (_MEMORY_PER_BYTE * max(map(_text_bytes, files)) + _WORKER_BYTES)
     return max(min(worker_count(), int(fit)), 1)
@@ -183,13 +223,21 @@ def _workers(files: Sequence[Path | RemoteFile]) -> int:
 # --- and some in full ------------------------------------------------------------------------------------------------
 
 
-def _note(job: Job, chosen: Mapping[int, str]) -> str:
+def _notes(job: Job, chosen: Mapping[int, str], in_full: Collection[int]) -> Iterator[str]:
+    """`in_full`: the files that are read in full."""
+    others = sum(number in in_full for number in job.file_of.values()) - len(chosen)
     named = ", ".join(f"rank {rank} ({what})" for rank, what in sorted(chosen.items()))
-    return (
+    beside = f", and {others} more of the same files" if others else ""
+    yield (
         f"Of {len(job.file_of):,} ranks each was read and reduced to a summary. What is said of several ranks, of "
         "steps and of where the time went is of all of them; what is said of kernels, of the host and of lines of "
-        f"code is of those kept in full: {named}."
+        f"code is of those kept in full: {named}{beside}."
     )
+    noted = [name for number, name in job.remarked.items() if number not in in_full]
+    if noted:  # those of files that are read in full are shown
+        names = ", ".join(noted[:NAMED]) + (" and others" if len(noted) > NAMED else "")
+        files = "1 file was" if len(noted) == 1 else f"{len(noted):,} files were"
+        yield f"{files} read with remarks ({names}): analyse one alone to see them."
 
 
 def _with_job(run: Run, job: Job, typical: Sequence[int]) -> Run:

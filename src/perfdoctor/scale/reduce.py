@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
-from perfdoctor.model.timeline import Device, Frame, Timeline, UserValues
-from perfdoctor.readers.open import own_ranks
+from perfdoctor.model.timeline import Device, Frame, Timeline
+from perfdoctor.readers.leaving_out import left_out
+from perfdoctor.readers.open import Recording, own_ranks
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.scale.reduced_place import reduced_place
 from perfdoctor.scale.summary import FileSummary, unpack
@@ -20,87 +22,107 @@ from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 if TYPE_CHECKING:
     from perfdoctor.system.remote import RemoteFile
 
-#: So many files are named in a note; of the others their number is said.
-_NAMED = 4
-
 
 @dataclass(frozen=True)
 class Job:
-    """All ranks of a job by their summaries. `numbers`: by file, its ranks that have another number in the job.
+    """All ranks of a job by their summaries. `numbers`: of each file its ranks that have another number in the job.
 
-    `file_of`: where each rank is from. `notes`: what could not be read, and in which files something was repaired.
+    `file_of`: where each rank is from, as a place in the files given. `processors`: of all ranks, what each used of the
+    processor. `clocks`: of each run folder the extent of all its ranks and the epoch, in ns. `remarked`: the files of
+    which their readers noted something, by name. `notes`: what could not be read.
     """
 
     run: Run
-    file_of: Mapping[int, Path | RemoteFile]
-    numbers: Mapping[Path | RemoteFile, Mapping[int, int]]
+    file_of: Mapping[int, int]
+    numbers: Mapping[int, Mapping[int, int]]
     memory: Sequence[MemoryUse]
+    processors: Frame
+    clocks: Mapping[Path, tuple[tuple[int, int] | None, int | None]]
+    remarked: Mapping[int, str]
     notes: tuple[str, ...]
 
     def with_timeline(self, known: Timeline) -> Run:
         """The run, with what was recorded of its machines and what the user gave."""
-        machine = {signal: known[signal] for signal in MACHINE_SIGNALS}
-        return Run(
-            _timeline(
-                self.run.timeline.devices, self.run.timeline.world_size, known.recorded, machine, known.user_values
-            ),
-            self.run.places,
-            self.run.selection,
-        )
+        frames = {signal: known[signal] for signal in MACHINE_SIGNALS} | {"cpu_processes": self.processors}
+        job = _timeline(self.run.timeline.devices, self.run.timeline.world_size, known.recorded, frames)
+        job = replace(job, user_values=known.user_values, steps_marked_by=known.steps_marked_by)
+        return Run(job, self.run.places, self.run.selection)
 
 
-def job_of(files: Sequence[Path | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection) -> Job:
+def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exception], selection: Selection) -> Job:
     """The job of these files: their packed summaries, in order, or why there is none.
 
     Raises the first error where no file could be read.
     """
-    read = [(file, unpack(each)) for file, each in zip(files, packed, strict=True) if isinstance(each, bytes)]
+    read = {number: unpack(each) for number, each in enumerate(packed) if isinstance(each, bytes)}
     errors = [(file, each) for file, each in zip(files, packed, strict=True) if isinstance(each, Exception)]
     if not read:
         raise errors[0][1]
-    numbers = own_ranks([summary.ranks for _, summary in read])
-    recorded = frozenset(signal for _, summary in read for signal in summary.recorded)
-    devices, places, memory, file_of = [], [], [], {}
-    for (file, summary), new in zip(read, numbers, strict=True):
-        file_of.update({new.get(rank, rank): file for rank in summary.ranks})
-        memory += [(new.get(use.rank, use.rank), use) for use in summary.memory]
+    numbers = _numbers(files, read)
+    recorded = frozenset(signal for summary in read.values() for signal in summary.recorded)
+    devices, places, memory, file_of, processors = [], [], [], {}, [Frame.empty("cpu_processes")]
+    for number, summary in read.items():
+        new = numbers[number]
+        file_of.update({new.get(rank, rank): number for rank in summary.ranks})
+        memory += [replace(use, rank=new.get(use.rank, use.rank)) for use in summary.memory]
         devices += [Device(new.get(rank, rank), -1) for rank in summary.ranks]
         places += [(new.get(place.rank, place.rank), place) for place in summary.places]
-    world_size = max(summary.world_size for _, summary in read)
-    timeline = _timeline(tuple(devices), world_size, recorded, {}, UserValues())
+        processors.append(summary.processors.frame("cpu_processes", new))
+    world_size = max(summary.world_size for summary in read.values())
+    timeline = _timeline(tuple(devices), world_size, recorded, {})
     places.sort(key=lambda each: (each[0], -1 if each[1].device is None else each[1].device))
     return Job(
         Run(timeline, tuple(reduced_place(place, rank, timeline) for rank, place in places), selection),
         file_of,
-        {file: new for (file, _), new in zip(read, numbers, strict=True)},
-        [use for _, use in memory],
-        (*_of_errors(errors, len(files)), *_of_repairs([summary for _, summary in read])),
+        numbers,
+        memory,
+        Frame.join(processors),
+        _clocks(files, read),
+        {number: files[number].name for number, summary in read.items() if summary.notes},
+        tuple(_of_errors(errors, len(files))),
     )
 
 
+def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileSummary]) -> dict[int, Mapping[int, int]]:
+    """Which ranks of each file get another number: files of one run folder know each other's, as when read in full."""
+    together: dict[object, list[int]] = {}
+    for number in read:
+        folder = _folder(files[number])
+        together.setdefault(number if folder is None else folder, []).append(number)
+    given = own_ranks([sorted({rank for each in own for rank in read[each].ranks}) for own in together.values()])
+    return {number: new for own, new in zip(together.values(), given, strict=True) for number in own}
+
+
+def _folder(file: Recording | RemoteFile) -> Path | None:
+    return file.part.run.path if isinstance(file, Recording) and file.part else None
+
+
+def _clocks(
+    files: Sequence[Recording | RemoteFile], read: Mapping[int, FileSummary]
+) -> dict[Path, tuple[tuple[int, int] | None, int | None]]:
+    found: dict[Path, tuple[tuple[int, int] | None, int | None]] = {}
+    for number, summary in read.items():
+        folder, own = _folder(files[number]), summary.extent_ns
+        if folder is not None and own is not None:
+            before = found.get(folder, (own, None))[0] or own
+            found[folder] = (min(before[0], own[0]), max(before[1], own[1])), summary.epoch_ns
+    return found
+
+
 def _timeline(
-    devices: tuple[Device, ...],
-    world_size: int,
-    recorded: frozenset[str],
-    machine: Mapping[str, Frame],
-    user_values: UserValues,
+    devices: tuple[Device, ...], world_size: int, recorded: frozenset[str], known: Mapping[str, Frame]
 ) -> Timeline:
     """A timeline without rows of ranks: who asks it for kernels, calls or ops gets a KeyError."""
-    frames = {signal: machine.get(signal, Frame.empty(signal)) for signal in MACHINE_SIGNALS}
-    return Timeline(frames, recorded, devices=devices, world_size=world_size, user_values=user_values)
+    frames = {signal: known.get(signal, Frame.empty(signal)) for signal in (*MACHINE_SIGNALS, "cpu_processes")}
+    return Timeline(frames, recorded, devices=devices, world_size=world_size)
 
 
-def _of_errors(errors: Sequence[tuple[Path | RemoteFile, Exception]], files: int) -> list[str]:
-    said = [error.what if isinstance(error, PerfdoctorError) else f"{file.name}: {error}" for file, error in errors]
-    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    were = "was" if len(said) == 1 else "were"
-    return [f"{len(said)} of {files} files {were} left out: {'; '.join(said[:_NAMED])}{more}."] if said else []
+def _of_errors(errors: Sequence[tuple[Recording | RemoteFile, Exception]], files: int) -> list[str]:
+    return left_out([_why(file, error) for file, error in errors], files)
 
 
-def _of_repairs(summaries: Sequence[FileSummary]) -> list[str]:
-    """The readers' own notes are shown for files that are read in full; of all others only that there are some."""
-    noted = [summary.sources[0].file for summary in summaries if summary.notes]
-    if not noted:
-        return []
-    names = ", ".join(noted[:_NAMED]) + (" and others" if len(noted) > _NAMED else "")
-    return [f"{len(noted)} of {len(summaries)} files were read with remarks ({names}): analyse one alone to see them."]
+def _why(file: Recording | RemoteFile, error: Exception) -> str:
+    if not isinstance(error, PerfdoctorError):
+        return f"{file.name}: {error}"
+    folder = _folder(file)  # of each machine, and so are equal names in them
+    return f"{folder.name}: {error.what}" if folder else error.what

@@ -9,7 +9,7 @@ kernels, calls or ops raises `NotInSummaryError`: such questions are asked of ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
@@ -108,7 +108,7 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline) -> Reduc
         communicating=intervals(summary.communication),
         arrived=collectives(summary, rank),
     )
-    _keep(place, split, summary.split)
+    _keep(place, split, replace(summary.split, rank=rank))
     _keep(place, spare_ns, summary.spare_ns)
     _keep(place, sooner_ns, summary.sooner_ns)
     _keep(place, kernel_time_ns, summary.kernel_time_ns)

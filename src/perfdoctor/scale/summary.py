@@ -29,6 +29,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.steps import Confidence, FoundBy, Steps
 from perfdoctor.model.timeline import Device, Frame, Source, Timeline
+from perfdoctor.readers.side_files import extent
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.vocabulary.signals import SIGNALS
@@ -157,8 +158,42 @@ class PlaceSummary:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """A frame of few rows, by column."""
+
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    amounts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, frame: Frame) -> Rows:
+        if not len(frame):
+            return cls()
+        columns = {name: values for name, values in frame.columns.items() if not isinstance(values, Text)}
+        whole = {name for name, values in columns.items() if values.dtype.kind == "i"}
+        return cls(
+            {name: tuple(columns[name].tolist()) for name in columns if name in whole},
+            {name: tuple(columns[name].tolist()) for name in columns if name not in whole},
+            {name: tuple(values) for name, values in frame.columns.items() if isinstance(values, Text)},
+        )
+
+    def frame(self, signal: str, ranks: Mapping[int, int]) -> Frame:
+        """The frame again, its ranks by their numbers in the job."""
+        if not self.numbers:
+            return Frame.empty(signal)
+        numbers: dict[str, Column] = {name: np.array(values, np.int64) for name, values in self.numbers.items()}
+        amounts: dict[str, Column] = {name: np.array(values, np.float64) for name, values in self.amounts.items()}
+        texts: dict[str, Column] = {name: Text.of(values) for name, values in self.texts.items()}
+        numbers["rank"] = np.array([ranks.get(rank, rank) for rank in self.numbers["rank"]], np.int64)
+        return Frame({**numbers, **amounts, **texts})
+
+
+@dataclass(frozen=True)
 class FileSummary:
-    """One file: its places, and what of its Timeline concerns the job."""
+    """One file: its places, and what of its Timeline concerns the job.
+
+    `processors`: what each process used of the processor. `extent_ns`: from the first to the last row.
+    """
 
     sources: tuple[Source, ...]
     ranks: tuple[int, ...]
@@ -167,8 +202,9 @@ class FileSummary:
     notes: tuple[str, ...]
     places: tuple[PlaceSummary, ...] = ()
     memory: tuple[MemoryUse, ...] = ()
-    steps_marked_by: str = ""
-    unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+    processors: Rows = field(default_factory=Rows)
+    extent_ns: tuple[int, int] | None = None
+    epoch_ns: int | None = None
 
 
 # --- from a timeline -------------------------------------------------------------------------------------------------
@@ -187,8 +223,9 @@ def packed_summary(timeline: Timeline, selection: Selection) -> bytes:
         recorded=tuple(sorted(timeline.recorded)),
         notes=timeline.notes,
         memory=tuple(replace(use, holders=()) for use in memory_uses(timeline)),
-        steps_marked_by=timeline.steps_marked_by,
-        unrecorded_step_ns=timeline.unrecorded_step_ns,
+        processors=Rows.of(timeline["cpu_processes"]),
+        extent_ns=extent(timeline),
+        epoch_ns=timeline.epoch_ns,
     )
     packed = b""
     for every in _THINNING:

@@ -56,7 +56,7 @@ def rising(done: Done) -> Done:
 
 def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, Done]]:
     """Each file when it is its turn, and whom to call while it is read: all their bytes are one work."""
-    sizes = [file.stat().st_size for file in files]
+    sizes = [_size(file) for file in files]
     for number, file in enumerate(files):
         counted = f" ({number + 1} of {len(files)})" if len(files) > 1 else ""
         text, before = f"Reading {file.name}{counted}", sum(sizes[:number])
@@ -66,3 +66,10 @@ def reading(files: Sequence[Path], progress: Progress) -> Iterator[tuple[Path, D
 
         done(0)
         yield file, done
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # whoever reads it says so
+        return 0

@@ -36,7 +36,7 @@ def cores_allowed(run: Run) -> float:
 
     The least of all processes, where they differ: 2.5 is a quota of two and a half.
     """
-    samples, processes = _during(run, None), run.timeline["cpu_processes"]
+    samples, processes = _during(run, None), run.job.timeline["cpu_processes"]
     known = np.concatenate([processes.floats("allowed_cores"), samples.floats("allowed_cores")])
     return float(np.nanmin(known)) if not np.isnan(known).all() else _UNKNOWN
 
@@ -93,7 +93,7 @@ def threads_per_process(run: Run) -> float:
 
 def torch_threads(run: Run) -> float:
     """With how many threads torch computes one op (`torch.get_num_threads()`), the most of all processes; or NaN."""
-    known = run.timeline["cpu_processes"].floats("torch_threads")
+    known = run.job.timeline["cpu_processes"].floats("torch_threads")
     return float(np.nanmax(known)) if not np.isnan(known).all() else _UNKNOWN
 
 
@@ -103,7 +103,7 @@ def training_processes(run: Run) -> int:
     """
     processes = run.timeline.processes
     beside = (each for one in processes if one.diagnosed for each in processes if each != one and each.ran_beside(one))
-    return len(run.timeline["cpu_processes"]) + sum(each.ranks for each in beside)
+    return len(run.job.timeline["cpu_processes"]) + sum(each.ranks for each in beside)
 
 
 def involuntary_switches_per_second(run: Run) -> float:
@@ -115,7 +115,7 @@ def waiting_share(run: Run) -> float:
     """The share of the recorded steps in which the thread that trains was ready to run and had no core, the largest of
     all ranks (0-1); NaN if unknown. By this the steps are longer than on a free machine.
     """
-    processes = run.timeline["cpu_processes"]
+    processes = run.job.timeline["cpu_processes"]
     shares = processes.floats("thread_delay_ns") / np.maximum(processes.duration_ns, 1)
     return float(np.nanmax(shares)) if not np.isnan(shares).all() else _UNKNOWN
 
@@ -124,7 +124,7 @@ def sleeping_share(run: Run) -> float:
     """The share of the recorded steps in which the thread that trains neither ran nor waited for a core: it slept, or
     waited for a file, a lock, another process or a device; mean of all ranks (0-1), NaN if unknown.
     """
-    used = run.timeline["cpu_processes"]
+    used = run.job.timeline["cpu_processes"]
     known = used.floats("thread_cpu_ns") + used.floats("thread_delay_ns")
     shares = np.clip(1 - known / np.maximum(used.duration_ns, 1), 0, 1)
     return float(np.nanmean(shares)) if not np.isnan(shares).all() else _UNKNOWN
@@ -225,11 +225,11 @@ def _mean(samples: Frame, values: Floats, within: Intervals | None) -> float:
 
 
 def _of_processes(run: Run, column: str) -> float:
-    values = run.timeline["cpu_processes"].floats(column)
+    values = run.job.timeline["cpu_processes"].floats(column)
     return float(np.nanmean(values)) if not np.isnan(values).all() else _UNKNOWN
 
 
 def _rate(run: Run, column: str) -> float:
-    processes = run.timeline["cpu_processes"]
+    processes = run.job.timeline["cpu_processes"]
     rates = processes.floats(column) / np.maximum(processes.duration_ns, 1) * _SECOND_NS
     return float(np.nanmean(rates)) if not np.isnan(rates).all() else _UNKNOWN

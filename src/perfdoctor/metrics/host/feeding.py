@@ -54,7 +54,7 @@ def cores(run: Run) -> Cores:
     sharing = _ranks_of_a_machine(run)
     threads = cpu_use.torch_threads(run) if host_places(run) else 1.0
     of_all = _least(run.timeline["cpu_samples"].floats("allowed_cores"))
-    bound = _least(run.timeline["cpu_processes"].floats("allowed_cores"))
+    bound = _least(run.job.timeline["cpu_processes"].floats("allowed_cores"))
     count = bound / sharing if math.isnan(of_all) else float(np.fmin(bound, of_all / sharing))
     known = Cores(count, cpu_use.idle_cores(run) / sharing, cpu_use.cores_used(run))
     return replace(known, computing=known.count if math.isnan(threads) else threads)
