@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfdoctor.model import columns
 from perfdoctor.model.columns import Text, distinct, firsts, numbered, places
 
 ASKED: list[str] = []
@@ -54,6 +55,33 @@ def test_columns_that_share_texts_share_the_answers():
     assert sorted(ASKED) == ["ab", "abc", "b", "c"]
     assert text.take(text.equals("c")).where(is_short).tolist() == [True]
     assert len(ASKED) == 4
+
+
+DIGITS = ["a", "7", "07", "17", "x1", "b", "\u0663", " "]
+PATTERNS = ["a", r"\d", r"^\d+$", r"a\d\d", r"\bb", "7", "[0-6]", r"(?P<it>\d)(?P=it)", r"\d{2}", r"\N{DIGIT SEVEN}", "[+-;]7?",
+            "[/-:]", r"\w\W", "(?<!a)x"]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(DIGITS), max_size=4).map("".join), max_size=30), st.sampled_from(PATTERNS))
+def test_texts_that_differ_in_digits_alone_are_asked_once_where_the_pattern_knows_no_digit(values, pattern):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(columns, "_MANY_VALUES", 1)
+        text = Text.of(values).take(np.arange(len(values))[::-1])
+        assert text.matches(re.compile(pattern)).tolist() == [bool(re.search(pattern, v)) for v in reversed(values)]
+
+
+def test_a_thousand_numbered_texts_are_one_text_for_a_pattern():
+    asked: list[str] = []
+
+    class Pattern:
+        pattern = "^op"
+
+        def search(self, value: str) -> bool | None:
+            asked.append(value)
+            return value.startswith("op") or None
+
+    assert Text.of([f"op {row}" for row in range(1_000, 2_000)]).matches(Pattern()).all()  # type: ignore[arg-type]
+    assert asked == ["op 0000"]
 
 
 def test_classes_and_numbers_are_kept_as_well():

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.late import Regex
+from perfdoctor.late import Regex, regex
 
 #: Columns of numbers, one element a row unless said otherwise.
 Mask = npt.NDArray[np.bool_]
@@ -28,6 +28,14 @@ UNKNOWN = -1
 
 
 Class = TypeVar("Class")
+#: Whether each of these values is one that is looked for.
+_Test = Callable[[Sequence[str]], Sequence[bool]]
+#: From so many different texts on it is worth a look whether most of them differ in numbers alone (`op_id = 17`).
+_MANY_VALUES = 256
+_ALL_ZERO = str.maketrans("123456789", "0" * 9)
+_WITHOUT_DIGITS = "without digits"
+#: `(?P=…)` matches the text of a group again, `\N{…}` is a character by its name.
+_NAMES_A_DIGIT = regex(r"[0-9]|\(\?P=|\\N")
 
 
 class Text:
@@ -82,7 +90,9 @@ class Text:
 
     def matches(self, pattern: re.Pattern[str]) -> Mask:
         """One bool a row: does the pattern occur in it?"""
-        return self._answers(pattern, lambda value: pattern.search(value) is not None)
+        if _takes_digits_alike(pattern) and (bare := self._alike()) is not None:
+            return bare.matches(pattern)
+        return self._answers(pattern, lambda values: _found(pattern.search, values))
 
     def equals(self, *strings: str) -> Mask:
         """One bool a row: is it one of these?"""
@@ -93,7 +103,7 @@ class Text:
 
     def where(self, test: Callable[[str], bool]) -> Mask:
         """One bool a row."""
-        return self._answers(test, test)
+        return self._answers(test, lambda values: [bool(test(value)) for value in values])
 
     def classified(self, classify: Callable[[str], Class]) -> list[Class]:
         """The class of each value (not of each row)."""
@@ -119,9 +129,19 @@ class Text:
         codes = np.array([index.setdefault(value, len(index)) for value in self.classified(change)], dtype=np.int32)
         return codes, list(index), {}
 
-    def _answers(self, question: Hashable, test: Callable[[str], bool]) -> Mask:
+    def _answers(self, question: Hashable, test: _Test) -> Mask:
         answers: _Answers = self._kept(question, "answers", lambda: _Answers(len(self.values)))
         return answers.of(self, test)
+
+    def _alike(self) -> Text | None:
+        """The same rows with values without digits of their own; None where these are few, or hardly fewer then."""
+        if len(self.values) < _MANY_VALUES:
+            return None
+        if _WITHOUT_DIGITS not in self._known:
+            bare = Text.of(value.translate(_ALL_ZERO) for value in self.values)
+            self._known[_WITHOUT_DIGITS] = bare if 2 * len(bare.values) <= len(self.values) else None
+        found: Text | None = self._known[_WITHOUT_DIGITS]
+        return None if found is None else found.take(self.codes)
 
     def _kept(self, question: Hashable, kind: str, compute: Callable[[], Any]) -> Any:
         """What is known already, else the result, which is kept if the same question will have the same answers."""
@@ -162,16 +182,26 @@ class _Answers:
         self._table = np.full(count, _UNASKED, np.int8)
         self._is_complete = False
 
-    def of(self, text: Text, test: Callable[[str], bool]) -> Mask:
+    def of(self, text: Text, test: _Test) -> Mask:
         """One bool a row."""
         table = self._table
         if not self._is_complete:
             # After `take` most values may belong to no row any more: those need no answer.
             needed = np.unique(text.codes) if table.size > len(text) else np.arange(table.size)
-            for code in needed[table[needed] == _UNASKED].tolist():
-                table[code] = bool(test(text.values[code]))
+            new = needed[table[needed] == _UNASKED]
+            if new.size:
+                table[new] = test([text.values[code] for code in new.tolist()])
             self._is_complete = bool((table != _UNASKED).all())
         return table.take(text.codes).view(np.bool_)
+
+
+def _found(search: Callable[[str], object], values: Sequence[str]) -> list[bool]:
+    return [search(value) is not None for value in values]
+
+
+def _takes_digits_alike(pattern: re.Pattern[str]) -> bool:
+    """Can it not know one digit from another? It names none, alone or as the end of a range, and repeats no text."""
+    return _NAMES_A_DIGIT.search(pattern.pattern) is None
 
 
 def _is_lasting(question: object) -> bool:

@@ -27,7 +27,7 @@ def kinds_as_launched(frames: Mapping[str, Frame], *, is_named: Mask | None = No
     ranges = ranges.take(ranges.name.matches(LIBRARY_RANGE)).sorted()
     call = launch_rows(rows, calls)
     open_range = open_at(ranges, calls, np.maximum(call, 0))
-    kind_of_range = ranges.name.mapped(collective_kind)
+    kind_of_range = ranges.name.trimmed().mapped(collective_kind)
     known = (call != UNKNOWN) & (open_range != UNKNOWN)
     known &= ~is_named if is_named is not None else True
     if not known.any():

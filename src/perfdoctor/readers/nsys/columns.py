@@ -6,20 +6,28 @@ The driver contains its own SQLite and returns Arrow batches, which nanoarrow re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from perfdoctor.model.columns import Ints
+from perfdoctor.model.columns import Ints, Whole
 
 #: 14 columns of this many rows are 2 MB, which fits the processor's cache; larger batches are no faster.
 _ROWS_A_BATCH = 16_384
 #: int64 in Arrow's format strings.
 _INT64 = "l"
+#: Text with 32-bit offsets.
+_UTF8 = "u"
 
 
-def integer_columns(uri: str, sql: str, most_rows: int) -> dict[str, Ints]:
+def integer_columns(
+    uri: str, sql: str, most_rows: int, texts: Callable[[bytes, Ints], None] | None = None
+) -> dict[str, Ints]:
     """The columns of a query by name, in the order of its rows. `uri`: the file as SQLite opens it.
+
+    With `texts` there is another column behind them, of text: each batch of it is handed on, as bytes of all its rows
+    and where each row's end.
 
     The query must cast every value to an integer that is not NULL: the driver takes a column's type from its first
     batch. Raises TypeError if it does not, IndexError where there are more than `most_rows`, and errors of ADBC or
@@ -34,23 +42,40 @@ def integer_columns(uri: str, sql: str, most_rows: int) -> dict[str, Ints]:
         statement.set_sql_query(sql)
         with nanoarrow.c_array_stream(statement.execute_query()[0]) as stream:
             fields = list(stream.get_schema().children)
+            if texts and fields.pop().format != _UTF8:
+                raise TypeError("not text")
             if other := [field.name for field in fields if field.format != _INT64]:
                 raise TypeError(f"not all integers: {', '.join(other)}")
             found, rows = [np.empty(most_rows, np.int64) for _ in fields], 0
             for batch in stream:
                 if rows + batch.length > most_rows:
                     raise IndexError(f"more than {most_rows} rows")
-                for column, values in zip(found, _views(batch), strict=True):
-                    column[rows : rows + batch.length] = values
+                columns = _filled(batch)
+                if texts and batch.length:
+                    texts(*_text(columns.pop()))
+                for column, values in zip(found, columns, strict=True):
+                    # Buffer 0 is the validity bitmap, buffer 1 holds the values.
+                    column[rows : rows + batch.length] = _view(values, 1, np.int64)
                 rows += batch.length
     return {field.name: column[:rows] for field, column in zip(fields, found, strict=True)}
 
 
-def _views(batch: Any) -> list[Ints]:
+def _filled(batch: Any) -> list[Any]:
     """The columns of one Arrow batch, to be copied: nanoarrow's views do not keep their memory alive."""
     view = batch.view()
     columns = [view.child(index) for index in range(view.n_children)]
     if any(column.null_count for column in columns):
-        raise TypeError("NULL among integers")
-    # Buffer 0 of an integer column is the validity bitmap, buffer 1 holds the values.
-    return [np.frombuffer(c.buffer(1), np.int64, c.length, c.offset * 8) for c in columns]
+        raise TypeError("NULL among values")
+    return columns
+
+
+def _view(column: Any, buffer: int, kind: type[np.signedinteger[Any]], more: int = 0) -> Whole:
+    size = np.dtype(kind).itemsize
+    return np.frombuffer(column.buffer(buffer), kind, column.length + more, column.offset * size)
+
+
+def _text(column: Any) -> tuple[bytes, Ints]:
+    """The bytes of all rows of a column of text, and where each row's end."""
+    bounds = _view(column, 1, np.int32, more=1)  # one more than there are rows
+    begin, end = int(bounds[0]), int(bounds[-1])
+    return bytes(memoryview(column.buffer(2))[begin:end]), bounds[1:].astype(np.int64) - begin

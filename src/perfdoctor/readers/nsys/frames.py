@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from itertools import count
 
 import numpy as np
 
-from perfdoctor.late import dataclass, regex
+from perfdoctor.late import dataclass
 from perfdoctor.model.columns import Ints, numbered, occurring
 from perfdoctor.model.timeline import UNKNOWN, Column, Frame, Text
+from perfdoctor.readers.nsys.range_names import op_parts
 from perfdoctor.readers.nsys.tables import NONE, Columns, Tables
-from perfdoctor.vocabulary.names import torch as torch_names
 from perfdoctor.vocabulary.names.cuda import without_version
 from perfdoctor.vocabulary.names.nccl import COLLECTIVE, collective_kind, data_type
 
@@ -23,11 +22,6 @@ _DIRECTIONS = {1: "h2d", 2: "d2h", 8: "d2d", 9: "h2h", 10: "p2p", 11: "h2d", 12:
 #: Moves of managed memory's pages between host and device, whatever memory kinds the row contains.
 _PAGE_MOVES, _MANAGED = (11, 12), 4
 _HOST_MEMORY = {0: "pageable", 1: "pinned", 4: "managed", 6: "managed", 2: "none", 3: "none", 5: "none"}
-_OP_DETAILS = regex(r", (?:op_id|seq|input_op_ids|sizes) = ")
-#: Of these each op has its own.
-_OP_NUMBERS = regex(r", (?:op_id|seq) = \d+(?=, |\x00|\Z)")
-_END_OF_TEXT = "\x00"
-_OP_SIZES = regex(r", sizes = (\[.*?\])(?=, \w+ = |$)")
 
 
 # --- ranks ---
@@ -210,37 +204,12 @@ def _without_twins(calls: Frame) -> Frame:
 
 def split_ops(nvtx: Frame) -> tuple[Frame, Frame]:
     """The user's ranges, and the ops, which emit_nvtx writes as ranges with details behind the name."""
-    texts, text_of = _without_numbers(nvtx.name.values)
-    parts, row_of = [_op_parts(text) for text in texts], text_of[nvtx.name.codes]
-    is_op = np.array([part is not None for part in parts] or [False])[row_of]
+    codes, parts = nvtx.name.codes, [op_parts(text) for text in nvtx.name.values]
+    is_op = np.array([part is not None for part in parts], bool).take(codes)
     shown, shapes = (Text.of(part[i] if part else "" for part in parts) for i in (0, 1))
     ops = nvtx.with_columns(
-        name=Text(shown.codes[row_of], shown.values), input_shapes=Text(shapes.codes[row_of], shapes.values),
+        name=Text(shown.codes.take(codes), shown.values), input_shapes=Text(shapes.codes.take(codes), shapes.values),
         input_types=Text.constant("", len(nvtx)), input_values=Text.constant("", len(nvtx)),
     )  # fmt: skip
     ranges = nvtx.take(~is_op)
     return ranges.with_columns(name=ranges.name.trimmed()), ops.take(is_op)
-
-
-def _without_numbers(texts: Sequence[str]) -> tuple[Sequence[str], Ints]:
-    """The different ones of these texts without the numbers that make each op's unlike any other, and which each is."""
-    joined = _END_OF_TEXT.join(texts)
-    if joined.count(_END_OF_TEXT) != max(len(texts) - 1, 0):
-        return texts, np.arange(max(len(texts), 1))
-    found = Text.of(_OP_NUMBERS.sub("", joined).split(_END_OF_TEXT))
-    return found.values, found.codes.astype(np.int64)
-
-
-def _op_parts(text: str) -> tuple[str, str] | None:
-    """Name and shapes of an op; None for a user's range. `aten::add, seq = 7, sizes = [[2], []]`."""
-    details = _OP_DETAILS.search(text)
-    name = text[: details.start()] if details else text
-    if not _is_op(name):
-        return None
-    sizes = _OP_SIZES.search(text) if details else None
-    return name, sizes[1] if sizes else ""
-
-
-@lru_cache(maxsize=65536)
-def _is_op(name: str) -> bool:
-    return torch_names.OP.search(name) is not None

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import chain, count
-from operator import itemgetter
+from itertools import chain
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -24,6 +23,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import Ints, Mask, Text, numbered
 from perfdoctor.readers.nsys.columns import integer_columns
+from perfdoctor.readers.nsys.range_names import RangeNames, decoded
 
 Columns = dict[str, Ints]
 
@@ -121,35 +121,45 @@ class Database:
 
     def integers(self, table: str, wanted: Sequence[str]) -> Columns:
         """The wanted columns, NONE where there is no number. Raises one of UNREADABLE where the table is damaged."""
-        known = self.columns_of(table)
-        present = [name for name in wanted if name in known]
+        present = self._present(table, wanted)
         if not present:
             return _no_rows(wanted)
+        size = self._size(table)
+        found = self._with_adbc(self._query(table, present), size) if self._is_large(size) else None
+        return _all_of(wanted, self._with_sqlite3(self._query(table, present), present) if found is None else found)
+
+    def ranges(self, table: str, wanted: Sequence[str], column: str) -> tuple[Columns, Text]:
+        """The same, and the names of NVTX ranges that are in this column of text; "" for NULL."""
+        present, size = self._present(table, wanted), self._size(table)
+        text = f"CAST(coalesce(\"{column}\", '') AS TEXT) || char(0)"
+        if present and self._is_large(size):
+            names = RangeNames()
+            found = self._with_adbc(self._query(table, present, text), size, names.add)
+            if found is not None:
+                return _all_of(wanted, found), names.text()
+        return self.integers(table, wanted), self._range_names(f"SELECT {text} FROM {self.tables[table]} NOT INDEXED")
+
+    def _present(self, table: str, wanted: Sequence[str]) -> list[str]:
+        known = self.columns_of(table)
+        return [name for name in wanted if name in known]
+
+    def _query(self, table: str, present: Sequence[str], *more: str) -> str:
         # With the cast numpy and ADBC see one type in each column. Without an index every query returns rows in the
         # order of the file.
-        fields = ", ".join(f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present)
-        found = self._columns(f"SELECT {fields} FROM {self.tables[table]} NOT INDEXED", present, self._size(table))
-        count = found[present[0]].size
-        return {name: found.get(name, np.full(count, NONE, dtype=np.int64)) for name in wanted}
+        fields = [f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present]
+        return f"SELECT {', '.join((*fields, *more))} FROM {self.tables[table]} NOT INDEXED"
 
-    def texts(self, table: str, column: str) -> Text:
-        """One text column in the order of `integers`; "" for NULL."""
-        sql = f"SELECT coalesce(\"{column}\", '') FROM {self.tables[table]} NOT INDEXED"
-        decode, self.connection.text_factory = self.connection.text_factory, bytes  # each different one is decoded once
-        numbers: dict[object, int] = {}
-        parts = [np.empty(0, np.int32)]
+    def _range_names(self, sql: str) -> Text:
+        names, decode = RangeNames(), self.connection.text_factory
+        self.connection.text_factory = bytes
         try:
             cursor = self.connection.execute(sql)
             while rows := cursor.fetchmany(_ROWS_A_FETCH):
-                values = list(map(itemgetter(0), rows))
-                new = [value for value in dict.fromkeys(values) if value not in numbers]
-                numbers.update(zip(new, count(len(numbers)), strict=False))
-                parts.append(np.fromiter(map(numbers.__getitem__, values), np.int32, len(values)))
+                texts = [text for (text,) in rows]
+                names.add(b"".join(texts), np.cumsum([len(text) for text in texts]))
         finally:
             self.connection.text_factory = decode
-        texts = [decode(each) if isinstance(each, bytes) else str(each) for each in numbers]
-        found = Text(np.concatenate(parts), texts)
-        return found if len(set(texts)) == len(texts) else found.mapped(str)
+        return names.text()
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:
         """These strings of StringIds and no others, which may contain the recorded program's environment."""
@@ -166,11 +176,10 @@ class Database:
         low, high = self.connection.execute(f"SELECT {', '.join(ends)}").fetchone()
         return 0 if low is None else int(high) - int(low) + 1
 
-    def _columns(self, sql: str, names: Sequence[str], count: int) -> Columns:
-        if count >= ROWS_WORTH_ADBC and self.is_fast and not self.is_damaged:
-            fast = self._with_adbc(sql, count)
-            if fast is not None:
-                return fast
+    def _is_large(self, size: int) -> bool:
+        return size >= ROWS_WORTH_ADBC and self.is_fast and not self.is_damaged
+
+    def _with_sqlite3(self, sql: str, names: Sequence[str]) -> Columns:
         cursor, parts = self.connection.execute(sql), []
         while rows := cursor.fetchmany(_ROWS_A_FETCH):
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(names))
@@ -178,11 +187,13 @@ class Database:
         table = np.concatenate(parts, axis=1) if parts else np.empty((len(names), 0), np.int64)
         return dict(zip(names, table, strict=True))
 
-    def _with_adbc(self, sql: str, most_rows: int) -> Columns | None:
+    def _with_adbc(
+        self, sql: str, most_rows: int, texts: Callable[[bytes, Ints], None] | None = None
+    ) -> Columns | None:
         """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
         try:
             most_rows = min(most_rows, self.path.stat().st_size)  # the greatest rowid may be any number
-            return integer_columns(_uri(self.path), sql, most_rows)
+            return integer_columns(_uri(self.path), sql, most_rows, texts)
         except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
             self.is_fast = False
             return None
@@ -211,13 +222,16 @@ class Tables:
         table, wanted = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
         try:
             columns = self.database.columns_of(table)
-            rows = self.database.integers(table, wanted)
+            if "text" in columns:
+                rows, own = self.database.ranges(table, wanted, "text")
+            else:
+                rows = self.database.integers(table, wanted)
+                own = Text.constant("", rows["start"].size)
             # An export without event types contains ranges only.
             has_types = "eventType" in columns
             is_range = (
                 np.isin(rows["eventType"], (_PUSH_POP, _START_END)) if has_types else np.ones(rows["start"].size, bool)
             )
-            own = self.database.texts(table, "text") if "text" in columns else Text.constant("", is_range.size)
             is_own = own.where(bool)
         except UNREADABLE as error:
             self._cannot_read(table, error)
@@ -262,6 +276,12 @@ class Tables:
         self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
 
 
+def _all_of(wanted: Sequence[str], found: Columns) -> Columns:
+    """With columns that the table lacks."""
+    rows = next(iter(found.values())).size
+    return {name: found.get(name, np.full(rows, NONE, dtype=np.int64)) for name in wanted}
+
+
 def _no_rows(columns: Sequence[str]) -> Columns:
     return {name: np.empty(0, np.int64) for name in columns}
 
@@ -275,14 +295,10 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _decoded(raw: bytes) -> str:
-    return str(raw, "utf-8", "replace")
-
-
 def _connected(path: Path) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection, and whether SQLite would refuse the file as damaged."""
     connection = sqlite3.connect(_uri(path), uri=True)
-    connection.text_factory = _decoded
+    connection.text_factory = decoded
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except UNREADABLE:
