@@ -27,6 +27,7 @@ test: $(BIN)/.made  ## run the tests: one case of each kind of those that take l
 	$(PYTEST)
 
 test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longer: what CI does each night
+	$(BIN)/python -m pip install --quiet --group trackers
 	$(PYTEST) -m "" --hypothesis-profile thorough
 
 lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts

@@ -1,4 +1,5 @@
-"""Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, README.md.
+"""Write what follows from the program: docs/rules.md, idle causes in docs/json.md, pages in docs/report.md, metrics
+and prices in docs/outside.md, README.md.
 
 `--check` only compares. What a terminal shows is left as it is where the public recordings are not here.
 """
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from generated_pages import rules_page
 
+from perfdoctor.export.numbers import METRICS, PREFIX
+from perfdoctor.hardware.prices import listed_prices
 from perfdoctor.vocabulary.categories import CATEGORIES
 from perfdoctor.vocabulary.pages import PAGES
 from perfdoctor.vocabulary.parts import IDLE_PARTS
@@ -48,6 +51,24 @@ def pages_list() -> str:
     """The pages of a report, as its menu names them."""
     first, *others = PAGES.values()
     return f"Pages: *{first}*, {', '.join(f'*{title}*' for title in others)}. Each is there only if it was recorded."
+
+
+def metrics_table() -> str:
+    """One line a metric of `--metrics`: its name with labels, and its help text."""
+    rows = []
+    for metric in METRICS.values():
+        labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
+        rows.append(f"| `{PREFIX}{metric.name}{labels}` | {metric.help} |")
+    return "\n".join(["| metric | meaning |", "| --- | --- |", *rows])
+
+
+def prices_table() -> str:
+    """One line a list price, with whose it is."""
+    rows = [
+        f"| {price.gpu} | {price.per_gpu_hour:.2f} {price.currency} | {price.source} | {price.date} |"
+        for price in listed_prices().values()
+    ]
+    return "\n".join(["| GPU | an hour | source | read on |", "| --- | --: | --- | --- |", *rows])
 
 
 def terminal_sample(recording: Path) -> str:
@@ -85,6 +106,9 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield json_page, with_part(json_page.read_text("utf-8"), "idle causes", causes_table())
     report_page = _ROOT / "docs" / "report.md"
     yield report_page, with_part(report_page.read_text("utf-8"), "pages", pages_list())
+    outside = _ROOT / "docs" / "outside.md"
+    text = with_part(outside.read_text("utf-8"), "metrics", metrics_table())
+    yield outside, with_part(text, "prices", prices_table())
     yield _ROOT / "docs" / "rules.md", rules_page(sorted(load_rules().values(), key=lambda rule: rule.id))
 
 

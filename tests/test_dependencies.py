@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "perfdoctor"
 #: It runs in the user's process, with what that has.
 #: Run by the Python of the program: they import what that has, and each other as top-level modules.
 GUESTS = (SOURCE / "recording" / "agent", SOURCE / "recording" / "measuring")
-IMPORTED_AS = {"nvidia-ml-py": "pynvml"}
+IMPORTED_AS = {"nvidia-ml-py": "pynvml", "mlflow-skinny": "mlflow"}
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 PROJECT = tomllib.loads(PYPROJECT)["project"]

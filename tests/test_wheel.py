@@ -34,6 +34,11 @@ def test_every_example_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> No
         assert wheel.read(f"perfdoctor/examples/{path.name}") == path.read_bytes()
 
 
+def test_the_dashboard_is_in_the_wheel_to_the_byte(wheel: zipfile.ZipFile) -> None:
+    dashboard = ROOT / "docs" / "grafana" / "perfdoctor.json"
+    assert wheel.read("perfdoctor/grafana/perfdoctor.json") == dashboard.read_bytes()
+
+
 def test_the_wheel_holds_no_compiled_python(wheel: zipfile.ZipFile) -> None:
     assert not [name for name in wheel.namelist() if "__pycache__" in name]
 

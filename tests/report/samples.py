@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+from perfdoctor.hardware.prices import Price
+from perfdoctor.records.cost import Cost, FindingCost
 from perfdoctor.records.derivations import Bound, Derivation, DerivedInput
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import (
@@ -385,8 +388,16 @@ NOTHING = Diagnosis(
     prediction=None,
     notes=("This capture has no kernels: record with --trace=cuda,nvtx.",),
 )
+COSTED = replace(
+    INPUT_BOUND,
+    cost=Cost(
+        Price(3.99, "USD", "NVIDIA H100 SXM", "A provider", "2026-11-09"), 8, 1, 0.0062, 0.4, "tokens", 0.9, 101.5,
+        23_300.0, (8_000.0, 14_400.0, 14_700.0), (FindingCost("input-wait", (8_000.0, 14_400.0, 14_700.0)),),
+    ),
+)  # fmt: skip
 POISONED = replace(
     INPUT_BOUND,
+    cost=Cost(Price(1e-9, POISON, POISON, POISON, POISON), 1, 1, math.inf, 1.0, POISON, math.nan, 1.0, 1e300, None, ()),
     sources=(SourceInfo("kineto", POISON, POISON, (0,)),),
     gpus=(GpuInfo(0, 0, POISON, known_peaks=False),),
     kernels=(
@@ -436,6 +447,7 @@ POISONED = replace(
 SAMPLES = {
     "input_bound": INPUT_BOUND,
     "asked": ASKED,
+    "costed": COSTED,
     "larger": LARGER,
     "communication": COMMUNICATION,
     "healthy": HEALTHY,

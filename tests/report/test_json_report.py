@@ -25,7 +25,15 @@ def test_the_document_has_the_documented_fields():
     document = rendered(INPUT_BOUND)
     assert (document["format"], document["perfdoctor"]) == (1, __version__)
     promised = {"format", "perfdoctor", "run", "time", "outcomes", "findings", "prediction", "contenders", "notes"}
-    assert set(document) == promised | {"recording", "kernels", "critical_path", "efficiency", "roofline", "memory"}
+    assert set(document) == promised | {
+        "recording",
+        "kernels",
+        "critical_path",
+        "efficiency",
+        "roofline",
+        "memory",
+        "cost",
+    }
     assert document["run"] == {
         "sources": [
             {

@@ -13,6 +13,7 @@ from perfdoctor.cli import (
 )
 from perfdoctor.cli import (
     hardware_options,
+    outside_options,
     report_files,
     scale_options,
     selection_options,
@@ -85,6 +86,7 @@ class Asked:
     part: Selection | None = None
     process: int | None = None
     cluster: str | None = None
+    pricing: outside_options.Pricing | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,10 @@ def analyze(
     cluster: scale_options.Cluster = None,
     cross_check: CrossCheck = False,
     save: Annotated[bool, typer.Option("--save", help="Store it in the history of the project.")] = False,
+    metrics: outside_options.Metrics = None,
+    log: outside_options.Log = None,
+    gpu_hour_price: outside_options.GpuHourPrice = None,
+    cost: outside_options.ShowCost = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
@@ -132,19 +138,21 @@ def analyze(
         rules, conditions_of(fail_on or [], rules), questions_of(what_if_text),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
         selection_options.selection(range_, steps), process, scale_options.cluster(cluster),
+        outside_options.pricing(gpu_hour_price, cost=cost),
     )  # fmt: skip
+    outside = outside_options.outside(metrics, log or [])
     scale_options.set_jobs(jobs)
     files = Files(Path(json) if json not in (None, STANDARD_OUTPUT) else None, html, no_html)
     with scale_options.at_hand(given, cluster, quiet=quiet, verbose=verbose) as paths:
         _analyze(
             paths, asked, output, files,
-            cross_check=cross_check, save=save, show_all=show_all, quiet=quiet, verbose=verbose,
+            cross_check=cross_check, save=save, outside=outside, show_all=show_all, quiet=quiet, verbose=verbose,
         )  # fmt: skip
 
 
 def _analyze(
     paths: Sequence[Path | RemoteFile], asked: Asked, output: Format, files: Files, *,
-    cross_check: bool, save: bool, show_all: bool, quiet: bool, verbose: bool,
+    cross_check: bool, save: bool, outside: outside_options.Outside, show_all: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     here = [path for path in paths if isinstance(path, Path)]
     if files.json:
@@ -165,6 +173,7 @@ def _analyze(
     print_page_path(page, on_error=output is not Format.TEXT)
     if save:
         store(examination, paths, source="analyze", process=asked.process, quiet=quiet)
+    publish(examination, paths, outside, page, process=asked.process, quiet=quiet)
     if is_met(asked.conditions, diagnosis):
         raise typer.Exit(CONDITION_MET)
 
@@ -188,6 +197,18 @@ def store(
             typer.echo(f"perfdoctor: {text}", err=True)
 
     history.save(examination, paths, source=source, process=process, notify=notify)
+
+
+def publish(
+    examination: Examination, paths: Sequence[Path | RemoteFile], outside: outside_options.Outside, page: Path | None,
+    *, process: int | None, quiet: bool,
+) -> None:  # fmt: skip
+    """To other tools. Raises PerfdoctorError for the first that could not be reached, when all were tried."""
+    if outside.metrics is None and not outside.trackers:
+        return
+    from perfdoctor.cli import outside as tools
+
+    tools.publish(examination, paths, outside, page, process=process, quiet=quiet)
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -245,7 +266,16 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, 
             process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
             cluster=asked.cluster,
         )  # fmt: skip
-        return examine(run, asked.rules, asked.questions)
+        examination = examine(run, asked.rules, asked.questions)
+    return _with_cost(examination, paths, asked.pricing, quiet=quiet) if asked.pricing else examination
+
+
+def _with_cost(
+    examination: Examination, paths: Sequence[Path | RemoteFile], pricing: outside_options.Pricing, *, quiet: bool
+) -> Examination:
+    from perfdoctor.cli import outside as tools
+
+    return tools.with_cost(examination, paths, pricing, quiet=quiet)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: Our files begin with these; other files are the user's.
 HTML_MARKER = b"<!-- perfdoctor report"
 JSON_MARKER = b'"perfdoctor":'
+METRICS_MARKER = b"# HELP perfdoctor_"
 _HEAD = 1024
 _ENDINGS = (".gz", ".json", ".trace", ".pt", ".nsys-rep", ".qdrep", ".qdstrm", ".sqlite", ".ncu-rep", ".csv", ".pickle")
 
@@ -60,6 +61,14 @@ def check_json(target: Path, inputs: Sequence[Path]) -> None:
     if target.is_file() and not _is_ours(target, JSON_MARKER):
         raise PerfdoctorError(
             f"--json {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
+        )
+
+
+def check_metrics(target: Path) -> None:
+    """Refuse to overwrite the metrics of another program."""
+    if target.is_file() and not _is_ours(target, METRICS_MARKER):
+        raise PerfdoctorError(
+            f"--metrics {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import analyze, hardware_options, run_options, selection_options, shared_options
+from perfdoctor.cli import analyze, hardware_options, outside_options, run_options, selection_options, shared_options
 from perfdoctor.cli.analyze import Format
 from perfdoctor.cli.progress import progress
 from perfdoctor.errors import PerfdoctorError
@@ -69,6 +69,10 @@ def run(
     range_: selection_options.Range = None,
     process: selection_options.Process = None,
     no_save: run_options.NoSave = False,
+    metrics: outside_options.Metrics = None,
+    log: outside_options.Log = None,
+    gpu_hour_price: outside_options.GpuHourPrice = None,
+    cost: outside_options.ShowCost = False,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
@@ -81,9 +85,10 @@ def run(
     asked = analyze.Asked(
         rules, analyze.conditions_of(fail_on or [], rules), (),
         hardware_options.user_values(gpu, peak or [], tokens_per_step, parameters),
-        selection_options.selection(range_, None), process,
+        selection_options.selection(range_, None), process, pricing=outside_options.pricing(gpu_hour_price, cost=cost),
     )  # fmt: skip
-    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save)
+    outside = outside_options.outside(metrics, log or [])
+    shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
     session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)
@@ -109,6 +114,7 @@ class _Shown:
     quiet: bool
     verbose: bool
     no_save: bool = False
+    outside: outside_options.Outside = outside_options.Outside()
 
 
 def _printer(*, quiet: bool) -> Callable[[str], None]:
@@ -309,10 +315,11 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
     try:
         examination = analyze.diagnosed([folder.path], asked, quiet=shown.quiet, verbose=shown.verbose)
         sys.stdout.flush()
-        _write(folder, examination, shown)
+        page = _write(folder, examination, shown)
         if not shown.no_save:
             analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
+        analyze.publish(examination, [folder.path], shown.outside, page, process=asked.process, quiet=shown.quiet)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
@@ -323,7 +330,8 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
         raise typer.Exit(analyze.CONDITION_MET)
 
 
-def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> None:
+def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> Path | None:
+    """The page that was written, if any."""
     diagnosis = examination.diagnosis
     analyze.write_json(shown.json or folder.path / "diagnosis.json", diagnosis)
     page = None if shown.no_html else analyze.write_html(shown.html, [folder.path], examination, text=False)
@@ -332,6 +340,7 @@ def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> None:
         on_error=shown.format is None, page=page,
     )  # fmt: skip
     analyze.print_page_path(page, on_error=True)
+    return page
 
 
 def _leave(ended: Ended) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from perfdoctor.late import dataclass
 from perfdoctor.model.timeline import RecordedProcess
+from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.records.predictions import CriticalPath, Prediction
@@ -52,7 +53,7 @@ class Diagnosis:
     is None if the run was not replayed, `efficiency` if nothing is known of it.
     `gpu_not_recorded`: the program launched work on a GPU, and no activity of it was recorded.
     `processes`: the trainings of a recorded command, of which one is diagnosed. `job`: where not every rank was read in
-    full; `time` has all of them, `recording` those that were.
+    full; `time` has all of them, `recording` those that were. `cost`: None where nobody asked for it.
     """
 
     sources: tuple[SourceInfo, ...]
@@ -78,6 +79,7 @@ class Diagnosis:
     processes: tuple[RecordedProcess, ...] = ()
     real_time: RealTime | None = None
     job: JobTime | None = None
+    cost: Cost | None = None
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

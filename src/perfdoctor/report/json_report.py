@@ -11,6 +11,7 @@ import msgspec
 
 from perfdoctor import __version__
 from perfdoctor.late import regex
+from perfdoctor.records.cost import HOURS_A_MONTH, Cost
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
@@ -57,6 +58,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "roofline": _roofline(diagnosis.efficiency),
         "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
+        "cost": _cost(diagnosis.cost),
         "contenders": [advice.rule for advice in diagnosis.contenders],
         "notes": list(diagnosis.notes),
     }
@@ -198,6 +200,20 @@ def _roofline(efficiency: Efficiency | None) -> dict[str, Any] | None:
         **_fields(roofline),
         "ceilings": [_fields(ceiling) for ceiling in roofline.ceilings],
         "rows": [_fields(row) for row in roofline.rows],
+    }
+
+
+def _cost(cost: Cost | None) -> dict[str, Any] | None:
+    """See `cost.Cost`."""
+    if cost is None:
+        return None
+    saved = cost.saved_per_month
+    return {
+        **_fields(cost),
+        "price": _fields(cost.price),
+        "hours_a_month": HOURS_A_MONTH,
+        "saved_per_month": None if saved is None else _range(saved),
+        "findings": [{"rule": each.rule, "saved_per_month": _range(each.per_month)} for each in cost.findings],
     }
 
 

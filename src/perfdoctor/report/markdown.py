@@ -9,7 +9,7 @@ from perfdoctor.late import regex
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
-from perfdoctor.report.words import derivations, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
@@ -32,6 +32,7 @@ def render(diagnosis: Diagnosis) -> str:
         *(_finding(diagnosis, number, advice) for number, advice in enumerate(diagnosis.findings[:SHOWN_FINDINGS], 1)),
         _more(diagnosis),
         _outlook(diagnosis),
+        [escaped(cost.line(diagnosis))] if diagnosis.cost else [],
         _memory(diagnosis),
         _listed("Not checked", _not_checked(diagnosis)),
         _listed("Notes", (escaped(clean(note)) for note in diagnosis.notes)),

@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
-from perfdoctor.report.words import efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import cost, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
@@ -78,6 +78,7 @@ class _Page:
             self.ranks(),
             self.findings(),
             self.outlook(),
+            self.cost(),
             self.memory(),
             self.not_checked(),
             self.notes(),
@@ -219,6 +220,10 @@ class _Page:
             return Text().append(self.filled * step, DIM).append(self.saved * max(before - step, 0), GAIN)
 
         yield from self.with_bars(rows, step_and_saving)
+
+    def cost(self) -> Iterator[Text]:
+        if line := cost.line(self.diagnosis):
+            yield from self.wrapped(Text(line))
 
     def memory(self) -> Iterator[Text]:
         """Each device's peak: its size, its purposes and its largest allocations."""

@@ -118,6 +118,20 @@ def count(number: float) -> str:
     return _three_digits(number)
 
 
+def money(amount: float, currency: str = "") -> str:
+    """`2.50 USD`, `23,300 EUR`, `0.000123`: three digits, and the currency where it is known."""
+    if not math.isfinite(amount):
+        return NO_NUMBER
+    size = abs(amount)
+    if size >= 999.5:
+        rounded = round(amount, 2 - math.floor(math.log10(size)))
+        said = f"{rounded:,.0f}"
+    else:
+        digits = 2 - math.floor(math.log10(size)) if 0 < size < 1 else 0 if size >= 99.95 else 2
+        said = f"{amount:.{digits}f}"
+    return f"{said} {currency}".rstrip()
+
+
 def factor(number: float) -> str:
     """A speedup without its sign: 1.05, 2.6, 12."""
     if not math.isfinite(number):

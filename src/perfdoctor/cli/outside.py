@@ -1,0 +1,186 @@
+"""How does a diagnosis get to other tools, and what does the run cost? Loaded only where somebody asks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from perfdoctor.cli import report_files
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.cli.outside_options import Outside, Pricing, Tracker
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.export.numbers import Number
+    from perfdoctor.history.facts import Facts
+    from perfdoctor.system.remote import RemoteFile
+
+#: A tracker's server may be far away, and a report is some megabytes: what takes longer does not come to an end.
+_MOST_SECONDS = 120.0
+#: What a tracker does by itself if its server does not answer: four minutes of new attempts.
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+
+
+def with_cost(
+    examination: Examination, paths: Sequence[Path | RemoteFile], pricing: Pricing, *, quiet: bool
+) -> Examination:
+    """The same, with what it costs. A line says why where that is not known."""
+    from perfdoctor.diagnosis import cost
+    from perfdoctor.report.words.foreign_text import clean_name
+
+    gpus = examination.diagnosis.gpus
+    price = pricing.price or (cost.listed(examination.run) if gpus else None)
+    if price is not None and gpus:
+        return cost.with_cost(examination, price, _run_seconds(paths))
+    if not quiet:
+        names = ", ".join(dict.fromkeys(clean_name(gpu.name, 48) or "an unnamed GPU" for gpu in gpus))
+        why = f"no list price is known of {names}; give --gpu-hour-price" if gpus else "no GPU was recorded"
+        typer.echo(f"perfdoctor: no cost: {why}", err=True)
+    return examination
+
+
+def _run_seconds(paths: Sequence[Path | RemoteFile]) -> float | None:
+    """How long the program ran that a run folder is of: under the first tool that recorded it."""
+    from perfdoctor.system.run_folder import RunFolder
+
+    first = paths[0]
+    folder = RunFolder.open(first) if len(paths) == 1 and isinstance(first, Path) and first.is_dir() else None
+    return next((each.seconds for each in folder.manifest.passes if each.seconds), None) if folder else None
+
+
+def publish(
+    examination: Examination, paths: Sequence[Path | RemoteFile], outside: Outside, page: Path | None, *,
+    process: int | None, quiet: bool,
+) -> None:  # fmt: skip
+    """To all that was asked for. Raises PerfdoctorError at the end, for the first that failed; others cost a line.
+
+    Whatever else is raised on the way becomes such an error: after a training, nothing may change its exit code.
+    """
+    from perfdoctor.export import numbers
+    from perfdoctor.history import facts
+    from perfdoctor.report.words import wording
+
+    found = facts.facts(
+        examination, paths, source="outside", process=process, verdict=wording.verdict(examination.diagnosis)
+    )
+    known = numbers.numbers(found, examination.diagnosis.cost)
+    tries = (_failure(target, examination, found, known, page, quiet=quiet) for target in _targets(outside))
+    failures = [failure for failure in tries if failure is not None]
+    for failure in failures[1:]:
+        typer.echo(f"perfdoctor: {failure.what}\n  → {failure.do}", err=True)
+    if failures:
+        raise failures[0]
+
+
+def _targets(outside: Outside) -> Sequence[Path | Tracker]:
+    return (*([outside.metrics] if outside.metrics else ()), *outside.trackers)
+
+
+def _failure(
+    target: Path | Tracker, examination: Examination, facts: Facts, known: Sequence[Number], page: Path | None, *,
+    quiet: bool,
+) -> PerfdoctorError | None:  # fmt: skip
+    from perfdoctor.report.words.foreign_text import clean
+
+    try:
+        if isinstance(target, Path):
+            _write_metrics(target, known)
+        else:
+            _log(target, examination, facts, known, page, quiet=quiet)
+    except PerfdoctorError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 the training's exit code stays
+        name = f"--metrics {target}" if isinstance(target, Path) else f"--log {target.name}"
+        return PerfdoctorError(
+            clean(f"{name}: {type(error).__name__}: {error}"), do="The reports are written as always."
+        )
+    return None
+
+
+def _write_metrics(target: Path, known: Sequence[Number]) -> None:
+    from perfdoctor.export import open_metrics
+
+    try:
+        report_files.write(target, lambda: open_metrics.render(known, target.name.removesuffix(".prom")))
+    except OSError as error:
+        raise PerfdoctorError(
+            f"--metrics {target} cannot be written: {error.strerror or error}",
+            do="Choose a file in a folder that you may write to.",
+        ) from error
+
+
+# --- trackers --------------------------------------------------------------------------------------------------------
+
+
+def _log(
+    tracker: Tracker, examination: Examination, facts: Facts, known: Sequence[Number], page: Path | None, *, quiet: bool
+) -> None:
+    """In a process of its own: trackers print, ask for passwords, wait for servers, and start threads."""
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-") as folder:
+        if page is None:
+            page = _page(Path(folder), examination)
+        request, answer = Path(folder) / "request.json", Path(folder) / "answer.json"
+        request.write_text(json.dumps(_request(tracker, examination, facts, known, page)), "utf-8")
+        where = _answered(tracker, request, answer)
+    if not quiet:
+        typer.echo(f"perfdoctor: logged to {tracker.name}: {where}", err=True)
+
+
+def _page(folder: Path, examination: Examination) -> Path:
+    from perfdoctor.report import html
+    from perfdoctor.views.build import views
+
+    page = folder / "report.html"
+    page.write_text(html.render(examination.diagnosis, views(examination.run, examination.diagnosis)), "utf-8")
+    return page
+
+
+def _request(
+    tracker: Tracker, examination: Examination, facts: Facts, known: Sequence[Number], page: Path
+) -> dict[str, Any]:
+    from perfdoctor.export.numbers import OF_THE_RUN
+    from perfdoctor.report import markdown
+
+    tags = {name: facts.run.get(name) for name in ("perfdoctor", "verdict", "program", "device", "git_commit", "torch")}
+    recorded = next(number.value for number in known if number.metric.name == "recorded_timestamp_seconds")
+    return {
+        "tracker": tracker.name,
+        "name": f"perfdoctor {facts.run.get('program') or facts.run['files']}"[:100],
+        "folder": str(tracker.folder or Path("runs") / "perfdoctor" / facts.run["recorded_at"].replace(":", "-")),
+        "recorded_unix_s": recorded,
+        "numbers": {f"perfdoctor/{each.key}": each.value for each in known if each.metric.name not in OF_THE_RUN},
+        "tags": {f"perfdoctor.{name}": str(value)[:500] for name, value in tags.items() if value},
+        "text": markdown.render(examination.diagnosis),
+        "page": str(page.resolve()),
+    }
+
+
+def _answered(tracker: Tracker, request: Path, answer: Path) -> str:
+    """Where the tracker has it now."""
+    from perfdoctor.report.words.foreign_text import clean
+    from perfdoctor.system import tool_process
+
+    later = f"Log it later: perfdoctor analyze … --log {tracker.name}."
+    code, output, _ = tool_process.run(
+        [sys.executable, "-m", "perfdoctor.export.trackers", str(request), str(answer)],
+        environment={**_PATIENCE, **os.environ},
+        timeout_s=_MOST_SECONDS,
+        not_started=later,
+        too_slow=PerfdoctorError(f"--log {tracker.name}: no answer for {_MOST_SECONDS:.0f} s", do=later),
+        merged=True,
+    )
+    said = json.loads(answer.read_text("utf-8")) if answer.exists() else {}
+    if code or "where" not in said:
+        last = output.decode(errors="replace").strip().rpartition("\n")[2]
+        raise PerfdoctorError(
+            clean(f"--log {tracker.name}: {said.get('error') or last or f'exit code {code}'}"), do=later
+        )
+    return clean(str(said["where"]))

@@ -1,0 +1,109 @@
+"""Which options send a diagnosis to other tools, and say what it costs?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.late import dataclass, regex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.hardware.prices import Price
+
+Metrics = Annotated[
+    Path | None,
+    typer.Option("--metrics", metavar="FILE", help="Write OpenMetrics for node_exporter's textfile collector: *.prom."),
+]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="TRACKER",
+        help="Log to mlflow, wandb or tensorboard[=FOLDER], if it is installed; may be repeated.",
+    ),
+]
+GpuHourPrice = Annotated[
+    str | None,
+    typer.Option("--gpu-hour-price", metavar="PRICE", help="What a GPU costs an hour, 2.50 or 2.50EUR: shows costs."),
+]
+ShowCost = Annotated[
+    bool, typer.Option("--cost", help="Show costs by a dated list price of the GPU, or by --gpu-hour-price.")
+]
+
+#: The package that each tracker needs, as it is imported and as it is installed.
+TRACKERS = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboard"}
+_PRICE = regex(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([A-Za-z]{3}|[€$£¥₹])?")
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """`folder`: where the files of TensorBoard go; None for where they usually go."""
+
+    name: str
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What goes to other tools."""
+
+    metrics: Path | None = None
+    trackers: tuple[Tracker, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """Costs are shown. `price`: the user's own; None for the list price of the GPU."""
+
+    price: Price | None = None
+
+
+def outside(metrics: Path | None, log: Sequence[str]) -> Outside:
+    """What was asked for. Raises before anything is recorded or read, where it cannot be done."""
+    if metrics is not None:
+        _check_metrics(metrics)
+    return Outside(metrics, tuple(dict.fromkeys(_tracker(text) for text in log)))
+
+
+def pricing(price: str | None, *, cost: bool) -> Pricing | None:
+    """None where nobody asked for costs."""
+    if price is None:
+        return Pricing() if cost else None
+    from perfdoctor.hardware.prices import Price
+
+    found = _PRICE.fullmatch(price.strip())
+    if not found or not float(found[1]):
+        raise UsageError(
+            f"--gpu-hour-price {price}: that is no price",
+            do="Give a number, and a currency if you like: 2.50 or 2.50EUR.",
+        )
+    return Pricing(Price(float(found[1]), (found[2] or "").upper()))
+
+
+def _check_metrics(target: Path) -> None:
+    from perfdoctor.cli import report_files
+
+    _needs("prometheus_client", "--metrics", "pip install 'perfdoctor[metrics]'")
+    if target.is_dir() or not target.parent.is_dir():
+        raise PerfdoctorError(f"--metrics {target}: there is no such folder for a file", do="Name a file in a folder.")
+    report_files.check_metrics(target)
+
+
+def _tracker(text: str) -> Tracker:
+    name, _, folder = text.partition("=")
+    if name not in TRACKERS or (folder and name != "tensorboard"):
+        raise UsageError(f"--log {text}: there is no such tracker", do=f"Known: {', '.join(TRACKERS)}[=FOLDER].")
+    _needs(TRACKERS[name], f"--log {name}", f"pip install {name}")
+    return Tracker(name, Path(folder) if folder else None)
+
+
+def _needs(module: str, option: str, install: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise PerfdoctorError(f"{option} needs a package that is not installed: {module}", do=install)

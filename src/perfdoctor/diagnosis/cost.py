@@ -1,0 +1,81 @@
+"""What does this run cost, and what do its findings cost a month?
+
+The only assumptions: all GPUs of the job are paid for as long as a step takes, and the GPUs run all month with the same
+work. Then a step that is shorter by a share saves that share of the month's price.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor.diagnosis.records import Examination
+from perfdoctor.hardware.prices import Price, listed_price
+from perfdoctor.metrics.work.device_peaks import peaks
+from perfdoctor.model.run import Run
+from perfdoctor.records.cost import HOURS_A_MONTH, Cost, FindingCost
+from perfdoctor.records.diagnosis import Diagnosis
+
+_NS_AN_HOUR = 3.6e12
+_S_AN_HOUR = 3600
+_MILLION = 1e6
+
+
+def with_cost(examination: Examination, price: Price, run_seconds: float | None = None) -> Examination:
+    """The same, with `diagnosis.cost`, where there is a GPU to pay for."""
+    found = cost(examination.diagnosis, price, run_seconds)
+    return replace(examination, diagnosis=replace(examination.diagnosis, cost=found))
+
+
+def listed(run: Run) -> Price | None:
+    """The list price of the run's GPUs; None where it is not known, or where GPUs of several prices run together."""
+    names = {known.name if (known := peaks(place)) else "" for place in run.places if place.device is not None}
+    return listed_price(names.pop()) if len(names) == 1 else None
+
+
+def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -> Cost | None:
+    """In money. `run_seconds`: how long the recorded program ran. None for a run without a GPU."""
+    recorded = len(diagnosis.gpus)
+    if not recorded:
+        return None
+    gpus = max(recorded, diagnosis.world_size)  # each rank of a job with GPUs has one
+    an_hour = price.per_gpu_hour * gpus
+    per_step = an_hour * diagnosis.base_ns / _NS_AN_HOUR if diagnosis.per_step and diagnosis.base_ns else None
+    items, of_gpu = _items(diagnosis)
+    return Cost(
+        price=price,
+        gpus=gpus,
+        recorded_gpus=recorded,
+        per_step=per_step,
+        per_million_items=per_step / (of_gpu * gpus) * _MILLION if per_step and of_gpu else None,
+        items=items,
+        per_run=an_hour * run_seconds / _S_AN_HOUR if run_seconds else None,
+        run_seconds=run_seconds,
+        per_month=an_hour * HOURS_A_MONTH,
+        saved_per_month=_saved(diagnosis, an_hour * HOURS_A_MONTH),
+        findings=_findings(diagnosis, an_hour * HOURS_A_MONTH),
+    )
+
+
+def _items(diagnosis: Diagnosis) -> tuple[str, float]:
+    """What a step trains on, and how many of it on each GPU."""
+    known = diagnosis.efficiency
+    return (known.items, known.items_per_step or 0.0) if known else ("", 0.0)
+
+
+def _saved(diagnosis: Diagnosis, per_month: float) -> tuple[float, float, float] | None:
+    """Of the same work: with more samples a step it is the speedup of samples. With other GPUs it is not known."""
+    predicted = diagnosis.prediction
+    if predicted is None or predicted.scaling is not None:
+        return None
+    low, likely, high = (per_month * (1 - 1 / times) for times in predicted.speedup)
+    return low, likely, high
+
+
+def _findings(diagnosis: Diagnosis, per_month: float) -> tuple[FindingCost, ...]:
+    base = diagnosis.base_ns
+    savings = [(advice.rule, advice.saving_ns_per_step) for advice in diagnosis.findings]
+    return tuple(
+        FindingCost(rule, (per_month * ns.low / base, per_month * ns.likely / base, per_month * ns.high / base))
+        for rule, ns in savings
+        if base and ns.high
+    )

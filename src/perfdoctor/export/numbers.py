@@ -1,0 +1,186 @@
+"""Which numbers of a diagnosis do other tools follow over time, and what is each called there?
+
+The names are Prometheus': base units as the last word (seconds, bytes, ratio), `perfdoctor_` in front. Every one is a
+gauge: a recording is a sample of a training, and nothing counts up from one to the next. Labels have few values: parts
+of a step, rules, cases of a range. Ranks are means or the most, as in the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.late import dataclass
+from perfdoctor.records.savings import CASES
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS
+
+if TYPE_CHECKING:
+    from perfdoctor.history.facts import Facts, Row
+    from perfdoctor.records.cost import Cost
+
+PREFIX = "perfdoctor_"
+_NS = 1e-9
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`name` without the prefix; `unit`: its last word, where that is a base unit; `labels`: besides `run`."""
+
+    name: str
+    help: str
+    unit: str = ""
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Number:
+    """The value of a metric, by the values of its labels."""
+
+    metric: Metric
+    value: float
+    labels: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """For tools without labels: `finding_saving_seconds/input-wait/likely`."""
+        return "/".join((self.metric.name, *self.labels))
+
+
+def _metrics() -> Iterator[Metric]:
+    def timed(name: str, about: str, *labels: str) -> Metric:
+        return Metric(f"{name}_seconds", about, "seconds", labels)
+
+    def shared(name: str, about: str, *labels: str) -> Metric:
+        return Metric(f"{name}_ratio", about, "ratio", labels)
+
+    yield Metric("run_info", "1; the labels say what was recorded.", labels=("perfdoctor", "program", "gpu", "work"))
+    yield timed("recorded_timestamp", "When the recording began, in seconds since 1970.")
+    yield Metric("exit_code", "Exit code of the recorded program.")
+    yield timed("step", "Mean step; without a recorder, where that is known.")
+    yield timed("step_recorded", "Mean step as it was recorded.")
+    yield timed("step_median", "Median of the recorded steps.")
+    yield timed("step_p10", "10th percentile of the recorded steps.")
+    yield timed("step_p90", "90th percentile of the recorded steps.")
+    yield Metric("analysed_steps", "Steps that were analysed.")
+    yield timed("part", "Time of each part of the recorded step, mean of the ranks; they sum to the step.", "part")
+    yield shared("part", "Share of each part in the analysed time, mean of the ranks; they sum to 1.", "part")
+    yield shared("idle", "Share of the analysed time in which the device is idle, mean of the ranks.")
+    yield shared("mfu", "Model FLOP utilisation: of the GPU's dense peak.")
+    yield shared("hfu", "Hardware FLOP utilisation: with recomputed FLOP.")
+    yield Metric(
+        "items_per_second", "Tokens, or targets of the loss, that a GPU trains on in a second.", "", ("items",)
+    )
+    yield Metric("peak_memory_bytes", "Peak of the memory in use, of the device with most.", "bytes")
+    yield Metric("reserved_memory_bytes", "Most memory reserved from the driver, of the device with most.", "bytes")
+    yield Metric("gpus", "GPUs in the recording.")
+    yield Metric("ranks", "Ranks of the job.")
+    yield Metric("findings", "Findings that are not symptoms of others.")
+    yield timed("finding_saving", "Predicted saving of a finding in each step, by itself.", "rule", "case")
+    yield shared("finding_saving", "Predicted saving of a finding, as a share of the step.", "rule", "case")
+    yield timed("predicted_step", "Predicted step with all worthwhile findings fixed.", "case")
+    yield Metric("gpu_hour_price", "Price of a GPU for an hour.", "", ("currency",))
+    yield Metric("step_cost", "Price of all GPUs of the job during a step.", "", ("currency",))
+    yield Metric("million_items_cost", "Price of a million tokens, or targets of the loss.", "", ("items", "currency"))
+    yield Metric("month_cost", "Price of all GPUs of the job for a month of 730 hours.", "", ("currency",))
+    yield Metric(
+        "month_saving", "What the predicted step saves of the month, for the same work.", "", ("currency", "case")
+    )
+
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _metrics()}
+#: What trackers have in another place: the time of a run, and its tags.
+OF_THE_RUN = ("run_info", "recorded_timestamp_seconds")
+
+
+def numbers(facts: Facts, cost: Cost | None) -> tuple[Number, ...]:
+    """All that are known, in the order of METRICS. `facts`: as the history stores them."""
+    found = [
+        *_of_the_run(facts.run),
+        *_steps(facts.run),
+        *_parts(facts),
+        *_use(facts.run),
+        *_findings(facts),
+        *(_cost(cost) if cost else ()),
+    ]
+    order = {name: place for place, name in enumerate(METRICS)}
+    return tuple(sorted(found, key=lambda number: order[number.metric.name]))
+
+
+def _known(name: str, value: Any, *labels: str, scale: float = 1.0) -> Iterator[Number]:
+    if value is not None:
+        yield Number(METRICS[name], float(value) * scale, labels)
+
+
+def _of_the_run(run: Row) -> Iterator[Number]:
+    about = [str(run[name] or "") for name in ("perfdoctor", "program", "device", "work")]
+    yield Number(METRICS["run_info"], 1.0, tuple(about))
+    yield from _known(
+        "recorded_timestamp_seconds", datetime.fromisoformat(f"{run['recorded_at'][:-1]}+00:00").timestamp()
+    )
+    yield from _known("exit_code", run["exit_code"])
+    yield from _known("gpus", run["gpus"])
+    yield from _known("ranks", run["world_size"])
+
+
+def _steps(run: Row) -> Iterator[Number]:
+    columns = {
+        "step": "step_ns", "step_recorded": "recorded_step_ns", "step_median": "median_ns", "step_p10": "p10_ns",
+        "step_p90": "p90_ns",
+    }  # fmt: skip
+    for name, column in columns.items():
+        yield from _known(f"{name}_seconds", run.get(column), scale=_NS)
+    yield from _known("analysed_steps", run["steps"])
+    for case, column in zip(CASES, ("predicted_low_ns", "predicted_ns", "predicted_high_ns"), strict=True):
+        yield from _known("predicted_step_seconds", run.get(column), case, scale=_NS)
+
+
+def _parts(facts: Facts) -> Iterator[Number]:
+    """Also those that are zero: a series that ends looks like a recording that failed."""
+    window, step = facts.run["window_ns"], facts.run.get("recorded_step_ns")
+    if not window:
+        return
+    share = {**dict.fromkeys(PARTS, 0.0), **{part["part"]: part["ns"] / window for part in facts.parts}}
+    for part in PARTS:
+        yield from _known("part_ratio", share[part], part)
+        if step:
+            yield from _known("part_seconds", share[part] * step, part, scale=_NS)
+    yield from _known("idle_ratio", sum(share[cause] for cause in IDLE_CAUSES))
+
+
+def _use(run: Row) -> Iterator[Number]:
+    yield from _known("mfu_ratio", run.get("mfu"))
+    yield from _known("hfu_ratio", run.get("hfu"))
+    if items := run.get("items"):
+        yield from _known("items_per_second", run.get("items_per_second"), items)
+    yield from _known("peak_memory_bytes", run.get("peak_memory_bytes"))
+    yield from _known("reserved_memory_bytes", run.get("reserved_memory_bytes"))
+
+
+def _findings(facts: Facts) -> Iterator[Number]:
+    causes = [finding for finding in facts.findings if finding["symptom_of"] is None]
+    yield from _known("findings", len(causes))
+    step = facts.run.get("step_ns")
+    base = step or facts.run["window_ns"]
+    for finding in _first_of_each_rule(causes):
+        for case in CASES:
+            saved = finding[f"{case}_ns"]
+            if step:
+                yield from _known("finding_saving_seconds", saved, finding["rule"], case, scale=_NS)
+            if base:
+                yield from _known("finding_saving_ratio", saved / base, finding["rule"], case)
+
+
+def _first_of_each_rule(findings: Iterable[Row]) -> Iterable[Row]:
+    """The costliest: two findings of one rule would have the same labels."""
+    return {finding["rule"]: finding for finding in reversed(list(findings))}.values()
+
+
+def _cost(cost: Cost) -> Iterator[Number]:
+    currency = cost.price.currency
+    yield from _known("gpu_hour_price", cost.price.per_gpu_hour, currency)
+    yield from _known("step_cost", cost.per_step, currency)
+    yield from _known("million_items_cost", cost.per_million_items, cost.items, currency)
+    yield from _known("month_cost", cost.per_month, currency)
+    for case, saved in zip(CASES, cost.saved_per_month or (), strict=False):
+        yield from _known("month_saving", saved, currency, case)
