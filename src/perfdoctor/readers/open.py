@@ -6,7 +6,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -111,9 +111,9 @@ def read(
     traces = [file for file in files if not _is_profile(file)]
     of_ranks = set(traces)
     beside = [file for file in files if file not in of_ranks]
-    known = set(_recognised(traces)[0])
+    known = _recognised(traces)
     asked_for = [path for path in others if path in of_ranks and path not in known]
-    traces = traces if only is None else [file for file in traces if file in only.ranks]
+    traces = traces if only is None else list(only.ranks)
     found, notes = readable(traces, progress, lambda file, done: read_file(file, progress, done), asked_for)
     if only is None:
         timelines = _with_own_ranks(list(found.values()))
@@ -230,29 +230,41 @@ def _files_of(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    found, refused = _recognised([file for file in sorted(path.rglob("*")) if file.is_file()])
+    kinds = _recognised(file for file in sorted(path.rglob("*")) if file.is_file() or _is_gone(file))
+    found = list(kinds)
     # A report that lies beside its own export is one recording, not two.
     for report, exported in (("report", "nsys"), _PROFILES):
-        exports = {file.with_suffix("") for file in found if _kind_of(file) == exported}
-        found = [f for f in found if not (_kind_of(f) == report and (f.with_suffix("") in exports or f in exports))]
+        exports = {file.with_suffix("") for file in found if kinds[file] == exported}
+        found = [f for f in found if not (kinds[f] == report and (f.with_suffix("") in exports or f in exports))]
     if not found:
-        raise refused or PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
+        raise PerfdoctorError(f"the folder {path} holds no recording", do=f"perfdoctor reads {_FORMATS}.")
     yield from found
 
 
-def _recognised(files: Sequence[Path]) -> tuple[list[Path], PerfdoctorError | None]:
-    """The recordings among these files, and what else is named as they are but for digits: a rank's that is damaged.
-
-    And why one of the others cannot be opened.
+def _recognised(files: Iterable[Path]) -> dict[Path, str | None]:
+    """The kind of each recording among these files. None: it cannot be read, and is named as recordings of ranks are,
+    or may not be opened.
     """
-    kinds, refused = {}, None
+    kinds: dict[Path, str | None] = {}
+    refused = set()
     for file in files:
         try:
             kinds[file] = _kind_of(file)
-        except PerfdoctorError as error:  # noqa: PERF203 the others may be of use
-            kinds[file], refused = None, error
+        except PerfdoctorError:  # noqa: PERF203 the others may be of use
+            kinds[file] = None
+            refused.add(file)
     of_ranks = {_numberless(file) for file, kind in kinds.items() if kind in _OF_RANKS}
-    return [file for file, kind in kinds.items() if kind or _numberless(file) in of_ranks], refused
+    is_alone = not any(kinds.values())
+    return {
+        file: kind
+        for file, kind in kinds.items()
+        if kind or _numberless(file) in of_ranks or (is_alone and file in refused)
+    }
+
+
+def _is_gone(file: Path) -> bool:
+    """Is it a link to what is not there, or removed just now?"""
+    return not file.exists()
 
 
 def _numberless(file: Path) -> tuple[Path, str]:

@@ -102,6 +102,7 @@ def _reduced(
     ranks = {path: job.numbers[number] for number, path in zip(in_full, kept, strict=True)}
     added = [path for number, path in zip(in_full, kept, strict=True) if not isinstance(files[number], Recording)]
     timeline = known(read([*paths, *added], progress, process, only=Only(ranks, job.clocks)))
+    chosen = {rank: what for rank, what in chosen.items() if rank in timeline.ranks}  # a file may be gone by now
     timeline = timeline.with_notes(*job.notes, *_notes(job, chosen, in_full))
     progress("Analysing")
     return _with_job(prepare(timeline, selection), job, [rank for rank, what in chosen.items() if what == TYPICAL])
