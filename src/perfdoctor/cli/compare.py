@@ -8,23 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from perfdoctor.cli import hardware_options, report_files, selection_options, shared_options
+from perfdoctor.cli import (
+    compare_inputs as inputs,
+)
+from perfdoctor.cli import (
+    hardware_options,
+    report_files,
+    scale_options,
+    scaling,
+    selection_options,
+    shared_options,
+)
 from perfdoctor.cli.analyze import (
     CONDITION_MET,
     STANDARD_OUTPUT,
     Asked,
     Format,
     check_html,
+    diagnosed,
     output_of,
-    print_page_path,
     rules_of,
 )
-from perfdoctor.cli.analyze import diagnosed as diagnosed_run
-from perfdoctor.errors import PerfdoctorError, UsageError
+from perfdoctor.cli.compare_output import Shown
+from perfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perfdoctor.cli.compare_inputs import Given
     from perfdoctor.comparison.records import Comparison, Snapshot
     from perfdoctor.diagnosis.records import Examination
 
@@ -34,10 +45,10 @@ Examples:
   perfdoctor compare main.nsys-rep branch.nsys-rep --fail-above 5%
   perfdoctor compare --before a1/ a2/ a3/ --after b1/ b2/ b3/
   perfdoctor compare old/diagnosis.json new/diagnosis.json --format markdown
+  perfdoctor compare --scaling 1gpu/ 2gpu/ 8gpu/
 """
 _PERCENT = 100
 DEFAULT_PAGE = "comparison.html"
-_HEAD = 1024
 
 
 class SeveralValues(TyperCommand):
@@ -63,17 +74,22 @@ Html = Annotated[
 def compare(
     *,
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
-            help="A run folder, a recording, or a diagnosis.json: before, and after.", metavar="BEFORE AFTER"
+            help="A run folder, a recording, or a diagnosis.json: before, and after. Also at s3://, gs:// or https://.",
+            metavar="BEFORE AFTER",
         ),
     ] = None,
     before: Annotated[
-        list[Path] | None, typer.Option("--before", help="Several runs before; more may follow it.", metavar="PATH...")
+        list[str] | None, typer.Option("--before", help="Several runs before; more may follow it.", metavar="PATH...")
     ] = None,
     after: Annotated[
-        list[Path] | None, typer.Option("--after", help="Several runs after; more may follow it.", metavar="PATH...")
+        list[str] | None, typer.Option("--after", help="Several runs after; more may follow it.", metavar="PATH...")
     ] = None,
+    by_scaling: scaling.ByScaling = False,
+    weak: scaling.Weak = False,
+    strong: scaling.Strong = False,
+    network: scaling.Network = None,
     fail_above: Annotated[
         str | None,
         typer.Option("--fail-above", metavar="PERCENT", help="Exit with 3 if the step is surely longer by more: 5%."),
@@ -88,55 +104,81 @@ def compare(
     peak: hardware_options.Peak = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
+    jobs: scale_options.Jobs = None,
+    cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Compare recordings of two versions of a training."""
+    """Compare recordings of two versions of a training, or with --scaling of several numbers of GPUs."""
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
     limit = _limit(fail_above)
-    sides = _sides(paths or [], before or [], after or [])
     asked = Asked(
         rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps),
+        part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
     )  # fmt: skip
+    scale_options.set_jobs(jobs)
     json_file = Path(json) if json is not None and json != STANDARD_OUTPUT else None
-    if json_file:
-        report_files.check_json(json_file, [*sides[0], *sides[1]])
-    runs = [_Runs(side, asked, drawn=not no_html, quiet=quiet, verbose=verbose) for side in sides]
+    shown = Shown(output, json_file, html, no_html=no_html, show_all=show_all, quiet=quiet, verbose=verbose)
+    if by_scaling:
+        _only_with(before or after or fail_above, "--before, --after and --fail-above are not for --scaling")
+        series = scaling.asked(paths or [], weak=weak, strong=strong, network=network)
+        with inputs.at_hand([each.path for each in series.given], asked, shown) as given:
+            scaling.show(series, given, asked, shown)
+        return
+    _only_with(weak or strong or network, "--weak, --strong and --network are about --scaling")
+    sides = _sides(paths or [], before or [], after or [])
+    with inputs.at_hand([*sides[0], *sides[1]], asked, shown) as given:
+        comparison = _compare((given[: len(sides[0])], given[len(sides[0]) :]), asked, shown)
+    if limit is not None and comparison.judged.low is not None and comparison.judged.low > limit:
+        raise typer.Exit(CONDITION_MET)
+
+
+def _only_with(given: object, why: str) -> None:
+    if given:
+        raise UsageError(why, do="See perfdoctor compare --help.")
+
+
+def _compare(sides: Sequence[Sequence[Given]], asked: Asked, shown: Shown) -> Comparison:
+    local = [path for side in sides for each in side for path in each.local]
+    if shown.json_file:
+        report_files.check_json(shown.json_file, local)
+    runs = [_Runs(side, asked, shown) for side in sides]
     from perfdoctor.comparison.compare import compare as compared
 
     comparison = compared(runs[0].snapshots, runs[1].snapshots)
-    if json_file:
-        _write_json(json_file, comparison)
-    _show(comparison, output, show_all=show_all, quiet=quiet)
-    if not no_html:
-        timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
-        page = _write_html(html, comparison, timelines, [*sides[0], *sides[1]])
-        print_page_path(page, on_error=output is not Format.TEXT)
-    if limit is not None and comparison.judged.low is not None and comparison.judged.low > limit:
-        raise typer.Exit(CONDITION_MET)
+    from perfdoctor.report.comparison import html, json_report, markdown, terminal, words
+
+    timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
+    shown.write(
+        local, DEFAULT_PAGE,
+        verdict=lambda: words.verdict(comparison),
+        as_json=lambda: json_report.render(comparison),
+        as_markdown=lambda: markdown.render(comparison),
+        as_text=lambda console: terminal.render(comparison, console, show_all=shown.show_all),
+        as_html=lambda: html.render(comparison, timelines),
+    )  # fmt: skip
+    return comparison
 
 
 class _Runs:
     """One side: a snapshot of each run, and the first that was read in full, for its timeline."""
 
-    def __init__(self, paths: Sequence[Path], asked: Asked, *, drawn: bool, quiet: bool, verbose: bool) -> None:
+    def __init__(self, given: Sequence[Given], asked: Asked, shown: Shown) -> None:
         from perfdoctor.comparison.snapshot import of_document, of_examination
         from perfdoctor.vocabulary.rulebook import load_rules
 
         rules = load_rules()
         self.snapshots: list[Snapshot] = []
         self.timeline: Any = None
-        for path in paths:
-            document = _document(path)
-            if document is not None:
-                self.snapshots.append(of_document(str(path), document, rules))
+        for each in given:
+            if (document := each.document()) is not None:
+                self.snapshots.append(of_document(each.name, document, rules))
                 continue
-            examination = diagnosed_run([path], asked, quiet=quiet, verbose=verbose)
-            self.snapshots.append(of_examination(str(path), examination, rules, [path]))
-            if drawn and self.timeline is None:
+            examination = diagnosed(each.paths, asked, quiet=shown.quiet, verbose=shown.verbose)
+            self.snapshots.append(of_examination(each.name, examination, rules, each.local))
+            if not shown.no_html and self.timeline is None:
                 self.timeline = _timeline(examination)
 
 
@@ -145,29 +187,6 @@ def _timeline(examination: Examination) -> Any:
     from perfdoctor.views.pages import timeline
 
     return next(iter(timeline.view(examination.run, examination.diagnosis, MOST_TIMELINE_BYTES)), None)
-
-
-def _document(path: Path) -> dict[str, Any] | None:
-    """The diagnosis that this file holds; None where it is anything else."""
-    import msgspec
-
-    from perfdoctor.report.json_report import FORMAT
-
-    if not path.is_file() or path.suffix != ".json":
-        return None
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if report_files.JSON_MARKER not in head or b'"format"' not in head:
-        return None
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError:
-        return None
-    if not isinstance(document, dict) or "time" not in document:
-        raise PerfdoctorError(f"{path} is no diagnosis", do="Give a run folder, a recording or a diagnosis.json.")
-    if document.get("format") != FORMAT:
-        raise PerfdoctorError(f"{path} has a format that is unknown here", do="Install a later version of perfdoctor.")
-    return document
 
 
 def _limit(text: str | None) -> float | None:
@@ -181,9 +200,7 @@ def _limit(text: str | None) -> float | None:
     return number / _PERCENT
 
 
-def _sides(
-    paths: Sequence[Path], before: Sequence[Path], after: Sequence[Path]
-) -> tuple[Sequence[Path], Sequence[Path]]:
+def _sides(paths: Sequence[str], before: Sequence[str], after: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     if before or after:
         if paths or not before or not after:
             raise UsageError("give BEFORE and AFTER, or --before and --after", do="See perfdoctor compare --help.")
@@ -194,41 +211,3 @@ def _sides(
             do="Give BEFORE and AFTER; several runs of each with --before A B C --after D E F.",
         )
     return paths[:1], paths[1:]
-
-
-def _show(comparison: Comparison, output: Format, *, show_all: bool, quiet: bool) -> None:
-    from perfdoctor.report.comparison import json_report, markdown, terminal, words
-    from perfdoctor.report.terminal_text import Terminal
-
-    if output is Format.JSON:
-        typer.echo(json_report.render(comparison), nl=False)
-    elif quiet:
-        typer.echo(words.verdict(comparison))
-    elif output is Format.MARKDOWN:
-        typer.echo(markdown.render(comparison), nl=False)
-    else:
-        terminal.render(comparison, Terminal(), show_all=show_all)
-
-
-def _write_json(target: Path, comparison: Comparison) -> None:
-    from perfdoctor.report.comparison import json_report
-
-    try:
-        report_files.write(target, lambda: json_report.render(comparison))
-    except OSError as error:
-        raise PerfdoctorError(
-            f"--json {target} cannot be written: {error.strerror or error}", do="Choose another file."
-        ) from error
-
-
-def _write_html(named: Path | None, comparison: Comparison, timelines: dict[str, Any], inputs: Sequence[Path]) -> Path:
-    from perfdoctor.report.comparison import html
-
-    target = report_files.free_html(named or Path(DEFAULT_PAGE), inputs)
-    try:
-        report_files.write(target, lambda: html.render(comparison, timelines))
-    except OSError as error:
-        raise PerfdoctorError(
-            f"--html {target} cannot be written: {error.strerror or error}", do="Choose another file, or --no-html."
-        ) from error
-    return target

@@ -32,7 +32,7 @@ _SHARE = regex(r"(\d{1,3}(?:\.\d+)?) ?%")
 _FACTOR = regex(r"(\d{1,3}(?:\.\d+)?) ?[x×]")
 _RANKS = regex(r"([1-9]\d{0,5})(?:@(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s)?")
 #: Bytes per second of each unit of a network's rate.
-_RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 1e6 / 8}
+RATES = {("G", "B"): 1e9, ("M", "B"): 1e6, ("G", "bit"): 1e9 / 8, ("M", "bit"): 1e6 / 8}
 _SIZES_SHOWN = ("batch=2x", "ranks=8", "ranks=64@50GB/s", "synthetic-data")
 #: Outside of these factors of the batch other kernels would run than those that were recorded.
 _SMALLEST, _LARGEST = 0.1, 64
@@ -89,7 +89,7 @@ def _amount(name: str, given: str, choice: str) -> tuple[float, float]:
         return 0.0, 0.0
     if name == "ranks":
         ranks = _RANKS.fullmatch(choice)
-        rate = float(ranks[2]) * _RATES[ranks[3], ranks[4]] if ranks and ranks[2] else 0.0
+        rate = float(ranks[2]) * RATES[ranks[3], ranks[4]] if ranks and ranks[2] else 0.0
         if not ranks or (ranks[2] and not rate):
             raise UsageError(
                 f"{option}: that is no number of ranks",

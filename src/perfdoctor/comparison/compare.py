@@ -25,10 +25,11 @@ FEW_STEPS = 8
 def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison:
     """Raises PerfdoctorError where they cannot be compared."""
     refuse(before, after)
-    before, after = _alike(before, after)
+    both = alike([*before, *after])
+    before, after = both[: len(before)], both[len(before) :]
     without_gpu = before[0].without_gpu
     settings, unknown = differing(before, after)
-    step = _step(before, after)
+    step = step_between(before, after)
     parts = [
         (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
     ]
@@ -66,11 +67,9 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison
     )
 
 
-def _alike(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[Sequence[Snapshot], Sequence[Snapshot]]:
+def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
     """Where one of them knows the names of kernels alone, all are compared by these."""
-    if all(each.by_op for each in (*before, *after)):
-        return before, after
-    return [without_ops(each) for each in before], [without_ops(each) for each in after]
+    return list(runs) if all(each.by_op for each in runs) else [without_ops(each) for each in runs]
 
 
 def _item(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange | None:
@@ -82,10 +81,11 @@ def _item(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange |
     def of_one(side: Sequence[Snapshot], items: float) -> list[Snapshot]:
         return [replace(each, steps=replace(each.steps, steps_ns=each.steps.steps_ns / items)) for each in side]
 
-    return _step(of_one(before, ours), of_one(after, theirs))
+    return step_between(of_one(before, ours), of_one(after, theirs))
 
 
-def _step(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange:
+def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange:
+    """Of unrecorded steps where all know them, else of recorded ones."""
     known = all(each.unrecorded_ns for each in (*before, *after))
     samples = [[each.steps if known else replace(each.steps, scale=1.0) for each in side] for side in (before, after)]
     usual = USUAL_SPREAD_ON_CPU if before[0].without_gpu else USUAL_SPREAD

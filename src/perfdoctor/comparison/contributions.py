@@ -25,7 +25,7 @@ def contributions(
     without_gpu: bool,
 ) -> tuple[Contribution, ...]:
     """Largest first. Each side: its parts, and its compute by family, in ns a step. `steps_ns`: their sums."""
-    ours, theirs = _causes(*before), _causes(*after)
+    ours, theirs = causes_of(*before), causes_of(*after)
     names = [name for name in dict.fromkeys((*ours, *theirs)) if max(ours.get(name, 0), theirs.get(name, 0)) >= 1]
     whole = [
         dict(zip(names, whole_numbers([side.get(name, 0.0) for name in names], step_ns), strict=True))
@@ -35,7 +35,7 @@ def contributions(
     return tuple(
         Contribution(
             key=name,
-            label=_label(name, without_gpu=without_gpu),
+            label=cause_label(name, without_gpu=without_gpu),
             before_ns=whole[0][name],
             after_ns=whole[1][name],
             delta_ns=whole[1][name] - whole[0][name],
@@ -46,14 +46,15 @@ def contributions(
     )
 
 
-def _causes(parts: Mapping[str, float], compute: Mapping[str, float]) -> dict[str, float]:
+def causes_of(parts: Mapping[str, float], compute: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a step, with compute cut by families, in ns a step."""
     found = {part: ns for part, ns in parts.items() if part != "compute"}
     left = parts.get("compute", 0.0) - sum(compute.values())
     kinds = {**compute, "other": compute.get("other", 0.0) + left} if parts.get("compute") else {}
     return {**found, **{f"{COMPUTE}{kind}": ns for kind, ns in kinds.items() if ns}}
 
 
-def _label(name: str, *, without_gpu: bool) -> str:
+def cause_label(name: str, *, without_gpu: bool) -> str:
     if not name.startswith(COMPUTE):
         return PARTS[name].labels(without_gpu=without_gpu)[0]
     kind = name.removeprefix(COMPUTE)

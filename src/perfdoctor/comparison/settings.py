@@ -89,13 +89,14 @@ def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tu
             if name in _ASKED_FOR and not (name in ("GPU", "SM clock", "driver") and before[0].without_gpu):
                 unknown.append(name)
             continue
-        if sides[0] != sides[1] and not _same_clock(name, *sides):
+        if sides[0] != sides[1] and not same_clock(name, *sides):
             was, now = (" or ".join(side) for side in sides)
             found.append(Setting(name, was, now, matters=matters))
     return tuple(sorted(found, key=lambda each: not each.matters)), tuple(unknown)
 
 
-def _same_clock(name: str, before: Sequence[str], after: Sequence[str]) -> bool:
+def same_clock(name: str, before: Sequence[str], after: Sequence[str]) -> bool:
+    """Do these values of a setting differ by as little as clocks do from second to second?"""
     if name != "SM clock" or not before[0] or not after[0]:
         return False
     one, other = (float(side[0].split()[0]) for side in (before, after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.comparison.records import Comparison
+from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.report.comparison import words
 from perfdoctor.report.markdown import escaped
 from perfdoctor.report.words.foreign_text import clean
@@ -15,22 +16,22 @@ SHOWN = 10
 
 def render(comparison: Comparison) -> str:
     sections = (
-        _listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
+        listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
         [f"**{escaped(words.verdict(comparison))}**"],
         [escaped(each) for each in (words.per_item(comparison), *words.interval(comparison)) if each],
         _causes(comparison),
-        _work(comparison),
-        _listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
-        _listed(
+        work_rows(comparison),
+        listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
+        listed(
             "Findings",
             [
                 f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({f.rule}) {words.finding(f)}"
                 for f in comparison.findings
             ],
         ),
-        _listed(words.lines_heading(comparison), list(words.lines(comparison))),
-        _listed("Memory", list(words.memory(comparison))),
-        _listed("Notes", [clean(note) for note in comparison.notes]),
+        listed(words.lines_heading(comparison), list(words.lines(comparison))),
+        listed("Memory", list(words.memory(comparison))),
+        listed("Notes", [clean(note) for note in comparison.notes]),
     )
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
 
@@ -53,7 +54,8 @@ def _causes(comparison: Comparison) -> Iterator[str]:
     yield f"| **together** | {duration(step.before.mean_ns)} | {duration(step.after.mean_ns)} | {words.delta(total)} |"
 
 
-def _work(comparison: Comparison) -> Iterator[str]:
+def work_rows(comparison: Comparison | Scaling) -> Iterator[str]:
+    """The work that changed most, and the rest, as a table."""
     if not comparison.work:
         return
     yield "| work | | difference |"
@@ -65,7 +67,8 @@ def _work(comparison: Comparison) -> Iterator[str]:
     yield f"| the rest | | {words.delta(rest)} |"
 
 
-def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """A heading and a list, escaped; nothing where there is nothing."""
     if lines:
         yield f"### {title}\n"
         yield from (f"- {escaped(line)}" for line in lines)

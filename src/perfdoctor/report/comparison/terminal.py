@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perfdoctor.comparison.records import Changed, Comparison, Contribution
+    from perfdoctor.comparison.scaling.records import Scaling
 
 SHOWN = 8
 _NUMBERS = 34
@@ -57,7 +58,7 @@ def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text
     if comparison.unknown_settings:
         yield from text(f"Not recorded, so not compared: {', '.join(comparison.unknown_settings)}.", "dim")
     yield from section("Where the difference comes from", list(_causes(comparison, most)))
-    yield from section("Which work it is", list(_work(comparison, most, width)))
+    yield from section("Which work it is", list(work_rows(comparison, most, width)))
     predicted = [
         line for each in comparison.promises
         for line in text(f"{clean(each.title)}: {words.prediction(each)}.", "", "  ")
@@ -86,14 +87,15 @@ def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
 
 def _cause(each: Contribution) -> tuple[Text, ...]:
     times = (Text(duration(each.before_ns)), Text(duration(each.after_ns)))
-    return (Text(each.label), *times, _signed(each.delta_ns), Text(words.FATES[each.fate], "dim"))
+    return (Text(each.label), *times, signed(each.delta_ns), Text(words.FATES[each.fate], "dim"))
 
 
 def _sum(label: str, delta_ns: int) -> tuple[Text, ...]:
     return (Text(label, "dim"), Text(), Text(), Text(words.delta(delta_ns)), Text())
 
 
-def _work(comparison: Comparison, most: int, width: int) -> Iterator[Text]:
+def work_rows(comparison: Comparison | Scaling, most: int, width: int) -> Iterator[Text]:
+    """The work that changed most, and the rest."""
     shown, hidden = comparison.work[:most], comparison.work[most:]
     if not shown:
         return
@@ -108,7 +110,7 @@ def _work(comparison: Comparison, most: int, width: int) -> Iterator[Text]:
 
 def _changed(each: Changed, room: int) -> tuple[Text, ...]:
     more = " · ".join(part for part in (words.FATES[each.fate], words.count(each)) if part)
-    return Text(clean_name(words.work(each), room)), _signed(each.delta_ns), Text(more, "dim")
+    return Text(clean_name(words.work(each), room)), signed(each.delta_ns), Text(more, "dim")
 
 
 def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
@@ -125,5 +127,6 @@ def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
         yield Text(f"and {len(comparison.findings) - len(shown)} more (--all)", "dim")
 
 
-def _signed(ns: int) -> Text:
+def signed(ns: float) -> Text:
+    """A difference: green where it got shorter, red where longer."""
     return Text(words.delta(ns), "green" if ns < 0 else "red" if ns > 0 else "")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from perfdoctor.comparison.records import Changed, Comparison, Contribution, FindingChange, Promise, Setting, StepSide
+from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.wording import counted, duration, share, size
@@ -183,5 +184,5 @@ def lines_heading(comparison: Comparison) -> str:
     return "Your code, own time" if comparison.without_gpu else "Your code, by the work that it launches"
 
 
-def rest(comparison: Comparison) -> str:
+def rest(comparison: Comparison | Scaling) -> str:
     return f"the rest: {counted(comparison.work_rest_count, 'smaller change')}"

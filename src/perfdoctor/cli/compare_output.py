@@ -1,0 +1,61 @@
+"""Where does a comparison go: to standard output in one format, into a JSON file, onto a page?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from perfdoctor.cli import report_files
+from perfdoctor.cli.analyze import Format, print_page_path
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was asked for. `html`: None is the default page here."""
+
+    output: Format
+    json_file: Path | None
+    html: Path | None
+    no_html: bool
+    show_all: bool
+    quiet: bool
+    verbose: bool
+
+    def write(
+        self, local: Sequence[Path], default_page: str, *,
+        verdict: Callable[[], str], as_json: Callable[[], str], as_markdown: Callable[[], str],
+        as_text: Callable[[Console], None], as_html: Callable[[], str],
+    ) -> None:  # fmt: skip
+        """`local`: recordings on this machine, which are never overwritten."""
+        if self.json_file:
+            _written("--json", self.json_file, as_json, "Choose another file.")
+        if self.output is Format.JSON:
+            typer.echo(as_json(), nl=False)
+        elif self.quiet:
+            typer.echo(verdict())
+        elif self.output is Format.MARKDOWN:
+            typer.echo(as_markdown(), nl=False)
+        else:
+            from perfdoctor.report.terminal_text import Terminal
+
+            as_text(Terminal())
+        if not self.no_html:
+            page = report_files.free_html(self.html or Path(default_page), local)
+            _written("--html", page, as_html, "Choose another file, or --no-html.")
+            print_page_path(page, on_error=self.output is not Format.TEXT)
+
+
+def _written(option: str, target: Path, render: Callable[[], str], do: str) -> None:
+    try:
+        report_files.write(target, render)
+    except OSError as error:
+        raise PerfdoctorError(f"{option} {target} cannot be written: {error.strerror or error}", do=do) from error

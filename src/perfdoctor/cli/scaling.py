@@ -1,0 +1,123 @@
+"""`perfdoctor compare --scaling`: what does one training gain from more GPUs?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import report_files, what_if
+from perfdoctor.cli.analyze import diagnosed
+from perfdoctor.errors import UsageError
+from perfdoctor.late import dataclass, regex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdoctor.cli.analyze import Asked
+    from perfdoctor.cli.compare_inputs import Given
+    from perfdoctor.cli.compare_output import Shown
+    from perfdoctor.comparison.scaling.records import Kind, Recorded
+
+DEFAULT_PAGE = "scaling.html"
+_STATED = regex(r"([1-9]\d{0,5})=(.+)")
+_RATE = regex(r"(\d{1,4}(?:\.\d+)?) ?(G|M)(B|bit)/s")
+
+ByScaling = Annotated[
+    bool,
+    typer.Option(
+        "--scaling",
+        help="Compare one training on different numbers of GPUs: two recordings or more, in any order. Where a "
+        "recording does not say among how many it was made: 4=PATH.",
+    ),
+]
+Weak = Annotated[bool, typer.Option("--weak", help="With --scaling: each rank has the same work.")]
+Strong = Annotated[bool, typer.Option("--strong", help="With --scaling: the ranks share the work.")]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        "--network", metavar="RATE",
+        help="With --scaling: what a network gives each GPU beyond the recorded ones, 50GB/s or 400Gbit/s.",
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A recording of the series. `ranks`: as the user says; 0 where they do not."""
+
+    path: str
+    ranks: int = 0
+
+
+@dataclass(frozen=True)
+class Series:
+    given: Sequence[Stated]
+    kind: Kind = ""
+    network: float = 0.0
+
+
+def asked(paths: Sequence[str], *, weak: bool, strong: bool, network: str | None) -> Series:
+    """Raises UsageError before anything is read."""
+    if len(paths) < 2:
+        raise UsageError(
+            f"--scaling takes two recordings or more, {len(paths)} {'is' if len(paths) == 1 else 'are'} given",
+            do="Example: perfdoctor compare --scaling 1gpu/ 2gpu/ 8gpu/",
+        )
+    if weak and strong:
+        raise UsageError("--weak and --strong exclude each other", do="Give one of them, or neither.")
+    rate = _RATE.fullmatch(network) if network is not None else None
+    if network is not None and not (rate and float(rate[1])):
+        raise UsageError(f"--network {network}: that is no rate", do="Give what each GPU gets: 50GB/s or 400Gbit/s.")
+    return Series(
+        [_stated(text) for text in paths], "weak" if weak else "strong" if strong else "",
+        float(rate[1]) * what_if.RATES[rate[2], rate[3]] if rate else 0.0,
+    )  # fmt: skip
+
+
+def _stated(text: str) -> Stated:
+    found = _STATED.fullmatch(text)
+    return Stated(found[2], int(found[1])) if found and not Path(text).exists() else Stated(text)
+
+
+def show(series: Series, given: Sequence[Given], wanted: Asked, shown: Shown) -> None:
+    local = [path for each in given for path in each.local]
+    if shown.json_file:
+        report_files.check_json(shown.json_file, local)
+    from perfdoctor.comparison.scaling.series import scaling
+    from perfdoctor.report.scaling import html, json_report, markdown, terminal, words
+
+    found = scaling(_recorded(series, given, wanted, shown), series.kind, series.network)
+    shown.write(
+        local, DEFAULT_PAGE,
+        verdict=lambda: words.verdict(found),
+        as_json=lambda: json_report.render(found),
+        as_markdown=lambda: markdown.render(found),
+        as_text=lambda console: terminal.render(found, console, show_all=shown.show_all),
+        as_html=lambda: html.render(found),
+    )  # fmt: skip
+
+
+def _recorded(series: Series, given: Sequence[Given], wanted: Asked, shown: Shown) -> list[Recorded]:
+    """All of them, of which only those among most ranks are kept to be replayed."""
+    from perfdoctor.comparison.scaling.recorded import kept_for_replay
+
+    found: list[Recorded] = []
+    for stated, each in zip(series.given, given, strict=True):
+        found = kept_for_replay([*found, _one(stated, each, wanted, shown)])
+    return found
+
+
+def _one(stated: Stated, given: Given, wanted: Asked, shown: Shown) -> Recorded:
+    from perfdoctor.comparison.scaling import recorded
+    from perfdoctor.comparison.snapshot import of_document, of_examination
+    from perfdoctor.vocabulary.rulebook import load_rules
+
+    rules = load_rules()
+    if (document := given.document()) is not None:
+        found = recorded.of_document(of_document(given.name, document, rules), document)
+    else:
+        examination = diagnosed(given.paths, wanted, quiet=shown.quiet, verbose=shown.verbose)
+        found = recorded.of_run(of_examination(given.name, examination, rules, given.local), examination.run)
+    return recorded.stated(found, stated.ranks) if stated.ranks else found

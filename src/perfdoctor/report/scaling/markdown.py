@@ -1,0 +1,61 @@
+"""A series over numbers of GPUs as short GitHub Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdoctor.comparison.scaling.records import Scaling
+from perfdoctor.report.comparison.markdown import SHOWN, listed, work_rows
+from perfdoctor.report.comparison.words import delta
+from perfdoctor.report.markdown import escaped
+from perfdoctor.report.scaling import words
+from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.wording import duration
+
+
+def render(scaling: Scaling) -> str:
+    sections = (
+        listed(words.settings_heading(scaling), [words.setting(scaling, each) for each in scaling.settings]),
+        [f"**{escaped(words.verdict(scaling))}**"],
+        [escaped(each) for each in (words.most_lost(scaling), words.kind(scaling), words.counted(scaling)) if each],
+        _rungs(scaling),
+        _growth(scaling),
+        [escaped(words.fitted(scaling))],
+        listed(words.serial_heading(scaling), list(words.serial(scaling))),
+        listed(
+            words.prediction_heading(scaling),
+            [
+                *(words.checked(scaling, each) for each in scaling.checked),
+                *(words.ahead(scaling, each) for each in scaling.ahead),
+                *words.assumed(scaling),
+            ],
+        ),
+        [f"### {escaped(words.work_heading(scaling))}"] if scaling.work else [],
+        work_rows(scaling),
+        listed(words.findings_heading(scaling), words.findings(scaling)),
+        listed("Notes", [clean(note) for note in scaling.notes]),
+    )
+    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+
+
+def _rungs(scaling: Scaling) -> Iterator[str]:
+    yield f"| {words.unit(scaling)}s | {words.noun(scaling)} | throughput | speed-up | efficiency |"
+    yield "| --: | --: | --: | --: | --- |"
+    for each in scaling.rungs:
+        yield (
+            f"| {each.ranks:,} | {duration(each.step_ns)} | {words.throughput(scaling, each.throughput)} "
+            f"| {words.speedup(each)} | {words.efficiency(each)} |"
+        )
+
+
+def _growth(scaling: Scaling) -> Iterator[str]:
+    heads = " | ".join(words.on(scaling, each.ranks) for each in scaling.rungs)
+    yield f"| cause | {heads} | each doubling |"
+    yield f"| --- |{' --: |' * (len(scaling.rungs) + 1)}"
+    shown, hidden = scaling.growth[:SHOWN], scaling.growth[SHOWN:]
+    for label, each in (*((escaped(one.label), one) for one in shown), ("**together**", scaling.whole)):
+        if label == "**together**" and hidden:
+            rest = sum(one.per_doubling_ns for one in hidden)
+            yield f"| the rest: {len(hidden)} causes |{' |' * len(scaling.rungs)} {delta(rest)} |"
+        times = " | ".join(duration(ns) for ns in each.times_ns)
+        yield f"| {label} | {times} | {words.per_doubling(each)} |"

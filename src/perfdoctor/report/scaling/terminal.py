@@ -1,0 +1,106 @@
+"""What does a person see of a series over numbers of GPUs in the terminal?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from perfdoctor.report.comparison.terminal import SHOWN, signed, work_rows
+from perfdoctor.report.comparison.words import delta
+from perfdoctor.report.scaling import words
+from perfdoctor.report.terminal_text import WIDEST, columns, wrapped
+from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.wording import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perfdoctor.comparison.scaling.records import Growth, Scaling
+
+_COLUMNS = 4
+#: Efficiency at scale: below it something is worth a look, see docs/compare.md.
+_GOOD, _BAD = 0.9, 0.7
+
+
+def render(scaling: Scaling, console: Console, *, show_all: bool = False) -> None:
+    """Print it; `show_all` shows every row."""
+    for line in _lines(scaling, console, 10_000 if show_all else SHOWN):
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _lines(scaling: Scaling, console: Console, most: int) -> Iterator[Text]:
+    width = min(console.width, WIDEST)
+
+    def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
+        return wrapped(Text(content, style), console, width, indent, indent)
+
+    def section(title: str, *contents: Sequence[Text]) -> Iterator[Text]:
+        lines = [line for content in contents for line in content]
+        if lines:
+            yield Text()
+            yield Text(title, "bold")
+            yield from lines
+
+    def listed(sentences: Sequence[str], style: str = "") -> list[Text]:
+        return [line for each in sentences for line in text(each, style, "  ")]
+
+    if scaling.settings:
+        yield Text(words.settings_heading(scaling), "bold")
+        for each in scaling.settings:
+            yield from text(words.setting(scaling, each), "yellow" if each.matters else "dim", "  ")
+        yield Text()
+    yield from text(words.verdict(scaling), _style(scaling))
+    if worst := words.most_lost(scaling):
+        yield from text(worst)
+    yield from text(words.kind(scaling), "dim")
+    yield Text()
+    yield from _rungs(scaling)
+    yield from text(words.counted(scaling), "dim")
+    yield from section("What grows", list(_growth(scaling, most)), list(text(words.fitted(scaling), "dim")))
+    yield from section(words.serial_heading(scaling), listed(list(words.serial(scaling))))
+    yield from section(
+        words.prediction_heading(scaling),
+        listed([f"{words.checked(scaling, each)}." for each in scaling.checked]),
+        listed([f"{words.ahead(scaling, each)}." for each in scaling.ahead]),
+        listed(list(words.assumed(scaling)), "dim"),
+    )
+    yield from section(words.work_heading(scaling), list(work_rows(scaling, most, width)))
+    yield from section(words.findings_heading(scaling), listed(words.findings(scaling)))
+    yield from section("Notes", listed([clean(note) for note in scaling.notes], "dim"))
+
+
+def _style(scaling: Scaling) -> str:
+    efficiency = scaling.rungs[-1].efficiency
+    return "bold green" if efficiency >= _GOOD else "bold red" if efficiency < _BAD else "bold"
+
+
+def _rungs(scaling: Scaling) -> Iterator[Text]:
+    heads = (f"{words.unit(scaling)}s", words.noun(scaling), "throughput", "speed-up", "efficiency")
+    rows = [tuple(Text(head, "dim") for head in heads)]
+    rows += [
+        (Text(f"{each.ranks:,}"), Text(duration(each.step_ns)), Text(words.throughput(scaling, each.throughput)),
+         Text(words.speedup(each)), Text(words.efficiency(each)))
+        for each in scaling.rungs
+    ]  # fmt: skip
+    return columns(rows, words=(4,))
+
+
+def _growth(scaling: Scaling, most: int) -> Iterator[Text]:
+    shown, hidden = scaling.growth[:most], scaling.growth[most:]
+    at = words.shown_rungs(scaling, _COLUMNS)
+    heads = ("", *(words.on(scaling, scaling.rungs[place].ranks) for place in at), "each doubling", "")
+    rows = [tuple(Text(head, "dim") for head in heads)]
+    rows += [_row(each, at) for each in shown]
+    if hidden:
+        rest = sum(each.per_doubling_ns for each in hidden)
+        rows.append((Text(f"the rest: {len(hidden)} causes", "dim"), *(Text() for _ in at), Text(delta(rest)), Text()))
+    rows.append((Text("together", "bold"), *_row(scaling.whole, at)[1:]))
+    return columns(rows, words=(0, len(at) + 2))
+
+
+def _row(each: Growth, at: Sequence[int]) -> tuple[Text, ...]:
+    times = (Text(duration(each.times_ns[place]) if each.times_ns[place] else "0") for place in at)
+    error = f"± {duration(each.error_ns)}" if each.error_ns is not None else ""
+    return (Text(each.label), *times, signed(each.per_doubling_ns), Text(error, "dim"))
