@@ -257,15 +257,18 @@ def diagnosed(paths: Sequence[Path | RemoteFile], asked: Asked, *, quiet: bool, 
         from perfdoctor.system.memory import keep_freed
 
         keep_freed()
-        from perfdoctor.diagnosis.engine import examine
         from perfdoctor.model.selection import WHOLE_RECORDING
-        from perfdoctor.scale.read import read_run
+        from perfdoctor.scale.read import read_run  # numpy first, as the readers want it
+        from perfdoctor.system import beside
 
-        run = read_run(
-            paths, update,
-            process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
-            cluster=asked.cluster,
-        )  # fmt: skip
+        with beside.in_spare_time(lambda: _load_for(asked.rules)):
+            run = read_run(
+                paths, update,
+                process=asked.process, selection=asked.part or WHOLE_RECORDING, user_values=asked.user_values,
+                cluster=asked.cluster,
+            )  # fmt: skip
+        from perfdoctor.diagnosis.engine import examine
+
         examination = examine(run, asked.rules, asked.questions)
     return _with_cost(examination, paths, asked.pricing, quiet=quiet) if asked.pricing else examination
 
@@ -276,6 +279,16 @@ def _with_cost(
     from perfdoctor.cli import outside as tools
 
     return tools.with_cost(examination, paths, pricing, quiet=quiet)
+
+
+def _load_for(rules: Sequence[Rule]) -> None:
+    """What most diagnoses need behind the recording."""
+    from perfdoctor.detectors import detector
+    from perfdoctor.diagnosis import engine  # noqa: F401
+    from perfdoctor.report import terminal  # noqa: F401
+
+    for rule in rules:
+        detector(rule)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

@@ -28,8 +28,20 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
     elif quiet or not sys.stderr.isatty():
         yield silent
     else:
-        with _bars() as bars:
+        from perfdoctor.system.beside import pausing
+
+        with _bars() as bars, pausing(lambda: _still(bars)):
             yield _shown_in(bars)
+
+
+@contextmanager
+def _still(bars: Bars) -> Iterator[None]:
+    """Nothing is drawn in here, and no thread of the display is there."""
+    bars.stop()
+    try:
+        yield
+    finally:
+        bars.start()
 
 
 def _lines() -> Callable[[str], None]:

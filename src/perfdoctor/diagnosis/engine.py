@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from perfdoctor.detectors import detector
 from perfdoctor.diagnosis import prediction
@@ -29,13 +31,19 @@ from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.records.diagnosis import Diagnosis, GpuInfo, SourceInfo
 from perfdoctor.records.findings import Finding, Outcome
+from perfdoctor.records.predictions import CriticalPath
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
+from perfdoctor.system import beside
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
+#: Rows of a run whose rules are looked at sooner by several processes than by one.
+_WORTH_PROCESSES = 100_000
+#: Rules that take long where they apply: this one replays all steps.
+_LONGEST = ("memory-headroom",)
 
 
 def diagnose(
@@ -53,7 +61,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     """The same of a recording that was prepared before, for those who show findings on its timeline as well."""
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
-    outcomes, seen = _applied(rules, run)
+    (outcomes, seen), numbers, path = _by_several(rules, run) or (_applied(rules, run), None, None)
     seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
     found = agreeing([_found(rule, finding, run, replay) for rule, finding in seen])
@@ -68,10 +76,6 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
         gpus=_gpus(run),
         world_size=max(timeline.world_size, len(run.ranks)),
-        steps=step_stats(run.job),
-        time=tuple(split(place) for place in run.job.places),
-        recording=tuple(split(whole_recording(place)) for place in run.places),
-        kernels=kernel_table(run),
         outcomes=tuple(outcomes),
         findings=advice,
         prediction=predicted,
@@ -82,12 +86,10 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         kind_of_work=work.kind,
         server=work.server,
         titles={rule.id: basis.prose(rule.title) for rule in rules},
-        memory=memory_uses(timeline),
-        critical_path=critical_path(replay.graphs, replay.unchanged, MOST_PIECES) if replay else None,
-        efficiency=efficiency(run),
+        critical_path=(path or _critical_path(replay)) if replay else None,
         gpu_not_recorded=launches_gpu_work(run),
         processes=timeline.processes,
-        job=job_time(run),
+        **(numbers or _numbers(run)),
     )
     return Examination(run, diagnosis, tuple(found))
 
@@ -110,17 +112,52 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
     return tuple(need for need in needs if have.isdisjoint(need.split("|")))
 
 
-def _applied(rules: Sequence[Rule], run: Run) -> tuple[list[Outcome], list[tuple[Rule, Finding]]]:
+def _numbers(run: Run) -> dict[str, Any]:
+    """What a diagnosis says of the run whatever the rules find: by the fields of `Diagnosis`."""
+    return {
+        "steps": step_stats(run.job),
+        "time": tuple(split(place) for place in run.job.places),
+        "recording": tuple(split(whole_recording(place)) for place in run.places),
+        "kernels": kernel_table(run),
+        "memory": memory_uses(run.timeline),
+        "efficiency": efficiency(run),
+        "job": job_time(run),
+    }
+
+
+def _critical_path(replay: Replay) -> CriticalPath:
+    return critical_path(replay.graphs, replay.unchanged, MOST_PIECES)
+
+
+_Applied = tuple[list[Outcome], list[tuple[Rule, Finding]]]
+
+
+def _applied(rules: Sequence[Rule], run: Run) -> _Applied:
     """What became of every rule that is about such a program, and what they found."""
-    outcomes: list[Outcome] = []
-    seen: list[tuple[Rule, Finding]] = []
-    for rule in rules:
-        if not rule.applies(facts(run)):
-            continue
-        outcome, findings = _apply(rule, run)
-        outcomes.append(outcome)
-        seen.extend((rule, finding) for finding in findings)
-    return outcomes, seen
+    applying = [rule for rule in rules if rule.applies(facts(run))]
+    return _listed(applying, [_apply(rule, run) for rule in applying])
+
+
+def _listed(rules: Sequence[Rule], found: Sequence[tuple[Outcome, list[Finding]]]) -> _Applied:
+    outcomes = [outcome for outcome, _ in found]
+    return outcomes, [(rule, each) for rule, (_, findings) in zip(rules, found, strict=True) for each in findings]
+
+
+def _by_several(rules: Sequence[Rule], run: Run) -> tuple[_Applied, dict[str, Any], CriticalPath | None] | None:
+    """The same, with the numbers and the critical path, worked out by several processes; None where one is sooner."""
+    if sum(map(len, run.timeline.frames.values())) < _WORTH_PROCESSES or not beside.extra_processes():
+        return None
+    replay = replay_of(run)  # nearly always asked for: else each process would need it by itself
+    applying = [rule for rule in rules if rule.applies(facts(run))]
+    longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
+    found: list[Any] = beside.each([
+        *(partial(_apply, rule, run) for rule in longest_first),
+        partial(_numbers, run),
+        lambda: _critical_path(replay) if replay else None,
+    ])  # fmt: skip
+    *of_rules, numbers, path = found
+    by_rule = {rule.id: each for rule, each in zip(longest_first, of_rules, strict=True)}
+    return _listed(applying, [by_rule[rule.id] for rule in applying]), numbers, path
 
 
 def _without_savings_of_a_start(seen: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:

@@ -34,6 +34,7 @@ _TICKET_BYTES = 2
 _Pause = Callable[[], contextlib.AbstractContextManager[object]]
 #: What to enter while a process is forked: who shows progress ends its thread.
 _pauses: list[_Pause] = []
+_for_spare_time: list[Callable[[], object]] = []
 #: In a child: pauses that only its parent leaves.
 _left_to_parent: list[contextlib.ExitStack] = []
 
@@ -62,6 +63,23 @@ def pausing(pause: _Pause) -> Iterator[None]:
         _pauses.remove(pause)
 
 
+@contextlib.contextmanager
+def in_spare_time(function: Callable[[], object]) -> Iterator[None]:
+    """In here, `function` is called once children work for us, if they do: it loads what is needed afterwards."""
+    _for_spare_time.append(function)
+    try:
+        yield
+    finally:
+        if function in _for_spare_time:
+            _for_spare_time.remove(function)
+
+
+def children_work() -> None:
+    """Whoever has forked says that all children have what they need; what waited for that is done now."""
+    while _for_spare_time:
+        _for_spare_time.pop(0)()
+
+
 # --- one child -------------------------------------------------------------------------------------------------------
 
 
@@ -76,12 +94,12 @@ class Child:
         questions, asked = os.pipe()
         answered, answers = os.pipe()
         try:
-            self._pid = _forked()
+            self.pid = _forked()
         except OSError:
             for descriptor in (questions, asked, answered, answers):
                 os.close(descriptor)
             raise
-        if not self._pid:
+        if not self.pid:
 
             def work() -> None:
                 with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as answered:
@@ -95,8 +113,10 @@ class Child:
 
     def end(self) -> None:
         """It is gone afterwards, whatever it does."""
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
         for stream in (self.questions, self.answers):
             with contextlib.suppress(OSError):  # what was on its way to it
                 stream.close()

@@ -26,13 +26,15 @@ from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.system import processors
 
 
-class Thread(processes.Worker):
+class Thread:
     """As a worker process, but a thread of this one: a hundred of them start in no time."""
+
+    WORTH, WORTH_EACH = 0, 1
 
     def __init__(self) -> None:
         theirs, mine = os.pipe()
         from_them, to_me = os.pipe()
-        self.jobs, self.results = os.fdopen(mine, "wb"), os.fdopen(from_them, "rb")
+        self.questions, self.answers = os.fdopen(mine, "wb"), os.fdopen(from_them, "rb")
         self._thread = threading.Thread(target=self._serve, args=(os.fdopen(theirs, "rb"), os.fdopen(to_me, "wb")))
         self._thread.start()
 
@@ -42,9 +44,9 @@ class Thread(processes.Worker):
 
     def end(self) -> None:
         with contextlib.suppress(OSError):
-            self.jobs.close()
+            self.questions.close()
         self._thread.join()
-        self.results.close()
+        self.answers.close()
 
 
 def read(path: Path) -> object:
@@ -61,9 +63,9 @@ def pieces_of(batch: int, batches: int, workers: int, kind: type = Thread, spare
         mock.patch.object(repair, "BATCH_BYTES", batch),
         mock.patch.object(parts, "PIECE_BATCHES", batches),
         mock.patch.object(repair, "SPARE_BYTES", spare),
-        mock.patch.object(kineto, "_WORTH_PROCESSES", 0),
-        mock.patch.object(kineto, "_WORTH_A_PROCESS", 1),
-        mock.patch.object(processes, "Worker", kind),
+        mock.patch.object(kind, "WORTH", 0),
+        mock.patch.object(kind, "WORTH_EACH", 1),
+        mock.patch.object(processes, "KINDS", (kind,)),
         mock.patch.dict(os.environ, {processors.JOBS: str(workers + 1)}),
     ):
         yield
@@ -123,8 +125,9 @@ def test_a_text_can_be_cut_into_any_number_of_pieces(tmp_path, packed, batch):
     assert any(read_by_others)
 
 
+@pytest.mark.parametrize("kind", processes.KINDS)
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_processes_read_what_one_reads(tmp_path, packed):
+def test_processes_read_what_one_reads(tmp_path, packed, kind):
     text = trace(many(25_000))
     path = tmp_path / "trace.json"
     path.write_bytes(gzip.compress(text, 1) if packed else text)
@@ -145,7 +148,7 @@ def test_processes_read_what_one_reads(tmp_path, packed):
 
     given, asked = processes.Shared.job, processes.read
     with (
-        pieces_of(repair.BATCH_BYTES, 1, 2, processes.Worker, repair.SPARE_BYTES),
+        pieces_of(repair.BATCH_BYTES, 1, 2, kind, repair.SPARE_BYTES),
         mock.patch.object(processes.Shared, "job", job),
         mock.patch.object(processes, "read", counted),
     ):
@@ -163,7 +166,7 @@ class Dying(Thread):
             processes._receive(jobs)
 
 
-class Never(processes.Worker):
+class Never(Thread):
     """A worker that cannot be started."""
 
     def __init__(self) -> None:
@@ -180,12 +183,19 @@ def test_a_worker_that_dies_or_cannot_start_costs_no_row(tmp_path, packed, kind)
         assert read(path) == outcome(text)
 
 
+def started(self) -> None:
+    raise AssertionError("started")
+
+
 def test_a_small_file_and_a_worker_of_others_start_no_process(tmp_path):
     path = tmp_path / "trace.json"
     path.write_bytes(trace(many()))
-    with mock.patch.object(processes, "Worker", side_effect=AssertionError("started")):
+    with (
+        mock.patch.object(processes.Forked, "__init__", started),
+        mock.patch.object(processes.Spawned, "__init__", started),
+    ):
         read(path)
-        with mock.patch.object(kineto, "_WORTH_PROCESSES", 0), mock.patch.dict(os.environ, {processors.JOBS: "1"}):
+        with mock.patch.object(processes.Spawned, "WORTH", 0), mock.patch.dict(os.environ, {processors.JOBS: "1"}):
             read(path)
 
 
@@ -193,13 +203,13 @@ READING = """
     import os, sys, time
     from pathlib import Path
     from perfdoctor.readers.kineto import trace as kineto, processes
-    kineto._WORTH_PROCESSES = 0
-    kineto._WORTH_A_PROCESS = 1
+    kind = getattr(processes, sys.argv[2])
+    kind.WORTH, kind.WORTH_EACH, processes.KINDS = 0, 1, (kind,)
     os.environ["PERFDOCTOR_JOBS"] = "4"
     def stuck(pieces, workers, *_):
         for worker in workers:
-            processes._receive(worker.results)
-        print(*(worker._process.pid for worker in workers), flush=True)
+            processes._receive(worker.answers)
+        print(*(worker.pid for worker in workers), flush=True)
         time.sleep(600)
     processes.read = stuck
     kineto.read(Path(sys.argv[1]))
@@ -207,12 +217,13 @@ READING = """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("kind", [kind.__name__ for kind in processes.KINDS])
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_worker_outlives_who_started_it(tmp_path, end):
+def test_no_worker_outlives_who_started_it(tmp_path, end, kind):
     path = tmp_path / "trace.json"
     path.write_bytes(json.dumps({"traceEvents": many(60_000)}).encode())
     started = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(READING), path],
+        [sys.executable, "-c", textwrap.dedent(READING), path, kind],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert started.stdout

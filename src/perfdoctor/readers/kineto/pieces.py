@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class Pieces(Protocol):
     """Pieces from the second of the grid on, without the last: it is read by who knows where the text ends."""
 
+    #: No process is further ahead of the rows that are joined than so many pieces for each process.
+    AHEAD: int
+
     def next(self) -> Job | None:
         """The next one; None if there is none any more."""
 
@@ -29,6 +32,8 @@ class Pieces(Protocol):
 
 class OfFile:
     """Pieces of a plain file: every process reads its own."""
+
+    AHEAD = 12  # only their rows are held, which take a twelfth of the text
 
     def __init__(self, path: Path, stream: Source, begin: int) -> None:
         self._path = str(path.absolute())
@@ -52,6 +57,8 @@ class OfFile:
 
 class OfStream:
     """Pieces of a text that can only be read from its begin: they are kept until they have been read for good."""
+
+    AHEAD = 3
 
     def __init__(self, source: Source, read: bytes, begin: int) -> None:
         """`read`: what of the source is read already, from the first of the pieces on."""

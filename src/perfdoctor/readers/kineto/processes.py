@@ -3,8 +3,8 @@
 Each process reads pieces of the text; their rows are joined in the order of the text. Where a piece does not begin
 where the one before has ended, or cannot be read by itself, all that follows is read by one process.
 
-The processes are Pythons of their own that only import this reader (so they work where nothing can be forked, and need
-no guard in the program that uses perfdoctor). They end when their input ends, and so with us however we end.
+The processes are forked children, or, where nothing can be forked, Pythons of their own that only import this reader
+(and need no guard in the program that uses perfdoctor). They end with us however we end.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import msgspec
 
 from perfdoctor.readers.kineto.events import Part
 from perfdoctor.readers.kineto.parts import Job, PartReader
+from perfdoctor.system import beside
+from perfdoctor.system.processors import worker_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from perfdoctor.readers.kineto.processes import main; main()"
 _LENGTH_BYTES = 8
 _READY = b"ready"
-#: No process is further ahead of the rows that are joined than so many pieces for each process.
-_AHEAD = 3
 _decoder = msgspec.msgpack.Decoder(Part)
 
 
@@ -71,8 +71,31 @@ def _receive(stream: BinaryIO) -> bytes | None:
 # --- in the process that wants the rows ------------------------------------------------------------------------------
 
 
-class Worker:
-    """A process that reads pieces."""
+class Worker(Protocol):
+    """A process that reads pieces: those that it is asked for, one behind the other."""
+
+    questions: BinaryIO
+    answers: BinaryIO
+
+    def end(self) -> None:
+        """It is gone afterwards."""
+
+
+class Forked(beside.Child):
+    """A child of this process. OSError where none can be forked."""
+
+    #: A text of so many bytes is read sooner by two processes than by one, and each further one needs so many.
+    WORTH, WORTH_EACH = 12 << 20, 6 << 20
+
+    def __init__(self) -> None:
+        super().__init__(serve)
+
+
+class Spawned:
+    """A Python of its own."""
+
+    #: To start one takes as long as to read 60 to 100 MB.
+    WORTH, WORTH_EACH = 96 << 20, 16 << 20
 
     def __init__(self) -> None:
         options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
@@ -83,15 +106,16 @@ class Worker:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us: the worker ends with its input
         )
+        self.pid = self._process.pid
         assert self._process.stdin
         assert self._process.stdout
-        self.jobs: BinaryIO = self._process.stdin  # type: ignore[assignment]
-        self.results: BinaryIO = self._process.stdout  # type: ignore[assignment]
+        self.questions: BinaryIO = self._process.stdin  # type: ignore[assignment]
+        self.answers: BinaryIO = self._process.stdout  # type: ignore[assignment]
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        for stream in (self.jobs, self.results):
+        for stream in (self.questions, self.answers):
             with contextlib.suppress(OSError):  # what was on its way to the process
                 stream.close()
 
@@ -104,7 +128,7 @@ class Shared:
 
     def __init__(self, pieces: Pieces, workers: int) -> None:
         self._pieces = pieces
-        self._most_ahead = _AHEAD * workers
+        self._most_ahead = pieces.AHEAD * workers
         self._news = threading.Condition()
         self._making = threading.Lock()
         self._found: dict[int, tuple[Part, Known]] = {}
@@ -167,7 +191,7 @@ def feed(worker: Worker, shared: Shared) -> None:
     known: Known = {}
     out: deque[tuple[int, Job]] = deque()
     try:
-        if _receive(worker.results) != _READY:
+        if _receive(worker.answers) != _READY:
             return
         while True:
             # The next piece is made while the worker is busy; a text is only sent to who waits for it.
@@ -175,7 +199,7 @@ def feed(worker: Worker, shared: Shared) -> None:
                 if out and job[1].text is not None:
                     _take(worker, out, shared, known)
                 out.append(job)
-                _send(worker.jobs, msgspec.msgpack.encode(job[1]))
+                _send(worker.questions, msgspec.msgpack.encode(job[1]))
             elif out:
                 _take(worker, out, shared, known)
             else:
@@ -188,23 +212,34 @@ def feed(worker: Worker, shared: Shared) -> None:
 
 
 def _take(worker: Worker, out: deque[tuple[int, Job]], shared: Shared, known: Known) -> None:
-    answer = _receive(worker.results)
+    answer = _receive(worker.answers)
     if answer is None:
         raise BrokenPipeError
     shared.put(out.popleft()[0], _decoder.decode(answer), known)
 
 
 @contextlib.contextmanager
-def started(count: int) -> Iterator[list[Worker]]:
-    """So many workers, or as many as can be started. None is left behind."""
+def started(length: int) -> Iterator[list[Worker]]:
+    """As many workers as such a length of text is worth, or as can be started. None is left behind."""
     workers: list[Worker] = []
     try:
-        with contextlib.suppress(OSError):
-            workers.extend(Worker() for _ in range(count))
+        for kind in KINDS:
+            with contextlib.suppress(OSError):
+                for _ in range(_count(kind, length) - len(workers)):
+                    workers.append(kind())  # noqa: PERF401 those that are started count
         yield workers
     finally:
         for worker in workers:
             worker.end()
+
+
+#: The first that can be started.
+KINDS: tuple[type[Forked | Spawned], ...] = (Forked, Spawned)
+
+
+def _count(kind: type[Forked | Spawned], length: int) -> int:
+    """How many processes more than this one are worth their start."""
+    return min(worker_count() - 1, length // kind.WORTH_EACH) if length >= kind.WORTH else 0
 
 
 def read(
@@ -220,6 +255,7 @@ def read(
     threads = [threading.Thread(target=feed, args=(worker, shared), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
+    beside.children_work()
     own = PartReader()
     known: Known = {}
     total = Part(stop=position)
@@ -241,5 +277,9 @@ def read(
                 break
     finally:
         shared.stop()
+        for worker in workers:
+            worker.end()
+        for thread in threads:
+            thread.join()
         own.close()
     return total

@@ -32,7 +32,6 @@ from perfdoctor.readers.kineto.pieces import OfFile, OfStream, Pieces
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import Source as TextSource
 from perfdoctor.readers.kineto.window import Window
-from perfdoctor.system.processors import worker_count
 from perfdoctor.system.progress import rising, unheard
 
 if TYPE_CHECKING:
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 _RECORD = other_tools.TORCH
 #: Marks of other tools stand among the first bytes, or in the first events.
 _MARKED_BYTES = 1 << 20
-#: A text of so many bytes is read sooner by two processes than by one, and each further one needs so many for itself:
-#: to start one takes as long as to read 60 to 100 MB.
-_WORTH_PROCESSES, _WORTH_A_PROCESS = 96 << 20, 16 << 20
 #: gzip makes traces about twelve to twenty times smaller.
 _USUAL_PACKING = 12
 _BLANK = b"\0 \t\r\n"
@@ -80,10 +76,8 @@ def _text(stream: BinaryIO) -> TextSource:
     return Inflated(stream) if is_packed else cast("TextSource", stream)
 
 
-def _worth_workers(source: TextSource, path: Path) -> int:
-    """How many processes more than this one are worth their start."""
-    length = path.stat().st_size * (_USUAL_PACKING if isinstance(source, Inflated) else 1)
-    return min(worker_count() - 1, length // _WORTH_A_PROCESS) if length >= _WORTH_PROCESSES else 0
+def _text_bytes(source: TextSource, path: Path) -> int:
+    return path.stat().st_size * (_USUAL_PACKING if isinstance(source, Inflated) else 1)
 
 
 def _refusal(file: str, text: bytes) -> PerfdoctorError:
@@ -188,7 +182,7 @@ class _Trace:
         before = text.between(0, key)
         is_bare = text.between(key, key + 1) == b"["
         self.head = text.between(0, _MARKED_BYTES)
-        with processes.started(0 if self.data else _worth_workers(source, self.path)) as workers:
+        with processes.started(0 if self.data else _text_bytes(source, self.path)) as workers:
             self.array = array = self._events(EventArray(text, start, self.columns), source, workers)
         behind = array.text.rest(array.position if array.end is None else array.end)
         self.header = _Header.of(before, behind)
