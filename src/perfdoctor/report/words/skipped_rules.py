@@ -55,7 +55,8 @@ def lacked(diagnosis: Diagnosis) -> list[tuple[str, int]]:
             # The other missing signals are more specific than "any work to account for".
             specific = [need for need in needs[rule] if need != "places"]
             is_whole = not specific or missing == need_label("time")
-            found.update({missing} if is_whole else {_listed((need,)) for need in specific})
+            lacking = [missing] if is_whole else [_listed((need,)) for need in specific]
+            found.update(dict.fromkeys(lacking, 1))  # each once, in an order that is always the same
     return found.most_common()
 
 
