@@ -166,3 +166,19 @@ def test_own_functions_are_met_by_file_and_name_where_both_sides_have_them():
     ]
     assert compare([before], [after]).lines == ()
     assert compare([before], [replace(slower, lines={})]).lines == ()
+
+
+def test_an_update_in_other_kernels_is_one_piece_of_work():
+    one_by_one = [work(f"add_kernel<{at}>", 10, group="elementwise", phase="optimizer") for at in range(5)]
+    fused = [work("multi_tensor_apply_kernel", 12, group="optimizer", phase="optimizer")]
+    ((only,), rest, _) = changes(one_by_one, fused, (50, 12), 10)
+    assert (only.label, only.delta_ns, only.matched_by, rest) == ("the update of the weights", -38, "optimizer", 0)
+
+
+def test_variables_of_the_environment_that_differ_are_said_where_both_sides_recorded_theirs():
+    before = replace(snapshot(waiting(3)), settings={"program": "train.py", "$NCCL_P2P_DISABLE": "1", "$OMP_X": "4"})
+    after = replace(snapshot(waiting(3)), settings={"program": "train.py", "$OMP_X": "4"})
+    assert [(each.name, each.before, each.after) for each in compare([before], [after]).settings] == [
+        ("NCCL_P2P_DISABLE", "1", "not set")
+    ]
+    assert compare([before], [replace(after, settings={})]).settings == ()

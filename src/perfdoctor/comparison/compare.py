@@ -124,9 +124,12 @@ def _items(runs: Sequence[Snapshot]) -> float | None:
 def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChange) -> Iterator[str]:
     if not before[0].basis:
         yield "No steps were found: the whole recordings are compared, and nothing is known of their spread."
-    for runs, side, name in ((before, step.before, "BEFORE"), (after, step.after, "AFTER")):
-        if runs[0].basis and side.steps < FEW_STEPS:
-            steps = "a single step" if side.steps == 1 else f"{side.steps} steps"
-            yield f"{name} has {steps}: record 20 or more, or several runs, to see small differences."
+    few = [
+        f"{name} has {'a single step' if side.steps == 1 else f'{side.steps} steps'}"
+        for side, name in ((step.before, "BEFORE"), (step.after, "AFTER"))
+        if before[0].basis and side.steps < FEW_STEPS
+    ]
+    if few:
+        yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."
     if not all(each.by_op for each in (*before, *after)):
         yield "A diagnosis.json has no ops, lines and shapes: kernels were matched by their names alone."

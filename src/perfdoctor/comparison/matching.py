@@ -20,6 +20,10 @@ SAME_SHARE = 0.001
 _NO_FAMILY = ("", "other")
 _SAYS_NOTHING = ("", "kernel", "operator()")
 COMPUTE, COMMUNICATION = "compute", "exposed_communication"
+#: Of the optimizer's update, as `work.OPTIMIZER`.
+OPTIMIZER = "optimizer"
+#: What is matched by it has many shapes.
+_NO_SHAPES = ("module", "range", "family", "optimizer")
 Key = tuple[str, ...]
 
 
@@ -63,6 +67,11 @@ def _by_family(work: Work) -> Key | None:
     return (work.part, work.group, work.phase) if known else None
 
 
+def _by_update(work: Work) -> Key | None:
+    """However it is written, the update of the weights is one place in the step."""
+    return (work.part, work.phase) if work.phase == OPTIMIZER and work.part == COMPUTE else None
+
+
 def _by_range(work: Work) -> Key | None:
     return (work.part, work.inside, work.phase) if work.inside and work.part == COMPUTE else None
 
@@ -76,6 +85,7 @@ _RULES: Sequence[tuple[str, Callable[[Work], Key | None]]] = (
     ("function of the kernel", _by_function),
     ("family", _by_family),
     ("range", _by_range),
+    ("optimizer", _by_update),
 )
 
 
@@ -173,6 +183,8 @@ def _label(pair: _Pair, one: Work) -> str:
         return one.module
     if pair.by == "range":
         return one.inside
+    if pair.by == "optimizer":
+        return "the update of the weights"
     if pair.by == "family":
         return f"{one.group} kernels"
     if pair.by == "function of the kernel":
@@ -186,7 +198,8 @@ def _shapes(pair: _Pair) -> str:
     """Of the op's tensors, where all have the same."""
     different = {work.shapes for work in (*pair.before, *pair.after)}
     shapes = different.pop() if len(different) == 1 else ""
-    return shapes.replace(", []", "") if pair.by not in ("module", "range", "family") else ""
+    said = shapes.replace(", []", "") if pair.by not in _NO_SHAPES else ""
+    return said if said != "[[]]" else ""
 
 
 def _names(works: Sequence[Work]) -> tuple[str, ...]:

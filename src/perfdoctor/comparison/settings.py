@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +10,18 @@ import numpy as np
 from perfdoctor.comparison.records import Setting, Snapshot
 from perfdoctor.metrics.host.batch_items import targets_per_step
 from perfdoctor.metrics.machine.gpu_samples import gpus
+from perfdoctor.metrics.machine.software import software
 from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import RunFolder
 
 #: Each with whether steps that differ in it are other work, so that their times say little about the code.
 SETTINGS: Mapping[str, bool] = {
     "GPU": True, "number of GPUs": True, "ranks": True, "batch": True, "SM clock": True, "driver": True,
-    "torch": True, "recorder": False, "recorded": False, "options": False, "program": False, "steps analysed": False,
-    "steps found by": False,
+    "CUDA": True, "torch": True, "recorder": False, "recorded": False, "options": False, "program": False,
+    "steps analysed": False, "steps found by": False,
 }  # fmt: skip
+#: A variable of the environment, in front of its name.
+VARIABLE, NOT_SET = "$", "not set"
 #: Not worth a line where both sides lack it.
 _ASKED_FOR = ("GPU", "SM clock", "driver", "torch", "batch")
 #: Clocks of one setting move by so much from second to second.
@@ -40,7 +43,7 @@ def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         "recorded": ", ".join(name for name in _SIGNALS if name in run.timeline.recorded),
         "steps analysed": str(min((place.steps.used for place in run.places), default=0)),
         "steps found by": next((place.steps.found_by for place in run.places), ""),
-        **_of_folder(paths),
+        **_of_folder(run, paths),
     }
     return {name: value for name, value in found.items() if value}
 
@@ -70,14 +73,16 @@ def _recorder(run: Run) -> str:
     return " and ".join(sorted(f"{kind} {version}".strip() for kind, version in tools))
 
 
-def _of_folder(paths: Sequence[Path]) -> dict[str, str]:
-    """What `perfdoctor run` wrote down; nothing for other recordings."""
+def _of_folder(run: Run, paths: Sequence[Path]) -> dict[str, str]:
+    """What `perfdoctor run` and what measures the machine wrote down."""
     folder = RunFolder.open(paths[0]) if len(paths) == 1 and paths[0].is_dir() else None
+    known = software(run, folder)
+    found = {"torch": known.torch, "CUDA": known.cuda, "driver": known.driver}
     if folder is None:
-        return {}
-    versions = sorted({str(rank["torch"]) for rank in folder.manifest.ranks if rank.get("torch")})
+        return found
+    variables = {f"{VARIABLE}{name}": value for name, value in (known.environment or {}).items()}
     passes = " and ".join(record.name for record in folder.manifest.passes)
-    return {"torch": " and ".join(versions), "options": passes, "program": " ".join(folder.manifest.command)}
+    return {**found, **variables, "options": passes, "program": " ".join(folder.manifest.command)}
 
 
 def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:
@@ -92,7 +97,19 @@ def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tu
         if sides[0] != sides[1] and not same_clock(name, *sides):
             was, now = (" or ".join(side) for side in sides)
             found.append(Setting(name, was, now, matters=matters))
+    found += _variables(before, after)
     return tuple(sorted(found, key=lambda each: not each.matters)), tuple(unknown)
+
+
+def _variables(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Iterator[Setting]:
+    """Of the environment, where both sides recorded it."""
+    if not all("program" in each.settings for each in (*before, *after)):
+        return
+    names = sorted({name for each in (*before, *after) for name in each.settings if name.startswith(VARIABLE)})
+    for name in names:
+        was, now = (sorted({each.settings.get(name, NOT_SET) for each in side}) for side in (before, after))
+        if was != now:
+            yield Setting(name.removeprefix(VARIABLE), " or ".join(was), " or ".join(now))
 
 
 def same_clock(name: str, before: Sequence[str], after: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from perfdoctor import __version__
 from perfdoctor.late import dataclass, regex
+from perfdoctor.metrics.machine.software import software
 from perfdoctor.system.checkout import Checkout, checkout, committed_unix_s
 from perfdoctor.system.masking import masked_command
 from perfdoctor.system.remote import is_view
@@ -221,8 +222,7 @@ def _part(selection: Selection, process: int | None) -> str | None:
 
 def _machine(run: Run, diagnosis: Diagnosis, folder: RunFolder | None) -> Row:
     measured = next((rates.machine for rates in run.timeline.measured), None)
-    reports = [report for each in folder.manifest.passes for report in folder.reports(each.name)] if folder else []
-    torch = {report.torch for report in reports if report.torch} or {measured.torch if measured else ""}
+    known = software(run, folder)
     names = dict.fromkeys(gpu.name for gpu in diagnosis.gpus if gpu.name)
     tools = dict.fromkeys(f"{source.kind} {source.tool_version}".strip() for source in diagnosis.sources)
     return {
@@ -230,9 +230,9 @@ def _machine(run: Run, diagnosis: Diagnosis, folder: RunFolder | None) -> Row:
         "gpus": len(diagnosis.gpus),
         "world_size": diagnosis.world_size or None,
         "work": diagnosis.kind_of_work,
-        "torch": ", ".join(sorted(torch - {""})) or None,
-        "cuda": (measured.cuda or None) if measured else None,
-        "driver": (measured.driver or None) if measured else None,
+        "torch": known.torch or None,
+        "cuda": known.cuda or None,
+        "driver": known.driver or None,
         "tools": "; ".join(tools),
     }
 

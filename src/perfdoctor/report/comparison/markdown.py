@@ -23,7 +23,7 @@ def render(comparison: Comparison) -> str:
         work_rows(comparison),
         listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
         listed(
-            "Findings",
+            words.FINDINGS,
             [
                 f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({f.rule}) {words.finding(f)}"
                 for f in comparison.findings

@@ -64,7 +64,7 @@ def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text
         for line in text(f"{clean(each.title)}: {words.prediction(each)}.", "", "  ")
     ]  # fmt: skip
     yield from section("Predicted and measured", predicted)
-    yield from section("Findings", list(_findings(comparison, most)))
+    yield from section(words.FINDINGS, list(_findings(comparison, most)))
     own = [line for each in [*words.lines(comparison)][:most] for line in text(each, "", "  ")]
     yield from section(words.lines_heading(comparison), own)
     yield from section("Memory", [line for each in words.memory(comparison) for line in text(each, "", "  ")])

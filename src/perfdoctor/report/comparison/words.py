@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from perfdoctor.comparison.records import Changed, Comparison, Contribution, FindingChange, Promise, Setting, StepSide
+from perfdoctor.comparison.records import (
+    Changed,
+    Comparison,
+    Contribution,
+    FindingChange,
+    Promise,
+    Setting,
+    StepChange,
+    StepSide,
+)
 from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.comparison.statistics import CONFIDENCE
 from perfdoctor.report.words.foreign_text import clean, clean_name
@@ -16,11 +25,13 @@ SPREAD_FROM = {
     "runs": "as its runs show",
     "contended": "as other programs had its cores",
     "other side": "as the other side's runs show",
-    "usual": "as usual; not measured here",
+    "usual": "as is usual",
 }  # fmt: skip
 FATES = {"came": "new", "went": "gone", "grew": "longer", "shrank": "shorter", "same": "as before"}
 #: Parts whose work says itself what it is.
 _NAMED_ALONE = ("compute", "exposed_copy")
+KEPT = {"kept": "kept", "more": "more than predicted", "less": "less than predicted", "unknown": "unknown"}
+FINDINGS = "Findings, and what fixing each likely saves a step"
 FINDING_FATES = {
     "fixed": "fixed", "new": "new", "remaining": "remaining", "not checked": "not checked in AFTER",
 }  # fmt: skip
@@ -83,12 +94,11 @@ def interval(comparison: Comparison) -> Iterator[str]:
     )
     if 1 in (step.before.runs, step.after.runs):
         yield (
-            "Runs of one program differ by themselves: one run of a side cannot show by how much. Taken here, as a "
-            f"standard deviation: {_spread(step.before)} BEFORE, {_spread(step.after)} AFTER. Give several runs "
-            "(--before A B C --after D E F) to measure it."
+            f"Runs of one program differ by themselves; one run cannot show by how much. Taken here: {_spreads(step)}. "
+            "Give several (--before A B C --after D E F) to measure it."
         )
     else:
-        yield f"From run to run the mean differs by {_spread(step.before)} BEFORE and {_spread(step.after)} AFTER."
+        yield f"From run to run the mean differs by {_spreads(step)}, as a standard deviation."
     if step.contended:
         yield (
             f"Other programs had the cores of the training thread for up to {share(step.contended)} of its time: the "
@@ -107,6 +117,11 @@ def _sample(side: StepSide) -> str:
     return f"{counted(side.steps, 'step')} of {counted(side.runs, 'run')}"
 
 
+def _spreads(step: StepChange) -> str:
+    before, after = _spread(step.before), _spread(step.after)
+    return before if before == after else f"{before} BEFORE, {after} AFTER"
+
+
 def _spread(side: StepSide) -> str:
     return f"{side.spread * 100:.1f} % ({SPREAD_FROM[side.spread_from]})"
 
@@ -122,7 +137,7 @@ def cause(each: Contribution) -> str:
 def work(each: Changed) -> str:
     """What it is called, and where it stands; of idle time, what the host did meanwhile."""
     part = PARTS[each.part]
-    name = clean_name(each.label, 72) if each.label else "nothing recorded beside it"
+    name = clean_name(each.label, 72) if each.label else "the host's work was not recorded"
     name = f"{name} ({clean(each.where, 60)})" if each.where else name
     return name if each.part in _NAMED_ALONE and each.label else f"{part.short}: {name}"
 
@@ -144,18 +159,18 @@ def count(each: Changed) -> str:
     was, now = each.before_count, each.after_count
     if math.isclose(was, now, rel_tol=0.01) or not was or not now:
         return ""
-    return f"{was:,.3g} → {now:,.3g} times"
+    return f"{was:,.3g} → {now:,.3g} a step"
 
 
 def prediction(each: Promise) -> str:
     """What was predicted and what is seen; `kept`, `more` or `less`, and why."""
-    because = f": {clean(each.because)}" if each.because else ""
+    because = f"; likely reason: {clean(each.because)}" if each.because else ""
     what = "the step" if each.whole else "its part of the step"
     shown = f"{what} got {duration(abs(each.shown_ns))} {'shorter' if each.shown_ns > 0 else 'longer'}"
     shown = shown if round(each.shown_ns) else f"{what} is as long as before"
     return (
         f"predicted {duration(each.likely)} ({duration(each.low)} to {duration(each.high)}); {shown}: "
-        f"{each.kept}{because}"
+        f"{KEPT[each.kept]}{because}"
     )
 
 

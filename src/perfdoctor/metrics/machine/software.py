@@ -1,0 +1,37 @@
+"""Which torch, CUDA and driver was it recorded with, and which variables of its environment matter?"""
+
+from __future__ import annotations
+
+from perfdoctor.late import dataclass
+from perfdoctor.model.run import Run
+from perfdoctor.system.run_folder import RunFolder
+
+#: They say which rank a process is, not how it runs.
+_OF_ONE_RANK = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+
+
+@dataclass(frozen=True)
+class Software:
+    """Versions, "" where not recorded; several of torch are separated by commas. `environment`: None if unknown."""
+
+    torch: str = ""
+    cuda: str = ""
+    driver: str = ""
+    environment: dict[str, str] | None = None
+
+
+def software(run: Run, folder: RunFolder | None) -> Software:
+    """Of a run folder: what its processes reported; and what measuring the machine found."""
+    measured = next((rates.machine for rates in run.timeline.measured), None)
+    reports = [report for each in folder.manifest.passes for report in folder.reports(each.name)] if folder else []
+    torch = {report.torch for report in reports if report.torch} or {measured.torch if measured else ""}
+    return Software(
+        ", ".join(sorted(torch - {""})), measured.cuda if measured else "", measured.driver if measured else "",
+        _environment(folder),
+    )  # fmt: skip
+
+
+def _environment(folder: RunFolder | None) -> dict[str, str] | None:
+    if folder is None or not folder.manifest.environment:
+        return None
+    return {name: value for name, value in folder.manifest.environment.items() if name not in _OF_ONE_RANK}
