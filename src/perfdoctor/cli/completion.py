@@ -17,6 +17,7 @@ _PASSES = {
     "nsys": "Nsight Systems",
     "ncu": "Nsight Compute, after one of the others",
 }
+_TRACKERS = {"mlflow": "MLflow", "wandb": "Weights & Biases", "tensorboard": "TensorBoard, in the folder runs"}
 
 Offer = tuple[str, str]
 
@@ -46,6 +47,11 @@ def passes(incomplete: str) -> list[Offer]:
         offer for offer in _PASSES.items() if offer[0] not in before.split(",") and (offer[0] != "auto" or not before)
     ]
     return [(before + name, what) for name, what in _fitting(left, word)]
+
+
+def trackers(incomplete: str) -> list[Offer]:
+    """For `--log`."""
+    return _fitting(_TRACKERS.items(), incomplete)
 
 
 def gpus(incomplete: str) -> list[Offer]:

@@ -36,12 +36,12 @@ def with_cost(
     from perfdoctor.diagnosis import cost
     from perfdoctor.report.words.foreign_text import clean_name
 
-    gpus = examination.diagnosis.gpus
-    price = pricing.price or (cost.listed(examination.run) if gpus else None)
-    if price is not None and gpus:
+    price = pricing.price or cost.listed(examination.run)
+    if price is not None and examination.diagnosis.gpu_count:
         return cost.with_cost(examination, price, _run_seconds(paths))
     if not quiet:
-        names = ", ".join(dict.fromkeys(clean_name(gpu.name, 48) or "an unnamed GPU" for gpu in gpus))
+        gpus = [clean_name(gpu.name, 48) or "an unnamed GPU" for gpu in examination.diagnosis.gpus]
+        names = ", ".join(dict.fromkeys(gpus))
         why = f"no list price is known of {names}; give --gpu-hour-price" if gpus else "no GPU was recorded"
         typer.echo(f"perfdoctor: no cost: {why}", err=True)
     return examination

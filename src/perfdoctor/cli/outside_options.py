@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import completion
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import dataclass, regex
 
@@ -25,6 +26,7 @@ Log = Annotated[
         "--log",
         metavar="TRACKER",
         help="Log to mlflow, wandb or tensorboard[=FOLDER], if it is installed; may be repeated.",
+        autocompletion=completion.trackers,
     ),
 ]
 GpuHourPrice = Annotated[

@@ -34,7 +34,7 @@ def listed(run: Run) -> Price | None:
 
 def cost(diagnosis: Diagnosis, price: Price, run_seconds: float | None = None) -> Cost | None:
     """In money. `run_seconds`: how long the recorded program ran. None for a run without a GPU."""
-    recorded = len(diagnosis.gpus)
+    recorded = diagnosis.gpu_count
     if not recorded:
         return None
     gpus = max(recorded, diagnosis.world_size)  # each rank of a job with GPUs has one
