@@ -280,3 +280,48 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert "not empty" in ran.errors
     assert [file.name for file in folder.iterdir()] == ["mine.txt"]
     assert ran.output == ""
+
+
+LOADED = """
+import sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        sample = torch.ones(64)
+        total = sum(number * number for number in range(40_000))
+        return sample + total % 2
+
+def main():
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters())
+    workers, start = int(sys.argv[1]), sys.argv[2]
+    loader = DataLoader(Slow(), batch_size=8, num_workers=workers, multiprocessing_context=start if workers else None)
+    for number, batch in zip(range(24), loader):
+        model(batch).mean().backward(); optimizer.step(); optimizer.zero_grad()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(sys.platform != "linux", reason="stacks are sampled on Linux only")
+@pytest.mark.parametrize(("workers", "start"), [(0, "fork"), (2, "fork"), (2, "spawn")])
+def test_the_line_that_costs_is_named_also_in_a_loaders_worker(tmp_path: Path, workers: int, start: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(LOADED, "utf-8")
+    os.utime(file, (1e9, 1e9))
+    ran = perfdoctor(tmp_path / "run", "--no-html", "--", torch_python(), str(file), str(workers), start)
+    assert ran.code == 0
+    (waits,) = [each for each in ran.diagnosis["findings"] if each["rule"] == "input-wait"]
+    line = waits["lines"][0]
+    assert (line["file"], line["line"], line["function"].rpartition(".")[2]) == ("train.py", 11, "__getitem__")
+    assert line["text"] == ["total = sum(number * number for number in range(40_000))"]
+    assert line["is_worker"] is (workers > 0)
+    everything = b"".join(each.read_bytes() for each in (tmp_path / "run/stacks").iterdir())
+    assert everything

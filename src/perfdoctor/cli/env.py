@@ -71,6 +71,7 @@ def _lines(machine: Machine, python: str, *, verbose: bool) -> Iterator[_Line]:
     yield from _profiler(machine)
     yield _nsys(machine, verbose=verbose)
     yield _ncu(machine, verbose=verbose)
+    yield _sampling(machine, verbose=verbose)
     yield from _rates(machine)
     free = shutil.disk_usage(Path.cwd()).free
     yield _Line(
@@ -140,6 +141,17 @@ def _nsys(machine: Machine, *, verbose: bool) -> _Line:
         return _Line("nsys", f"installed, but not usable: {nsys.trouble}", broken)
     worth = "worthwhile: what run records by default" if machine.has_gpu else f"{adds}: --passes nsys"
     return _Line("nsys", f"installed, {_named('Nsight Systems', nsys.version, nsys.path, verbose=verbose)}; {worth}")
+
+
+def _sampling(machine: Machine, *, verbose: bool) -> _Line:
+    tool = machine.py_spy
+    if not tool.path:
+        return _Line("py-spy", f"{tool.trouble.removeprefix('py-spy is ')}; it finds your own slow lines", tool.do)
+    if tool.trouble:
+        return _Line("py-spy", f"installed, but not usable: {tool.trouble}", tool.do)
+    return _Line(
+        "py-spy", f"installed, {_named('py-spy', tool.version, tool.path, verbose=verbose)}; names your own lines"
+    )
 
 
 def _ncu(machine: Machine, *, verbose: bool) -> _Line:

@@ -47,6 +47,8 @@ def run(
     stop: run_options.Stop = None,
     timeout: run_options.Timeout = None,
     stacks: run_options.Stacks = False,
+    sampling: run_options.Sampling = True,
+    source: run_options.Source = True,
     html: run_options.Html = None,
     no_html: shared_options.NoHtml = False,
     json: run_options.Json = None,
@@ -89,7 +91,9 @@ def run(
     )  # fmt: skip
     outside = outside_options.outside(metrics, log or [])
     shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
-    session = _session(command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks)
+    session = _session(
+        command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks, sampling=sampling, source=source
+    )
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
@@ -126,7 +130,7 @@ def _printer(*, quiet: bool) -> Callable[[str], None]:
 
 def _session(
     command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
-    *, stop: bool | None, stacks: bool,
+    *, stop: bool | None, stacks: bool, sampling: bool, source: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import startable
@@ -151,7 +155,7 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    window = Window(steps, skip, several if stop is None else stop, stacks)
+    window = Window(steps, skip, several if stop is None else stop, stacks, sampling, source)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 

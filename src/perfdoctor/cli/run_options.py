@@ -45,6 +45,15 @@ Timeout = Annotated[
     ),
 ]  # fmt: skip
 Stacks = Annotated[bool, typer.Option("--stacks", help="Record Python stacks too: slows the program.")]
+Sampling = Annotated[
+    bool,
+    typer.Option(
+        "--sampling/--no-sampling", help="Sample Python stacks from outside, where py-spy can: costs at most 2 %."
+    ),
+]
+Source = Annotated[
+    bool, typer.Option("--source/--no-source", help="Keep the text of your own lines that the stacks name.")
+]
 Html = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),

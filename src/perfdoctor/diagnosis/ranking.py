@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfdoctor.diagnosis.certainty import judged
 from perfdoctor.diagnosis.derivations import derivation
+from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.diagnosis.moments import moments
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.diagnosis.records import Found
@@ -126,6 +127,7 @@ def _advice(rank: int, found: Found, run: Run, symptoms: tuple[Advice, ...]) -> 
         references=rule.references,
         is_verdict=finding.situation in rule.verdict,
         derivation=derivation(found, run),
+        lines=code_lines(rule, finding, run),
     )
 
 

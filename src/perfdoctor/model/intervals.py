@@ -149,6 +149,14 @@ class Intervals:
             return found
         return self._covered_until(_as_ns(ends)) - self._covered_until(_as_ns(starts))
 
+    def covers(self, instants: Nanoseconds) -> npt.NDArray[np.bool_]:
+        """Of each instant, in an array of any shape: does it lie inside?"""
+        if not self:
+            return np.zeros(instants.shape, dtype=bool)
+        before = np.searchsorted(self.starts, instants, side="right") - 1
+        inside: npt.NDArray[np.bool_] = (before >= 0) & (instants < self.ends[np.maximum(before, 0)])
+        return inside
+
     def free_since(self, instants: Nanoseconds) -> Nanoseconds:
         """For each moment the end of the last piece before it; the moment itself inside a piece, the least if none is.
 

@@ -240,6 +240,7 @@ class Timeline:
     or a `forward` pass; "" where the program marked its steps itself, or nobody did. `loaders`: the iterators over
     DataLoaders that gave batches in the recorded steps, of all ranks; empty if unknown. `unrecorded_step_ns`: by rank,
     how long a step took in the same execution while nothing was recorded; without ranks where that is not known.
+    `code`: the text of the user's own lines that sampled stacks name, by `file(line)`, as it was in the recording.
     """
 
     frames: Mapping[str, Frame]
@@ -256,6 +257,7 @@ class Timeline:
     processes: tuple[RecordedProcess, ...] = ()
     loaders: tuple[ReportedLoader, ...] = ()
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
     kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
 
@@ -340,6 +342,10 @@ class Timeline:
     def with_notes(self, *notes: str) -> Timeline:
         return replace(self, notes=self.notes + notes)
 
+    def with_frame(self, signal: str, frame: Frame) -> Timeline:
+        """The same recording with these rows of a signal that was recorded beside it."""
+        return replace(self, frames={**self.frames, signal: frame.sorted()}, recorded=self.recorded | {signal})
+
     def self_check(self) -> None:
         """Raise AssertionError where a frame breaks its declaration: a reader's bug, never the user's fault."""
         assert set(self.frames) == set(SIGNALS), f"signals {set(self.frames) ^ set(SIGNALS)}"
@@ -383,4 +389,5 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         processes=tuple(process for timeline in timelines for process in timeline.processes),
         loaders=tuple(loader for timeline in timelines for loader in timeline.loaders),
         unrecorded_step_ns={rank: ns for each in timelines for rank, ns in each.unrecorded_step_ns.items()},
+        code={line: text for each in timelines for line, text in each.code.items()},
     )

@@ -19,7 +19,7 @@ from perfdoctor.hardware.measured import MeasuredRates
 from perfdoctor.late import dataclass
 from perfdoctor.model.steps import host_marks
 from perfdoctor.model.timeline import Frame, Ints, RecordedProcess, Text, Timeline, merge
-from perfdoctor.readers import side_files, text_rows
+from perfdoctor.readers import sampled_stacks, side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable
 from perfdoctor.readers.machine import measured_rates
@@ -257,7 +257,7 @@ def _torch_pass(part: Part, progress: Progress) -> Timeline | None:
     timelines, notes = _traces(part, progress)
     if not timelines:
         return None
-    return _with_reported(_whole_steps(part.reports, merge(timelines)), part.reports, 0).with_notes(*notes)
+    return _with_sides(part, _whole_steps(part.reports, merge(timelines)), 0).with_notes(*notes)
 
 
 def _nsys_pass(part: Part, progress: Progress) -> Timeline | None:
@@ -274,7 +274,7 @@ def _nsys_pass(part: Part, progress: Progress) -> Timeline | None:
     for each in ops:
         system = joined(system, each, epoch_ns)
     system = replace(_whole_steps(reports, system), epoch_ns=epoch_ns)
-    return system if epoch_ns is None else _with_reported(system, reports, epoch_ns)
+    return system if epoch_ns is None else _with_sides(part, system, epoch_ns)
 
 
 def _traces(part: Part, progress: Progress) -> tuple[list[Timeline], list[str]]:
@@ -449,6 +449,13 @@ def _shifted(rows: Frame, shift_ns: int) -> Frame:
 
 
 # --- what the processes reported ---
+
+
+def _with_sides(part: Part, timeline: Timeline, epoch_ns: int) -> Timeline:
+    """The timeline with what was recorded beside the pass. `epoch_ns`: when its time 0 was, since 1970."""
+    ranks = {each.pid: each.rank for each in part.reports if each.rank is not None}
+    stacks = part.run.files("stacks", *(f"{part.tool}-{pid}{of}.json.gz" for pid in ranks for of in ("", "-worker-*")))
+    return sampled_stacks.join(_with_reported(timeline, part.reports, epoch_ns), stacks, ranks, epoch_ns)
 
 
 def _with_reported(timeline: Timeline, reports: Sequence[ProcessReport], epoch_ns: int) -> Timeline:

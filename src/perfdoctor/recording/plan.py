@@ -16,7 +16,7 @@ from pathlib import Path
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import program
-from perfdoctor.recording.tools import ncu, nsys
+from perfdoctor.recording.tools import ncu, nsys, py_spy
 from perfdoctor.recording.tools import nvml as device
 
 PASSES = ("nsys", "torch", "ncu")
@@ -34,6 +34,7 @@ class Machine:
     ncu: str | None
     devices: device.Devices
     ncu_trouble: str
+    py_spy: py_spy.PySpy = py_spy.PySpy()
 
     @property
     def has_gpu(self) -> bool:
@@ -69,8 +70,9 @@ class Plan:
 
 def inspect(command: Sequence[str], environment: Mapping[str, str]) -> Machine:
     return Machine(
-        program.inspect(command, environment), nsys.find(), ncu.find_ncu(), device.find(), ncu.permission_trouble()
-    )
+        program.inspect(command, environment), nsys.find(), ncu.find_ncu(), device.find(), ncu.permission_trouble(),
+        py_spy.find(),
+    )  # fmt: skip
 
 
 def parse_passes(text: str) -> tuple[str, ...] | None:

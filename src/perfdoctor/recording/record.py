@@ -6,13 +6,14 @@ import contextlib
 import gzip
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from perfdoctor.late import dataclass
 from perfdoctor.recording.launch import program_run as launch
 from perfdoctor.recording.outcome import outcome
 from perfdoctor.recording.plan import Plan
+from perfdoctor.recording.sampling.session import Sampler
 from perfdoctor.recording.tools import ncu, nsys, torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
 from perfdoctor.system.masking import masked_command
@@ -82,7 +83,8 @@ class Session:
 
     def _torch(self, record: PassRecord) -> launch.Ended:
         traces = self.folder.make("torch")
-        ended = self._run(Recording("torch", traces, "cpu+cuda"))
+        with self._sampler(record) as sampler:
+            ended = self._run(Recording("torch", traces, "cpu+cuda"), sampler=sampler)
         self._keep_own_traces(record)
         self._keep_traces(record, traces)
         return ended
@@ -95,10 +97,12 @@ class Session:
         # Only the agent opens the range, so nsys must not wait for it where the agent cannot be loaded.
         has_range = gpu and not self.plan.machine.program.shut_out
         recording = Recording("nsys", folder, "cpu", nvtx=True, capture_range="all" if has_range else "")
-        ended = self._run(
-            recording,
-            launch.Tool(lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log),
-        )
+        with self._sampler(record) as sampler:
+            ended = self._run(
+                recording,
+                launch.Tool(lambda program: nsys.command(tool, stem, program, has_gpu=gpu, has_range=has_range), log),
+                sampler=sampler,
+            )
         made = nsys.report_of(stem)
         record.files += [f"nsys/{made.name}"] if made else []
         if why := nsys.explain(log, made):
@@ -129,12 +133,41 @@ class Session:
 
     # --- the program ---
 
+    @contextlib.contextmanager
+    def _sampler(self, record: PassRecord) -> Iterator[Sampler | None]:
+        """Samples the stacks of one pass, and keeps them; None where it cannot, or is not to."""
+        py_spy = self.plan.machine.py_spy
+        if not self.window.sampling or py_spy.trouble:
+            yield None
+            return
+        try:
+            sampler = Sampler(py_spy)
+        except OSError as error:  # no space, no more processes: the training runs without it
+            record.notes.append(f"stacks were not sampled: {error.strerror or error}")
+            yield None
+            return
+        try:
+            yield sampler
+        finally:
+            sampler.end()
+            record.notes += sampler.keep(
+                self.folder.path / "stacks", record.name, Path.cwd(), with_source=self.window.source
+            )
+            record.files += [f"stacks/{file.name}" for file in self.folder.files("stacks", f"{record.name}-*.json.gz")]
+            sampler.close()
+
     def _run(
-        self, recording: Recording, tool: launch.Tool | None = None, time_limit_s: float | None = None
+        self,
+        recording: Recording,
+        tool: launch.Tool | None = None,
+        time_limit_s: float | None = None,
+        sampler: Sampler | None = None,
     ) -> launch.Ended:
         environment = torch_profiler.environment(
-            self.environment, recording, self.window, reports=self.folder.path / "agents", nccl=self.folder.make("nccl")
-        )
+            self.environment, recording, self.window,
+            reports=self.folder.path / "agents", nccl=self.folder.make("nccl"),
+            sampling=sampler.settings if sampler else None,
+        )  # fmt: skip
         try:
             ended = launch.run(
                 self.command, environment, tool=tool, time_limit_s=time_limit_s or self.time_limit_s,

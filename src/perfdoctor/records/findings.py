@@ -51,6 +51,23 @@ Evidence = Measure | Rows | Span
 
 
 @dataclass(frozen=True)
+class CodeLine:
+    """A line of the user's own code in the time that a finding is about, as sampled stacks show it.
+
+    `samples`: how many showed it, `share`: of all samples of that time. `text`: its statement when it was recorded, at
+    most five lines, empty if not kept. `is_worker`: a loader's worker was in it, not the training thread.
+    """
+
+    file: str
+    line: int
+    function: str
+    samples: int
+    share: float
+    text: tuple[str, ...] = ()
+    is_worker: bool = False
+
+
+@dataclass(frozen=True)
 class Fix:
     """What to change. `how` is text with code to paste."""
 
@@ -118,7 +135,7 @@ class Advice:
 
     `is_verdict`: its summary is what a report says first, although it saves no time.
     `confidence` is the detector's, lowered where little was recorded; `confidence_because` gives the reasons.
-    `derivation`: how its saving was computed; None where it saves no time.
+    `derivation`: how its saving was computed; None where it saves no time. `lines`: of the user's own code, most first.
     """
 
     rank: int
@@ -139,6 +156,7 @@ class Advice:
     references: tuple[str, ...]
     is_verdict: bool = False
     derivation: Derivation | None = None
+    lines: tuple[CodeLine, ...] = ()
 
 
 @dataclass(frozen=True)

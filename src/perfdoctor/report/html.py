@@ -20,7 +20,7 @@ from perfdoctor.records.time_split import TimeSplit
 from perfdoctor.records.views import Views
 from perfdoctor.report import charts, embedded, first_screen, json_report, part_colours
 from perfdoctor.report.compiled_pages import compiled_pages
-from perfdoctor.report.words import cost, derivations, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_block, clean_name, is_web_address
 from perfdoctor.report.words.parts import (
@@ -95,6 +95,7 @@ def environment() -> Environment:
         w=wording,
         skipped_rules=skipped_rules,
         derived=derivations,
+        code=code_lines,
         outlook=outlook,
         memory=memory,
         chart=charts.chart,

@@ -128,6 +128,7 @@ def _finding(rank: int, advice: Advice, cause: str | None) -> dict[str, Any]:
         "derivation": _derivation(advice.derivation),
         "values": dict(advice.values),
         "evidence": [_evidence(evidence) for evidence in advice.evidence],
+        "lines": [_fields(line) for line in advice.lines],
         "fixes": [_fields(fix) for fix in advice.fixes],
         "why": advice.why,
         "not_a_problem_when": advice.not_a_problem_when,

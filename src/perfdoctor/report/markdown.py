@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from perfdoctor.late import regex
 from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice, Fix, Measure, Rows, Span
-from perfdoctor.report.words import cost, derivations, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.records.findings import Advice, CodeLine, Fix, Measure, Rows, Span
+from perfdoctor.report.words import code_lines, cost, derivations, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.fix_text import blocks
 from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.parts import SHOWN_FINDINGS, all_parts, by_phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 SHOWN_ROWS = 5
 _MARKUP = regex(r"([\\`*_\[\]|~#$!])")
@@ -74,6 +74,7 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     yield f"\n{escaped(clean(advice.summary))}"
     if certainty := wording.certainty(advice):
         yield f"\n{escaped(certainty)}"
+    yield from _lines(advice.lines)
     numbers = [evidence for evidence in advice.evidence if not isinstance(evidence, Rows)]
     if numbers:
         yield "\n" + "\n".join(f"- {_number(evidence)}" for evidence in numbers)
@@ -85,6 +86,22 @@ def _finding(diagnosis: Diagnosis, number: int, advice: Advice) -> Iterator[str]
     if advice.symptoms:
         symptoms = (f"{escaped(clean(s.title))} (`{clean(s.rule)}`)" for s in advice.symptoms)
         yield f"\nSymptoms: {'; '.join(symptoms)}."
+
+
+def _lines(lines: Sequence[CodeLine]) -> Iterator[str]:
+    if lines:
+        yield "\n**In your code**"
+    for line in lines:
+        inside = f" in {escaped(name)}" if (name := code_lines.function(line)) else ""
+        yield f"\n{escaped(code_lines.place(line))}{inside}: {code_lines.weight(line)}"
+        if text := "\n".join(code_lines.text(line)):
+            yield _fenced(text, "python")
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block of code. A fence must be longer than any sequence of backticks inside it."""
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
+    return f"\n{fence}{language}\n{text}\n{fence}"
 
 
 def _number(evidence: Measure | Span) -> str:
@@ -109,9 +126,7 @@ def _fix(fix: Fix) -> Iterator[str]:
     yield f"\n**Fix: {escaped(clean(fix.title))}** ({terms})"
     for block in blocks(fix.how):
         if block.code:
-            # A fence must be longer than any sequence of backticks inside it.
-            fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
-            yield f"\n{fence}{block.language}\n{block.text}\n{fence}"
+            yield _fenced(block.text, block.language)
         else:
             yield f"\n{_prose(block.text)}"
 

@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
-from perfdoctor.report.words import cost, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perfdoctor.records.diagnosis import Diagnosis
-    from perfdoctor.records.findings import Advice
+    from perfdoctor.records.findings import Advice, CodeLine
     from perfdoctor.records.time_split import TimeSplit
 
 SHOWN_RANKS = 8
@@ -193,11 +193,20 @@ class _Page:
         yield Text(summary := clean(advice.summary))
         if doubt := wording.certainty(advice) if self.show_all else _doubt(advice):
             yield Text(doubt, DIM)
-        if (line := _source_line(advice)) and line not in summary:
+        if advice.lines:
+            yield from self.sampled(advice.lines[0])
+        elif (line := _source_line(advice)) and line not in summary:
             yield Text.assemble(("At: ", "bold"), line)
         for fix in advice.fixes[:1]:
             terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
             yield Text.assemble(("Fix: ", "bold"), clean(fix.title), (f" ({terms})", DIM))
+
+    def sampled(self, line: CodeLine) -> Iterator[Text]:
+        """The costliest line of the user's own, with its text."""
+        inside = f" in {name}" if (name := code_lines.function(line)) else ""
+        yield Text.assemble(("At: ", "bold"), code_lines.place(line), inside, (f" ({code_lines.weight(line)})", DIM))
+        for text in code_lines.text(line)[:1]:
+            yield Text(f"    {text}")
 
     def outlook(self) -> Iterator[Text]:
         """The predicted step after each fix, and after all of them."""

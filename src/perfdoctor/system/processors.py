@@ -25,10 +25,15 @@ def worker_count() -> int:
     """
     asked = os.environ.get(JOBS, "").strip()
     if not asked:
-        return max(1, math.ceil(min(_allowed_cores(), quota_cores())))
+        return max(1, math.ceil(own_cores()))
     if not (asked.isdecimal() and int(asked) > 0):
         raise UsageError(f"{JOBS} is no number of processes", do=f"Set it to 1 or more, or unset it: {JOBS}=4.")
     return int(asked)
+
+
+def own_cores() -> float:
+    """How many cores this process may keep busy, by its affinity and its control groups."""
+    return min(_allowed_cores(), quota_cores())
 
 
 def _allowed_cores() -> int:

@@ -133,6 +133,16 @@ SIGNALS: Mapping[str, Signal] = {
     ),
     # Python functions, where stacks were recorded.
     "functions": Signal("Python stacks", "record with torch.profiler and with_stack=True", _HOST_WORK, track="Python"),
+    # Python stacks, sampled from outside: a row for each time in which all samples of a thread showed the same stack.
+    # name: the innermost line of the user's own, `file(line): function`, "" without one (of a loader's worker: in what
+    # fetches a sample, or what that called first); stack: all of it, outermost first, a line each. training: the
+    # process whose steps it belongs to, which is the loader worker's parent.
+    "stack_samples": Signal(
+        "sampled Python stacks",
+        "record with `perfdoctor run` where py-spy is installed",
+        {**_HOST_WORK, "stack": str, "training": int, "is_worker": bool, "is_main": bool, "samples": int},
+        has_time=False,
+    ),
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).
     "os_calls": Signal("operating-system calls", "record with nsys --trace=osrt", _HOST_WORK, track="system calls"),
     # Stretches that the profiler itself took (flushing, buffer requests), and where the driver loaded code or its queue

@@ -23,6 +23,9 @@ class Window:
     skip: int = 5
     stop: bool = False
     stacks: bool = False
+    #: Stacks are sampled from outside; with the text of the lines that they name.
+    sampling: bool = True
+    source: bool = True
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Recording:
 
 
 def environment(
-    base: Mapping[str, str], recording: Recording, window: Window, *, reports: Path, nccl: Path | None
-) -> dict[str, str]:
+    base: Mapping[str, str], recording: Recording, window: Window, *, reports: Path, nccl: Path | None,
+    sampling: Mapping[str, object] | None = None,
+) -> dict[str, str]:  # fmt: skip
     """The program's environment: the user's own, our agent in front of PYTHONPATH, and its settings."""
     settings = {
         "pass": recording.pass_name,
@@ -57,6 +61,7 @@ def environment(
         "stacks": window.stacks,
         "nccl": str(nccl.absolute()) if nccl else "",
         "masking": masking.__file__,
+        "sampling": sampling,
     }
     path = [str(AGENT), *([base["PYTHONPATH"]] if base.get("PYTHONPATH") else [])]
     return {**base, "PYTHONPATH": os.pathsep.join(path), VARIABLE: json.dumps(settings)}

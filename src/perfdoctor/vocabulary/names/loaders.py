@@ -25,6 +25,8 @@ INPUT_WAIT_FUNCTION = regex(
     r"|ffcv/loader/\w+\.py\(\d+\): __next__|webdataset/\w+\.py\(\d+\): (__iter__|iterator|run)"
     r"|tensorflow/python/data/.*__next__|datasets/(iterable_dataset|arrow_dataset)\.py\(\d+\): (__iter__|__getitem__)"
 )
+#: PyTorch's own range, of either kind.
+PYTORCH_NEXT = regex(r"^enumerate\(DataLoader\)#")
 #: PyTorch's two kinds: batches are made in the training's own process, or by workers.
 SINGLE_PROCESS = regex(r"SingleProcess\w*DataLoaderIter")
 WORKERS = regex(r"MultiProcess\w*DataLoaderIter")

@@ -23,6 +23,15 @@ OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 #: Python's import of a module, by the functions that do it.
 IMPORT = regex(r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module")
 
+#: What fetches a sample in a DataLoader; and in stacks of a line each:
+FETCH = regex(r"/torch/utils/data/_utils/fetch\.py\(\d+\): ")
+#: What runs while PyTorch shows a range of its own: a backward pass, an update, a wait for a batch.
+BACKWARD = regex(r"/torch/autograd/graph\.py\(\d+\): _engine_run_backward$", re.MULTILINE)
+UPDATE = regex(r"/torch/optim/\w+\.py\(\d+\): (?:\w+\.)?step$", re.MULTILINE)
+NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$", re.MULTILINE)
+#: Not named by the program: it stands in the function around it.
+COMPREHENSION = regex(r"<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>$")
+
 # Whole paths.
 PYTHON_FILE = regex(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
 TORCH_FILE = regex(

@@ -34,6 +34,7 @@ from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
 from perfdoctor_agent.recorder import Recorder
 from perfdoctor_agent.report import Report
+from perfdoctor_agent.sampling import Sampling
 from perfdoctor_agent.step_finder import StepFinder
 from perfdoctor_agent.step_range import NAME as STEP_RANGE
 from perfdoctor_agent.step_range import StepRangeWatch
@@ -94,6 +95,7 @@ class Agent:
         self.memory = MemorySamples()  # at the end of each recorded step
         self.processor = ProcessorUse()  # from the first recorded step to the last
         self.loaders = LoaderWatch(self.torch)  # which feed the recorded steps
+        self.sampling = Sampling(self.settings.get("sampling"))  # of stacks, from outside
         self.before: dict[Any, StepEnds] = {}  # ends of what may be a step, by its kind, in front of the window
         self.behind: StepEnds | None = None  # ends of steps behind the window, while they are timed
         self.is_done = False
@@ -121,6 +123,8 @@ class Agent:
             # A fork may be a loader's worker: it reports nothing before it trains.
             self._name_nccl_log()
             self.report.write()
+        if self.is_fork or identity.is_child():
+            self.sampling.permit_as_worker()
         self._step_hooks = {
             "optimizer": optimizer.register_optimizer_step_post_hook(self._optimizer_stepped).remove,
             "forward": self.forward.remove,
@@ -277,13 +281,13 @@ class Agent:
 
     def _open(self) -> None:
         """Begin one step of warm-up where torch.profiler is to record; else begin the window at once."""
-        if self.settings["activities"]:
-            if self.foreign.is_active:
-                self.report.note(_NOT_STARTED)
-                if self.settings["pass"] == "torch":
-                    return  # it may end, and the window begin then
-            else:
-                self._make_recorder()
+        if self.settings["activities"] and self.foreign.is_active:
+            self.report.note(_NOT_STARTED)
+            if self.settings["pass"] == "torch":
+                return  # it may end, and the window begin then
+        self.sampling.begin(self._in_front().last_ns, identity.processes_here())
+        if self.settings["activities"] and not self.foreign.is_active:
+            self._make_recorder()
         self.window = 0
         if self.recorder is None:
             self._next()
@@ -320,6 +324,7 @@ class Agent:
         if self.window == 0:
             self._switch_on()
             self.processor.begin()
+            self.sampling.steps_begin()
             self.ends_ns = [time.monotonic_ns()]
         self.window += 1
         if self.recorder is not None:
@@ -376,6 +381,7 @@ class Agent:
 
     def _recorded(self) -> None:
         """End the recorded steps: no tool records what follows."""
+        self.sampling.end()
         if self.ranges is not None:
             self.ranges.steps_end()
             self.ranges.remove()
@@ -494,6 +500,7 @@ class Agent:
         try:
             self.report.note("perfdoctor's agent failed: " + why)
             self.report.write(state="failed")
+            self.sampling.end()
             if self.ranges is not None:
                 self.ranges.remove()
             self._leave()

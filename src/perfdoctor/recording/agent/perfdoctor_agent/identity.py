@@ -33,6 +33,19 @@ def launcher_rank() -> tuple[int, int]:
     return 0, 1
 
 
+def processes_here() -> int:
+    """How many ranks of the job run on this machine; all of them where the launcher does not say."""
+    local = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(local) if local.isdigit() and int(local) else launcher_rank()[1]
+
+
+def is_child() -> bool:
+    """Has multiprocessing of another Python started this one?"""
+    from multiprocessing import process  # torch has imported it
+
+    return process.parent_process() is not None
+
+
 def _job() -> str:
     """What the ranks of one job have in common: two jobs on one machine at a time need two ports."""
     port = os.environ.get("MASTER_PORT", "")

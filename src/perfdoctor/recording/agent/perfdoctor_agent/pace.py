@@ -53,6 +53,11 @@ class StepEnds:
             self.faults.append(getrusage(RUSAGE_SELF).ru_minflt)
 
     @property
+    def last_ns(self) -> int:
+        """By the host's clock, the length of the last step; 0 before there is one."""
+        return self.ends[-1][0] - self.ends[-2][0] if len(self.ends) > 1 else 0
+
+    @property
     def faults_per_step(self) -> int:
         """Page faults of the process in a steady step: the least behind the first one, as memory fills at first."""
         faults = list(self.faults)[1:]

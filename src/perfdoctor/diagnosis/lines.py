@@ -1,0 +1,61 @@
+"""Which lines of the user's own code does a finding come from? Those that were sampled in the time that it is about.
+
+Of idle time by a cause it is the training thread's line at that moment; of a wait for data that of the loader's
+workers, which prepare the batch meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdoctor.late import regex
+from perfdoctor.metrics.host import sampled_lines
+from perfdoctor.metrics.host.sampled_lines import SampledLine
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.records.findings import CodeLine, Finding
+from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
+from perfdoctor.vocabulary.rulebook import Rule
+
+_NAME = regex(r"^(.*)\((\d+)\): (.*)$", 16)  # DOTALL: a function may have any name
+#: Further lines have little of the time, or are as many as the program has.
+_SHOWN = 3
+
+
+def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
+    """The lines with most samples first; none where stacks were not sampled, or the finding is not about the host."""
+    timeline = run.timeline
+    if not len(timeline["stack_samples"]):
+        return ()
+    found: list[SampledLine] = []
+    if SHRINKS.get(rule.action) == "input_wait":
+        found = sampled_lines.of_workers(timeline, ((place.rank, place.window) for place in run.places))
+    if not found:
+        found = sampled_lines.of_training(timeline, _times(rule, finding, run))
+    return tuple(_line(each, run) for each in found[:_SHOWN])
+
+
+def _line(sampled: SampledLine, run: Run) -> CodeLine:
+    file, line, function = _NAME.match(sampled.name).groups()  # type: ignore[union-attr]
+    text = tuple(run.timeline.code.get(f"{file}({line})", ()))
+    return CodeLine(file, int(line), function, sampled.samples, sampled.share, text, is_worker=sampled.is_worker)
+
+
+def _times(rule: Rule, finding: Finding, run: Run) -> Iterator[tuple[int, Intervals]]:
+    for place in run.places:
+        times = _time(rule, finding, place)
+        if times is not None:
+            yield place.rank, times & place.window
+
+
+def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
+    """When the finding's time passed on this place; None where no host's line stands for it."""
+    if finding.thread_time:
+        starts, ends = finding.thread_time.get(place.rank, ((), ()))
+        return Intervals.of(starts, ends)
+    if finding.waits is not None:
+        calls = place.timeline.calls.take(finding.waits).of(rank=place.rank)
+        return Intervals.of(calls.start_ns, calls.end_ns)
+    cause = SHRINKS.get(rule.action)
+    return place.idle_causes[cause] if cause in IDLE_CAUSES else None

@@ -1,0 +1,84 @@
+"""Which lines of the user's own code was a process in, as its sampled stacks show?
+
+Samples are instants: one counts for a stretch of time if it lies in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from perfdoctor.late import dataclass, regex
+from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.stack_samples import instants
+from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
+
+_LINE_NUMBER = regex(r"\(\d+\)(?=: )")
+
+
+@dataclass(frozen=True)
+class SampledLine:
+    """`name`: `file(line): function`. `share`: of all samples of the same time; `is_worker`: of a loader's worker."""
+
+    name: str
+    samples: int
+    share: float
+    is_worker: bool = False
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """One sample a row: its instant, and the name of its line, "" without one."""
+
+    at_ns: Ints
+    line: Text
+
+
+@once_per_timeline
+def _of_training(timeline: Timeline, rank: int) -> _Samples:
+    """Of the thread that trains: Python's main thread."""
+    rows = timeline["stack_samples"].of(rank=rank)
+    return _samples(rows.take(~rows["is_worker"] & rows["is_main"]))
+
+
+@once_per_timeline
+def _of_workers(timeline: Timeline, rank: int) -> _Samples:
+    """Of the loader's workers while they fetch samples, each in its main thread."""
+    rows = timeline["stack_samples"].of(rank=rank)
+    return _samples(rows.take(rows["is_worker"] & rows["is_main"] & ~rows.name.equals("")))
+
+
+def _samples(rows: Frame) -> _Samples:
+    row, at_ns = instants(rows)
+    return _Samples(at_ns, rows.name.take(row))
+
+
+def of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
+    """Lines of the training thread in these times of each rank, costliest function first; empty without samples."""
+    return _counted(((_of_training(timeline, rank), times) for rank, times in when), is_worker=False)
+
+
+def of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
+    """Lines of the loader's workers, while they prepared batches in these times."""
+    return _counted(((_of_workers(timeline, rank), times) for rank, times in when), is_worker=True)
+
+
+def _counted(parts: Iterable[tuple[_Samples, Intervals]], *, is_worker: bool) -> list[SampledLine]:
+    counts = Counter(name for samples, times in parts for name in _within(samples, times))
+    functions: Counter[str] = Counter()
+    for name, count in counts.items():
+        functions[_function(name)] += count
+    known = [(-functions[_function(name)], -count, name) for name, count in counts.items() if name]
+    return [SampledLine(name, -count, -count / counts.total(), is_worker) for _, count, name in sorted(known)]
+
+
+def _function(name: str) -> str:
+    """File and function of a line: one that is slow in several lines comes before one that is in a single one."""
+    return _LINE_NUMBER.sub("", name, count=1)
+
+
+def _within(samples: _Samples, times: Intervals) -> Iterator[str]:
+    return iter(samples.line.take(np.flatnonzero(times.covers(samples.at_ns))))

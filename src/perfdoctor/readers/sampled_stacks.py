@@ -1,0 +1,171 @@
+"""How do Python stacks that were sampled from outside get onto the timeline of the recorded steps?
+
+The sampler's clock is right to some milliseconds (recording/sampling/stacks.py). Backward passes, optimizer steps and
+waits for batches are ranges in the recording and functions in the stacks: the times of the samples are shifted so that
+most of these samples lie inside their ranges.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.stack_samples import instants
+from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.readers import text_rows
+from perfdoctor.vocabulary.names import loaders, python_code
+from perfdoctor.vocabulary.names import torch as torch_names
+from perfdoctor.vocabulary.names.python_code import is_user_function
+
+_DAMAGED = (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError, AttributeError)
+_MAIN_THREAD = "MainThread"
+#: Functions of PyTorch whose whole time is a range of its profiler, and that range.
+_ANCHORS = (
+    (python_code.BACKWARD, torch_names.BACKWARD),
+    (python_code.UPDATE, torch_names.OPTIMIZER_STEP),
+    (python_code.NEXT_BATCH, loaders.PYTORCH_NEXT),
+)
+#: How far the clock may be off: twice what was seen. The step is well below the distance of two samples.
+_MOST_SHIFT_NS, _SHIFT_STEP_NS = 10_000_000, 250_000
+#: Fewer samples inside anchors prove no shift.
+_FEWEST_ANCHORED = 5
+
+
+def read(file: Path, ranks: Mapping[int, int], epoch_ns: int) -> Frame:
+    """One process's stacks. `ranks`: by training process; `epoch_ns`: when the timeline's time 0 was, since 1970.
+
+    Raises PerfdoctorError for a damaged file.
+    """
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as stream:
+            document = json.load(stream)
+        return text_rows.frame("stack_samples", _rows(document, ranks, epoch_ns))
+    except _DAMAGED as error:
+        raise PerfdoctorError(
+            f"the stacks in {file.name} cannot be read: {error}", do="Delete that file, or record again."
+        ) from error
+
+
+def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) -> Iterable[dict[str, object]]:
+    frames, stacks, threads, hertz = (document[name] for name in ("frames", "stacks", "threads", "hertz"))
+    samples, training = document["samples"], int(document["of"])
+    texts = ["\n".join(frames[number] for number in stack) for stack in stacks]
+    line = _of_worker if document["is_worker"] is True else _own
+    own = [line([frames[number] for number in stack]) for stack in stacks]
+    columns = (samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack"))
+    for thread, start_ns, end_ns, stack in zip(*columns, strict=True):
+        yield {
+            "rank": ranks.get(training, UNKNOWN), "process": int(document["pid"]),
+            "thread": int(threads[thread]["tid"]), "is_main": _is_main(threads[thread], document["pid"]),
+            "start_ns": start_ns - epoch_ns, "end_ns": end_ns - epoch_ns, "name": own[stack], "stack": texts[stack],
+            "training": training, "is_worker": document["is_worker"] is True,
+            "samples": max(1, round((end_ns - start_ns) * hertz / 1e9)),
+        }  # fmt: skip
+
+
+def _is_main(thread: Mapping[str, Any], process: int) -> bool:
+    """Linux gives the first thread its process's number; Python names the one that imported `threading`."""
+    return bool(thread["tid"] == process or thread["name"] == _MAIN_THREAD)
+
+
+def _own(stack: Sequence[str]) -> str:
+    """The innermost line of the user's own; one of a comprehension belongs to the function around it."""
+    own = [name for name in stack if is_user_function(name)]
+    if not own:
+        return ""
+    place, _, _ = own[-1].partition(": ")
+    around = next((name for name in reversed(own) if not python_code.COMPREHENSION.search(name)), own[-1])
+    return f"{place}: {around.partition(': ')[2]}" if _file(around) == _file(own[-1]) else own[-1]
+
+
+def _file(name: str) -> str:
+    return name.partition(": ")[0].rpartition("(")[0]
+
+
+def _of_worker(stack: Sequence[str]) -> str:
+    """The own line in what fetches a sample, else what that called first; "" where a worker fetches none.
+
+    Outside of it are the lines of the training itself, which a forked worker has on its stack.
+    """
+    fetching = [place for place, name in enumerate(stack) if python_code.FETCH.search(name)]
+    inside = stack[fetching[-1] + 1 :] if fetching else ()
+    return _own(inside) or next(iter(inside), "")
+
+
+def source(file: Path) -> dict[str, list[str]]:
+    """The text of lines, by `file(line)`, as it was kept; empty where it was not, or cannot be read."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as stream:
+            kept = json.load(stream)["source"]
+        return {str(name): [str(line) for line in text] for name, text in kept.items()}
+    except _DAMAGED:
+        return {}
+
+
+# --- the clock ---
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """`shift_ns` is added to the samples' times; `inside`: share of anchored samples that lie in their ranges then."""
+
+    shift_ns: int
+    inside: float
+    anchored: int
+
+
+def aligned(samples: Frame, timeline: Timeline, rank: int) -> tuple[Frame, Alignment]:
+    """The samples of one rank on the clock of its ranges; as they are where too few samples are anchored."""
+    found = alignment(samples, timeline.ranges.of(rank=rank))
+    shifted = samples.with_columns(start_ns=samples.start_ns + found.shift_ns, end_ns=samples.end_ns + found.shift_ns)
+    return shifted, found
+
+
+def alignment(samples: Frame, ranges: Frame) -> Alignment:
+    """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
+    anchors = [
+        (instants(samples.take(samples.text("stack").matches(function)))[1], _covered(ranges, name))
+        for function, name in _ANCHORS
+    ]
+    anchors = [(at_ns, covered) for at_ns, covered in anchors if at_ns.size and covered]
+    anchored = sum(at_ns.size for at_ns, _ in anchors)
+    if anchored < _FEWEST_ANCHORED:
+        return Alignment(0, 0.0, anchored)
+    shifts = np.arange(-_MOST_SHIFT_NS, _MOST_SHIFT_NS + 1, _SHIFT_STEP_NS)
+    inside = np.sum([covered.covers(at_ns + shifts[:, None]).sum(axis=1) for at_ns, covered in anchors], axis=0)
+    best = shifts[inside == inside.max()]
+    return Alignment(int(np.median(best)), float(inside.max() / anchored), anchored)
+
+
+def _covered(ranges: Frame, name: Any) -> Intervals:
+    rows = ranges.take(ranges.name.matches(name))
+    return Intervals.of(rows.start_ns, rows.end_ns)
+
+
+def join(timeline: Timeline, files: Sequence[Path], ranks: Mapping[int, int], epoch_ns: int) -> Timeline:
+    """The timeline with the stacks of these files; a note for each that is damaged."""
+    frames: dict[int, list[Frame]] = {}
+    notes = []
+    for file in files:
+        try:
+            rows = read(file, ranks, epoch_ns)
+        except PerfdoctorError as error:
+            notes.append(f"{error.what}. {error.do}")
+            continue
+        for rank in set(rows["rank"].tolist()) & set(timeline.ranks):
+            frames.setdefault(rank, []).append(rows)
+    found = [aligned(Frame.join(each), timeline, rank)[0] for rank, each in frames.items()]
+    if found:
+        timeline = timeline.with_frame("stack_samples", Frame.join(found))
+        timeline = replace(timeline, code={line: text for file in files for line, text in source(file).items()})
+    return timeline.with_notes(*notes)

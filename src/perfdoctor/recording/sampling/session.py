@@ -1,0 +1,82 @@
+"""The sampler of one pass: started before the program, asked by its agents, ended behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfdoctor.recording.sampling import stacks
+from perfdoctor.recording.tools.py_spy import PySpy, explain
+from perfdoctor.system.processors import own_cores
+
+#: What all samples of a machine may take of its cores that are ours: then no training is slower by more, even if it
+#: keeps all of them busy.
+BUDGET_SHARE = 0.02
+_ENDING_S = 15.0
+
+
+class Sampler:
+    """Used as a context: the sampler waits for requests in it. What it wrote is there until `close`."""
+
+    def __init__(self, tool: PySpy) -> None:
+        self.tool = tool
+        # Not in the run folder: py-spy's files are larger than what is kept, and the FIFO is nobody else's.
+        self.folder = Path(tempfile.mkdtemp(prefix="perfdoctor-sampling-"))
+        self.requests = self.folder / "requests"
+        os.mkfifo(self.requests, 0o600)
+        # Open from now on: who asks before the sampler has opened it, is heard.
+        self.held = os.open(self.requests, os.O_RDONLY | os.O_NONBLOCK)
+        budget = BUDGET_SHARE * own_cores()
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "perfdoctor.recording.sampling.sampler", self.requests, self.folder, str(budget),
+                tool.path,
+            ],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd="/",  # `-m` looks there first for modules, and the user's folder may have any
+            start_new_session=True,  # the terminal's Ctrl-C is for the training
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """For the agent, see agent/perfdoctor_agent/sampling.py."""
+        return {"sampler": self.process.pid, "requests": str(self.requests), "ready": str(self.folder)}
+
+    def end(self) -> None:
+        """Behind the program: what is still sampled ends. May be called again."""
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def keep(self, target: Path, pass_name: str, project: Path, *, with_source: bool) -> Iterator[str]:
+        """Store what was sampled in the run folder. Yields notes on what was not."""
+        tool = f"py-spy {self.tool.version}"
+        for each in stacks.sampled(self.folder):
+            name = f"{pass_name}-{each.pid}" if each.pid == each.of else f"{pass_name}-{each.of}-worker-{each.pid}"
+            try:
+                content = stacks.document(each, tool, project, with_source=with_source)
+                if content is not None:
+                    stacks.write(target, name, content)
+            except (OSError, ValueError) as error:
+                yield _why(each, error)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _why(each: stacks.Sampled, error: Exception) -> str:
+    return f"the stacks of process {each.pid} were not sampled: {explain(each.log) or error}"

@@ -1,0 +1,167 @@
+"""What is kept of the sampled stacks in the run folder?
+
+A file for each sampled process, `stacks/PASS-PID.json.gz`, columns of equal length in `samples`:
+
+    {"format": 1, "tool": "py-spy 0.4.3", "hertz": 57, "pid": 12, "of": 12, "is_worker": false,
+     "frames": ["train.py(12): forward", …], "stacks": [[0, 4, 7], …],     outermost frame first
+     "threads": [{"tid": 12, "name": "MainThread"}], "source": {"train.py(12)": ["loss = model(batch)"]},
+     "samples": {"thread": […], "start_unix_ns": […], "end_unix_ns": […], "stack": […]}}
+
+From start to end a thread had the same stack in all samples. Only stacks: no arguments, no values, no command line.
+Paths are cut at the working directory and at the folder of packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from perfdoctor.late import dataclass, regex
+from perfdoctor.recording.sampling.sampler import INDEX
+from perfdoctor.recording.tools import py_spy
+from perfdoctor.recording.tools.py_spy import ThreadSample
+from perfdoctor.system.masking import masked
+from perfdoctor.vocabulary.names.python_code import is_user_function
+
+FORMAT = 1
+_PACKAGES = regex(r"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/(lib/python[\d.]+/.*)$")
+#: What is shown of one line of source, and of one statement.
+_LONGEST_LINE, _MOST_LINES = 200, 5
+#: A larger file was not written by hand.
+_LARGEST_SOURCE_BYTES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What one py-spy sampled; see the index of `sampler.py`."""
+
+    pid: int
+    of: int
+    hertz: int
+    file: Path
+    log: Path
+    spawned_unix_ns: int
+    ready_unix_ns: int
+    begin_unix_ns: int
+    end_unix_ns: int
+
+    def samples(self) -> list[ThreadSample]:
+        """Those of the recorded steps, with times since 1970, to some ms. Raises ValueError for a damaged file.
+
+        py-spy counts from its own start. That is not before it was spawned, and its first sample came after it said
+        that it samples: against functions of known times the later of both was early by 0 to 3 ms.
+        """
+        found = list(py_spy.samples(self.file))
+        first_ns = min((each.start_ns for each in found), default=0)
+        zero_ns = max(self.spawned_unix_ns, self.ready_unix_ns - first_ns)
+        return [
+            ThreadSample(each.thread, each.thread_name, start_ns, end_ns, each.stack)
+            for each in found
+            for start_ns, end_ns in [self._within(each.start_ns + zero_ns, each.end_ns + zero_ns)]
+            if start_ns < end_ns
+        ]
+
+    def _within(self, start_ns: int, end_ns: int) -> tuple[int, int]:
+        if not self.end_unix_ns:  # the process ended in its recorded steps
+            return start_ns, end_ns
+        return max(start_ns, self.begin_unix_ns), min(end_ns, self.end_unix_ns)
+
+
+def sampled(folder: Path) -> Iterator[Sampled]:
+    """What the sampler's index lists."""
+    with contextlib.suppress(OSError), (folder / INDEX).open(encoding="utf-8") as index:
+        for line in index:
+            fact = json.loads(line)
+            yield Sampled(**{**fact, "file": folder / fact["file"], "log": folder / fact["log"]})
+
+
+def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> dict[str, object] | None:
+    """What is kept of one process; None where it was not sampled. ValueError where py-spy's file is damaged."""
+    found = each.samples()
+    if not found:
+        return None
+    frames: dict[str, int] = {}
+    stacks: dict[tuple[int, ...], int] = {}
+    threads: dict[tuple[int, str], int] = {}
+    lines: dict[str, tuple[Path, int]] = {}
+    columns: dict[str, list[int]] = {"thread": [], "start_unix_ns": [], "end_unix_ns": [], "stack": []}
+    for sample in found:
+        stack = []
+        for function, file, line in sample.stack:
+            path = shortened(file, project)
+            name = f"{path}({line}): {function}"
+            if path != file and not path.startswith("/") and is_user_function(name):
+                lines.setdefault(f"{path}({line})", (Path(file), line))
+            stack.append(frames.setdefault(name, len(frames)))
+        columns["thread"].append(threads.setdefault((sample.thread, sample.thread_name), len(threads)))
+        columns["start_unix_ns"].append(sample.start_ns)
+        columns["end_unix_ns"].append(sample.end_ns)
+        columns["stack"].append(stacks.setdefault(tuple(stack), len(stacks)))
+    return {
+        "format": FORMAT, "tool": tool, "hertz": each.hertz, "pid": each.pid, "of": each.of,
+        "is_worker": each.pid != each.of, "frames": list(frames), "stacks": [list(stack) for stack in stacks],
+        "threads": [{"tid": number, "name": name} for number, name in threads],
+        "source": source(lines, each.spawned_unix_ns) if with_source else {}, "samples": columns,
+    }  # fmt: skip
+
+
+def shortened(file: str, project: Path) -> str:
+    """A path without the user's folders: from the project on, or from the folder of packages on; else as it is."""
+    with contextlib.suppress(ValueError):
+        return Path(file).relative_to(project).as_posix()
+    found = _PACKAGES.match(file)
+    return found[1] or found[2] if found else file
+
+
+def source(lines: Mapping[str, tuple[Path, int]], before_unix_ns: int) -> dict[str, list[str]]:
+    """The text of each line with its statement, at most five lines, from files that have not changed since."""
+    by_file: dict[Path, dict[str, int]] = {}
+    for name, (file, line) in lines.items():
+        by_file.setdefault(file, {})[name] = line
+    return {name: text for file, wanted in by_file.items() for name, text in _read(file, wanted, before_unix_ns)}
+
+
+def _read(file: Path, wanted: Mapping[str, int], before_unix_ns: int) -> Iterator[tuple[str, list[str]]]:
+    try:
+        facts = file.stat()
+        if facts.st_mtime_ns > before_unix_ns or facts.st_size > _LARGEST_SOURCE_BYTES:
+            return
+        text = file.read_text("utf-8")
+        statements = _statements(ast.parse(text))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):  # gone, or no Python of this version
+        return
+    numbered = text.split("\n")
+    for name, line in wanted.items():
+        begin, end = next(((a, b) for a, b in statements if a <= line <= b), (line, line))
+        shown = numbered[begin - 1 : min(end, begin + _MOST_LINES - 1)]
+        if shown:
+            yield name, [masked(each.rstrip())[:_LONGEST_LINE] for each in _dedented(shown)]
+
+
+def _statements(tree: ast.Module) -> list[tuple[int, int]]:
+    """First and last line of each statement, shortest first; of one with a body only its head."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            found.append((node.lineno, max(end, node.lineno)))
+    return sorted(found, key=lambda lines: lines[1] - lines[0])
+
+
+def _dedented(lines: Sequence[str]) -> Iterable[str]:
+    margin = min((len(each) - len(each.lstrip()) for each in lines if each.strip()), default=0)
+    return [each[margin:] for each in lines]
+
+
+def write(folder: Path, name: str, content: Mapping[str, object]) -> Path:
+    """Store one process's stacks, whole or not at all. Raises OSError."""
+    folder.mkdir(exist_ok=True)
+    target, draft = folder / f"{name}.json.gz", folder / f".{name}.tmp"
+    with gzip.open(draft, "wt", encoding="utf-8", compresslevel=6) as stream:
+        json.dump(content, stream, separators=(",", ":"))
+    return draft.replace(target)

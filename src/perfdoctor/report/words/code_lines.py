@@ -1,0 +1,35 @@
+"""What is said of a line of the user's own code that was sampled while the time of a finding passed?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfdoctor.report.words import wording
+from perfdoctor.report.words.foreign_text import clean, clean_name
+
+if TYPE_CHECKING:
+    from perfdoctor.records.findings import CodeLine
+
+_LONGEST_LINE = 160
+
+
+def place(line: CodeLine) -> str:
+    """As editors open it: `train.py:12`."""
+    return f"{clean_name(line.file)}:{line.line}"
+
+
+def function(line: CodeLine) -> str:
+    """The function it is in, by its last name; "" at the top of a file."""
+    name = line.function.rpartition(".")[2]
+    return "" if name == "<module>" else clean_name(name)
+
+
+def weight(line: CodeLine) -> str:
+    """How sure that is: the share of all samples of that time, and how many they are."""
+    whose = " of the loader's workers" if line.is_worker else ""
+    return f"{wording.counted(line.samples, 'sample')}, {wording.share(line.share)} of those{whose} in that time"
+
+
+def text(line: CodeLine) -> list[str]:
+    """Its statement, safe to print; empty where it was not kept."""
+    return [each[: len(each) - len(each.lstrip())] + clean(each, _LONGEST_LINE) for each in line.text]

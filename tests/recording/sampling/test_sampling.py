@@ -1,0 +1,235 @@
+"""Are stacks sampled from outside, in the recorded steps alone, by the real py-spy, and does nothing of it stay?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from launched import wait_for
+
+from perfdoctor.recording.sampling import sampler, stacks
+from perfdoctor.recording.sampling.session import Sampler
+from perfdoctor.recording.tools import py_spy
+from perfdoctor.recording.tools.torch_profiler import AGENT
+
+pytestmark = pytest.mark.skipif(
+    bool(py_spy.find().trouble) and "CI" not in os.environ, reason=f"no py-spy: {py_spy.find().trouble}"
+)
+
+#: Two functions take turns; in the window one of them takes three quarters of the time.
+PROGRAM = """
+    import os, sys, threading, time
+    sys.path.insert(0, {agent!r})
+    from perfdoctor_agent.sampling import Sampling
+
+    def busy(seconds):
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+
+    def costly():
+        busy(0.03)
+        total = sum(
+            number for number in range(10)
+        )
+
+    def cheap():
+        busy(0.01)
+
+    def before():
+        busy(0.3)
+
+    sampling = Sampling({settings!r})
+    sampling.begin(10_000_000, 1)
+    before()
+    sampling.steps_begin()
+    for _ in range({rounds}):
+        costly()
+        cheap()
+    {end}
+"""
+
+
+def started(folder: Path, tool: Sampler, rounds: int = 40, end: str = "sampling.end()") -> subprocess.Popen[bytes]:
+    text = PROGRAM.format(agent=str(AGENT), settings=tool.settings, rounds=rounds, end=end)
+    program = folder / "program.py"
+    program.write_text(textwrap.dedent(text), "utf-8")
+    old = time.time() - 60
+    os.utime(program, (old, old))  # else its text may have changed since
+    return subprocess.Popen([sys.executable, program])
+
+
+@pytest.fixture
+def tool():
+    made = Sampler(py_spy.find())
+    yield made
+    made.end()
+    made.close()
+
+
+def kept(tool: Sampler, folder: Path, *, with_source: bool = True, notes: int = 0) -> list[dict]:
+    tool.end()
+    assert len(list(tool.keep(folder / "stacks", "torch", folder, with_source=with_source))) == notes
+    return [json.loads(gzip.decompress(file.read_bytes())) for file in sorted((folder / "stacks").iterdir())]
+
+
+def lines_of(document: dict) -> dict[str, int]:
+    """ns by own function: of each stack the innermost frame in the program's file."""
+    found: dict[str, int] = {}
+    samples = document["samples"]
+    for start, end, stack in zip(samples["start_unix_ns"], samples["end_unix_ns"], samples["stack"], strict=True):
+        names = [document["frames"][frame] for frame in document["stacks"][stack]]
+        own = [name.rpartition(": ")[2] for name in names if name.startswith("program.py(")]
+        caller = next((name for name in reversed(own) if name in ("costly", "cheap", "before")), "")
+        found[caller] = found.get(caller, 0) + end - start
+    return found
+
+
+def test_functions_have_their_share_of_the_window_and_what_was_before_it_is_left_out(tool, tmp_path):
+    assert started(tmp_path, tool).wait(60) == 0
+    (document,) = kept(tool, tmp_path)
+    found = lines_of(document)
+    assert found["costly"] > 1.8 * found.get("cheap", 0)
+    assert found.get("before", 0) < 0.1 * sum(found.values())
+    assert document["is_worker"] is False
+    assert document["threads"] == [{"tid": document["pid"], "name": "MainThread"}]
+
+
+def test_the_text_of_own_lines_is_kept_with_its_whole_statement_or_not_at_all(tool, tmp_path):
+    assert started(tmp_path, tool).wait(60) == 0
+    (document,) = kept(tool, tmp_path)
+    assert "while time.perf_counter() < end:" in {text for lines in document["source"].values() for text in lines}
+    shutil.rmtree(tmp_path / "stacks")
+    (document,) = kept(tool, tmp_path, with_source=False)
+    assert document["source"] == {}
+
+
+def children_of(pid: int) -> list[str]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "os.abort()", "time.sleep(600)"])
+def test_however_the_program_ends_nothing_is_left_and_what_was_sampled_is_kept(tool, tmp_path, end):
+    program = started(tmp_path, tool, rounds=10, end=f"print(flush=True); {end}")
+    if "sleep" in end:
+        wait_for(lambda: children_of(tool.process.pid))
+        time.sleep(0.5)
+        program.send_signal(signal.SIGTERM)
+    program.wait(60)
+    (document,) = kept(tool, tmp_path)
+    assert lines_of(document)["costly"] > 0
+    assert tool.process.poll() is not None
+
+
+def test_when_perfdoctor_is_killed_sampler_and_py_spy_end_and_the_program_goes_on(tmp_path):
+    """The sampler is a child of a process that is killed."""
+    parent = subprocess.Popen(
+        [
+            sys.executable, "-c",
+            PARENT,
+        ],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    settings = json.loads(parent.stdout.readline())
+
+    class Started:
+        def __init__(self) -> None:
+            self.settings = settings
+
+    program = started(tmp_path, Started(), rounds=100)  # type: ignore[arg-type]
+    try:
+        spies = wait_for(lambda: children_of(settings["sampler"]))
+        parent.kill()
+        parent.wait()
+        wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").is_file() and is_alive(pid) for pid in spies))
+        wait_for(lambda: not is_alive(settings["sampler"]))
+        assert program.wait(60) == 0
+    finally:
+        program.kill()
+        shutil.rmtree(settings["ready"], ignore_errors=True)
+
+
+PARENT = """
+import json, time
+from perfdoctor.recording.sampling.session import Sampler
+from perfdoctor.recording.tools import py_spy
+print(json.dumps(Sampler(py_spy.find()).settings), flush=True)
+time.sleep(600)
+"""
+
+
+def is_alive(pid: int | str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_request_that_makes_no_sense_does_no_harm(tool, tmp_path):
+    for line in (
+        b"begin\n",
+        b"begin x y\n",
+        b"\xff\n",
+        b"end 1 2\n",
+        b"begin 999999999 1\n",
+        b"stop everything\n",
+        b"\n",
+    ):
+        target = os.open(tool.requests, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(target, line)
+        os.close(target)
+    assert started(tmp_path, tool).wait(60) == 0
+    tool.end()
+    (note,) = tool.keep(tmp_path / "stacks", "torch", tmp_path, with_source=True)
+    assert "process 999999999" in note
+    (document,) = kept(tool, tmp_path, notes=1)
+    assert lines_of(document)["costly"] > 0
+
+
+def test_without_a_listener_the_program_goes_on_at_once(tool, tmp_path):
+    tool.end()
+    assert started(tmp_path, tool, rounds=1).wait(60) == 0
+    tool.close()
+    assert started(tmp_path, tool, rounds=1).wait(60) == 0
+
+
+@pytest.mark.parametrize(("budget", "processes", "rate"), [(0.04, 1, 57), (0.04, 3, 19), (2.56, 24, 152), (1, 1, 200)])
+def test_the_rate_keeps_to_the_budget(budget, processes, rate):
+    assert sampler.hertz(budget, processes) == rate
+    assert rate * processes * sampler.SAMPLE_S <= budget or rate == sampler.LEAST_HERTZ
+
+
+def test_paths_are_cut_and_source_is_read_only_from_the_project(tmp_path):
+    project = tmp_path / "project"
+    assert stacks.shortened(str(project / "src/train.py"), project) == "src/train.py"
+    assert stacks.shortened("/home/me/env/lib/python3.11/site-packages/torch/nn/x.py", project) == (
+        "site-packages/torch/nn/x.py"
+    )
+    assert stacks.shortened("/usr/lib/python3.11/queue.py", project) == "lib/python3.11/queue.py"
+    assert stacks.shortened("<string>", project) == "<string>"
+
+
+def test_a_statement_is_shown_whole_up_to_five_lines_and_its_secrets_are_hidden(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(
+        "def f():\n    for x in (1,\n              2):\n        g(\n            a,\n            b,\n            c,\n"
+        "            d,\n            e,\n        )\n    login(key='hf_abcdefghijklmnopqrstuvwxyz0123456789')\n",
+        "utf-8",
+    )
+    wanted = {f"train.py({line})": (file, line) for line in (3, 6, 11)}
+    found = stacks.source(wanted, before_unix_ns=file.stat().st_mtime_ns)
+    assert found["train.py(3)"] == ["for x in (1,", "          2):"]
+    assert found["train.py(6)"] == ["g(", "    a,", "    b,", "    c,", "    d,"]
+    assert "abcdefghijklmnop" not in found["train.py(11)"][0]
+    assert stacks.source(wanted, before_unix_ns=file.stat().st_mtime_ns - 1) == {}
