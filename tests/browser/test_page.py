@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import re
-import subprocess
-import sys
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from browser.pages import FAULTS, PHONE, addresses, reported
+from browser.pages import planted as traces
 from browser.waiting import until
-from folders import ROOT
 
-from perfdoctor.diagnosis.engine import examine
-from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.readers.open import read
 from perfdoctor.records.findings import Span
-from perfdoctor.report import html
-from perfdoctor.views.build import views
-from perfdoctor.vocabulary.rulebook import load_rules
-
-PHONE = {"viewport": {"width": 360, "height": 740}}
-IMAGE = "</script><img src=x onerror=alert(1)>"
-
-
-def reported(folder):
-    run = prepare(read([folder]))
-    diagnosis = examine(run, list(load_rules().values())).diagnosis
-    made = views(run, diagnosis)
-    assert made.failed == ()
-    return diagnosis, html.render(diagnosis, made)
 
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory):
-    """Four ranks that wait for data and for a slow one: most pages have something to show."""
-    folder = tmp_path_factory.mktemp("planted")
-    faults = ["input-wait=0.2", "rank-skew=0.1", "fp32-matmuls=0.15", "--ranks", "4", "--seed", "3"]
-    subprocess.run([sys.executable, str(ROOT / "fixtures" / "plant.py"), *faults, "-o", str(folder)], check=True)
-    return reported(folder / "torch")
-
-
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory):
-    """The same of a trace in which every name wants to be a script."""
-    source = ROOT / "fixtures" / "input-bound-single-process" / "torch" / "rank0.pt.trace.json.gz"
-    trace = json.loads(gzip.decompress(source.read_bytes()))
-    for event in trace["traceEvents"]:
-        if event.get("cat") in ("kernel", "cpu_op", "user_annotation", "cuda_runtime") and "Step" not in event["name"]:
-            event["name"] += IMAGE
-    for device in trace.get("deviceProperties", []):
-        device["name"] += IMAGE
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / "rank0.json").write_text(json.dumps(trace))
-    return reported(folder)
+    return reported(traces(tmp_path_factory.mktemp("planted"), *FAULTS))
 
 
 def shows(page, name):
     """Waits until this page alone is shown: a browser follows an address some time after the click."""
     return until(page, f"[...document.querySelectorAll('main > .page:not([hidden])')].map(one => one.id) == {name!r}")
-
-
-def addresses(page):
-    return page.eval_on_selector_all("nav a", "all => all.map(one => one.hash)")
 
 
 def test_each_link_shows_its_page_and_no_other(planted, open_page):
@@ -159,33 +113,6 @@ def test_keys_alone_lead_from_the_start_into_a_finding_and_to_the_timeline(plant
     assert shows(page, "timeline")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(planted, open_page, scheme):
-    """In the dark only colours differ."""
-    options = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
-    page = open_page(planted[1], color_scheme=scheme)
-    for address in addresses(page):
-        page.evaluate("address => { location.hash = address; }", address)
-        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-        page.wait_for_timeout(50)
-        found = Axe().run(page, options=options).response["violations"]
-        serious = [
-            (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], address
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_every_page_without_moving_sideways(planted, open_page, scheme):
-    page = open_page(planted[1], **PHONE, color_scheme=scheme)
-    for address in addresses(page):
-        page.evaluate("address => { location.hash = address; }", address)
-        page.wait_for_timeout(50)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
-
-
 def test_on_a_phone_the_name_of_the_page_is_in_view(planted, open_page):
     page = open_page(planted[1], "#recording", **PHONE)
     box = page.locator("nav a[aria-current]").bounding_box()
@@ -210,28 +137,3 @@ def test_on_paper_the_findings_are_there_and_the_buttons_are_not(planted, open_p
     assert page.locator("#recording").is_visible()
     assert not page.locator("nav").is_visible()
     assert not page.locator("button[data-copy]").first.is_visible()
-
-
-def test_without_scripts_every_page_stands_below_the_other(planted, open_page):
-    page = open_page(planted[1], java_script_enabled=False)
-    ids = re.findall(r'<section class="page[^"]*" id="(\w+)"', planted[1])
-    assert len(ids) > 5
-    assert all(page.locator(f"#{name}").is_visible() for name in ids)
-    assert page.locator("#finding-1 p.summary").first.is_visible()
-
-
-def test_names_that_want_to_be_scripts_stay_text_on_every_page(hostile, open_page):
-    diagnosis, text = hostile
-    assert any(IMAGE[:20] in gpu.name for gpu in diagnosis.gpus)
-    page = open_page(text)
-    for address in addresses(page):
-        page.evaluate("address => { location.hash = address; }", address)
-        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-        page.wait_for_timeout(100)
-    assert page.locator("img").count() == 0
-    assert IMAGE in page.locator("body").text_content()
-    assert page.locator("script").count() == 3  # two of data, and ours
-
-
-def test_the_file_is_small(planted):
-    assert len(planted[1].encode()) < 1_500_000
