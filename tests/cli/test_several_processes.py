@@ -15,10 +15,10 @@ TRACE = ROOT / "fixtures" / "launch-bound" / "torch" / "rank0.pt.trace.json.gz"
 #: Small recordings are worth processes here, and what is forked is counted.
 PROGRAM = """
 import gzip, os, signal, sys
-from perfdoctor.diagnosis import engine
+from perfdoctor.model import by_several
 from perfdoctor.readers.kineto import processes, repair
 from perfdoctor.system import beside
-engine._WORTH_PROCESSES = processes.Forked.WORTH = 0
+by_several._WORTH_PROCESSES = processes.Forked.WORTH = 0
 processes.Forked.WORTH_EACH = 1
 processes.KINDS = (processes.Forked,)
 repair.BATCH_BYTES = 1 << 13
@@ -41,24 +41,25 @@ finally:
 """
 
 
-def analysed(trace: Path, jobs: int, how: str = "") -> tuple[bytes, int]:
-    """The diagnosis as JSON, and how many processes were forked for it."""
+def analysed(into: Path, jobs: int, how: str = "") -> tuple[tuple[bytes, bytes], int]:
+    """The diagnosis as JSON and as a page, and how many processes were forked for it."""
+    page = into / "page.html"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, trace, "--json", "-", "--no-html"],
+        [sys.executable, "-W", "error", "-c", PROGRAM, TRACE, "--json", "-", "--html", page],
         env={**os.environ, "PERFDOCTOR_JOBS": str(jobs), "HOW": how},
         capture_output=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
-    return done.stdout, int(done.stderr)
+    return (done.stdout, page.read_bytes()), int(done.stderr.splitlines()[-1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 def test_the_diagnosis_is_the_same_by_any_number_of_processes(tmp_path: Path) -> None:
-    alone, forked = analysed(TRACE, 1)
+    alone, forked = analysed(tmp_path, 1)
     assert not forked
     for jobs in (2, 3):
-        assert analysed(TRACE, jobs) == (alone, 2 * (jobs - 1))  # to read, and for the rules
-    assert analysed(TRACE, 2, "forbidden") == (alone, 0)
-    assert analysed(TRACE, 3, "killed") == (alone, 4)
+        assert analysed(tmp_path, jobs) == (alone, 3 * (jobs - 1))  # to read, for the rules, for the pages
+    assert analysed(tmp_path, 2, "forbidden") == (alone, 0)
+    assert analysed(tmp_path, 3, "killed") == (alone, 6)

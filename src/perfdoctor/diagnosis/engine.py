@@ -26,6 +26,7 @@ from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
+from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
@@ -35,13 +36,10 @@ from perfdoctor.records.predictions import CriticalPath
 from perfdoctor.records.savings import Saving
 from perfdoctor.replay.graph.critical_path import critical_path
 from perfdoctor.replay.what_if.savings import Replay, replay_of
-from perfdoctor.system import beside
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Of the critical path; what is further down is too short to be worth shortening.
 MOST_PIECES = 12
-#: Rows of a run whose rules are looked at sooner by several processes than by one.
-_WORTH_PROCESSES = 100_000
 #: Rules that take long where they apply: this one replays all steps.
 _LONGEST = ("memory-headroom",)
 
@@ -145,16 +143,16 @@ def _listed(rules: Sequence[Rule], found: Sequence[tuple[Outcome, list[Finding]]
 
 def _by_several(rules: Sequence[Rule], run: Run) -> tuple[_Applied, dict[str, Any], CriticalPath | None] | None:
     """The same, with the numbers and the critical path, worked out by several processes; None where one is sooner."""
-    if sum(map(len, run.timeline.frames.values())) < _WORTH_PROCESSES or not beside.extra_processes():
+    if not by_several.is_worth_processes(run):
         return None
     replay = replay_of(run)  # nearly always asked for: else each process would need it by itself
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
-    found: list[Any] = beside.each([
+    found: list[Any] = by_several.each([
         *(partial(_apply, rule, run) for rule in longest_first),
         partial(_numbers, run),
         lambda: _critical_path(replay) if replay else None,
-    ])  # fmt: skip
+    ], run)  # fmt: skip
     *of_rules, numbers, path = found
     by_rule = {rule.id: each for rule, each in zip(longest_first, of_rules, strict=True)}
     return _listed(applying, [by_rule[rule.id] for rule in applying]), numbers, path

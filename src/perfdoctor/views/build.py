@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
+from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
@@ -15,24 +17,34 @@ from perfdoctor.vocabulary.pages import PAGES
 View = Table | Chart | Heat | TimelineView
 
 
+#: Takes as long as all others together.
+_LONGEST = "timeline"
+
+
 def views(run: Run, diagnosis: Diagnosis) -> Views:
     """All pages for which something was recorded: `view(run, diagnosis)` of a page's module yields its contents."""
-    made: list[View] = []
-    failed: list[tuple[str, str]] = []
-    for name in PAGES:
-        module = f"perfdoctor.views.pages.{name}"
-        try:
-            view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(module).view
-            made.extend(_worded(each, diagnosis.basis) for each in view(run, diagnosis))
-        except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
-            failed.append((name, f"{type(error).__name__}: {error}"))
+    longest_first = sorted(PAGES, key=lambda name: name != _LONGEST)
+    made_of = by_several.each([partial(_page, name, run, diagnosis) for name in longest_first], run)
+    pages = dict(zip(longest_first, made_of, strict=True))
+    made = [view for name in PAGES for view in pages[name][0]]
     return Views(
         tables=tuple(_of(Table, made)),
         charts=tuple(_of(Chart, made)),
         heats=tuple(_of(Heat, made)),
         timeline=next(_of(TimelineView, made), None),
-        failed=tuple(failed),
+        failed=tuple((name, error) for name in PAGES if (error := pages[name][1])),
     )
+
+
+def _page(name: str, run: Run, diagnosis: Diagnosis) -> tuple[list[View], str]:
+    """What is on it, and why it has no more; "" if nothing failed."""
+    made: list[View] = []
+    try:
+        view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view
+        made.extend(_worded(each, diagnosis.basis) for each in view(run, diagnosis))
+    except Exception as error:  # noqa: BLE001 a defect of one page must not affect the others
+        return made, f"{type(error).__name__}: {error}"
+    return made, ""
 
 
 def _worded(view: View, basis: Basis) -> View:
