@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from folders import FIXTURES
@@ -12,13 +14,15 @@ from report.samples import ASKED, HEALTHY, INPUT_BOUND, LARGER, NO_STEPS, NOTHIN
 from typer.testing import CliRunner
 
 from perfdoctor.cli.main import app
-from perfdoctor.diagnosis.cost import cost
+from perfdoctor.diagnosis.cost import cost, listed
 from perfdoctor.hardware.peaks import named
 from perfdoctor.hardware.prices import Price, listed_price, listed_prices
 from perfdoctor.records.work_done import Efficiency
 from perfdoctor.report.words import cost as words
 from perfdoctor.report.words import wording
+from perfdoctor.system.run_folder import Manifest, PassRecord, RunFolder
 
+TRACE = FIXTURES / "input-bound-single-process" / "torch"
 TWO_FIFTY = Price(2.5, "EUR")
 A_STEP_S = INPUT_BOUND.base_ns / 1e9
 TOKENS = Efficiency("", None, None, None, 0.0, None, None, "", "", None, "", "tokens", 16_384.0, 23_000.0)
@@ -112,6 +116,33 @@ def test_money_has_three_digits(amount, said):
     assert wording.money(amount, "USD") == (f"{said} USD" if math.isfinite(amount) else said)
 
 
+def test_a_run_folder_pays_for_as_long_as_the_program_ran_under_the_first_tool(tmp_path):
+    record = [PassRecord("ncu"), PassRecord("torch", seconds=90.0, state="done"), PassRecord("nsys", seconds=300.0)]
+    folder = RunFolder.create(tmp_path / "run", Manifest(passes=record, started_unix_ns=1))
+    shutil.copytree(TRACE, folder.path / "torch")
+    target = tmp_path / "a.json"
+    done = ran(folder.path, "--no-html", "--json", target, "--gpu-hour-price", "4")
+    found = json.loads(target.read_text("utf-8"))["cost"]
+    assert (found["per_run"], found["run_seconds"]) == (pytest.approx(0.1), 90)
+    assert "0.100 for the recorded run of 90.0 s." in " ".join(done.stdout.split())
+
+
+def test_gpus_of_several_kinds_have_no_common_list_price(monkeypatch):
+    names = {0: "NVIDIA H100 SXM", 1: "NVIDIA H100 SXM", 2: "NVIDIA T4", 3: "NVIDIA TITAN V", 4: None}
+    monkeypatch.setattr(
+        "perfdoctor.diagnosis.cost.peaks", lambda place: SimpleNamespace(name=names[place]) if names[place] else None
+    )
+
+    class Rank(int):
+        device = 0
+
+    def price(*ranks):
+        return listed(SimpleNamespace(places=[Rank(rank) for rank in ranks]))
+
+    assert price(0, 1) == listed_price("NVIDIA H100 SXM") == price(0)
+    assert price(0, 2) is price(3) is price(4) is price(0, 4) is price() is None
+
+
 # --- list prices
 
 
@@ -125,9 +156,6 @@ def test_every_list_price_is_of_a_known_gpu_and_says_whose_it_is_and_from_which_
         assert len(price.currency) == 3
         assert price.date.startswith("2026-"), price
     assert listed_price("NVIDIA GeForce GTX 280") is None
-
-
-TRACE = FIXTURES / "input-bound-single-process" / "torch"
 
 
 def costs(*arguments):

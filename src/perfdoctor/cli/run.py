@@ -323,7 +323,7 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
         if not shown.no_save:
             analyze.store(examination, [folder.path], source="run", process=asked.process, quiet=shown.quiet)
         met = analyze.is_met(asked.conditions, examination.diagnosis)
-        analyze.publish(examination, [folder.path], shown.outside, page, process=asked.process, quiet=shown.quiet)
+        _publish(folder, examination, asked, shown, page)
     except PerfdoctorError as error:
         typer.echo(f"perfdoctor: {error.what}\n  → {error.do}", err=True)
     except KeyboardInterrupt:
@@ -332,6 +332,16 @@ def _report(folder: RunFolder, asked: analyze.Asked, shown: _Shown, ended: Ended
         pass
     if met and not ended.code:
         raise typer.Exit(analyze.CONDITION_MET)
+
+
+def _publish(
+    folder: RunFolder, examination: Examination, asked: analyze.Asked, shown: _Shown, page: Path | None
+) -> None:
+    """To other tools, which may take some time: whoever does not wait has all reports."""
+    try:
+        analyze.publish(examination, [folder.path], shown.outside, page, process=asked.process, quiet=shown.quiet)
+    except KeyboardInterrupt:
+        typer.echo(f"perfdoctor: not all was logged. Later: perfdoctor analyze {folder.path} --log …", err=True)
 
 
 def _write(folder: RunFolder, examination: Examination, shown: _Shown) -> Path | None:
