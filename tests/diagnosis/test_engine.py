@@ -7,21 +7,25 @@ from dataclasses import replace
 
 import pytest
 from builders import ELEMENTWISE, SGEMM, draw, draw_steps, findings, timeline
+from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_builders import H100, matmuls, measurement, with_rates
+from recorded import of_recordings, recording
 
 import perfdoctor.detectors.copies.exposed_copies
 import perfdoctor.detectors.input.input_wait
 from perfdoctor.detectors import detector
-from perfdoctor.diagnosis.engine import diagnose, missing
+from perfdoctor.diagnosis.engine import diagnose, examine, missing
 from perfdoctor.diagnosis.prediction import speedup
 from perfdoctor.metrics.accounting.prepare import prepare
 from perfdoctor.model.timeline import Device, Source, Timeline, UserValues, merge
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Finding
 from perfdoctor.records.savings import Saving
+from perfdoctor.report import html, json_report
 from perfdoctor.report.words.wording import machines, verdict
+from perfdoctor.views.build import views
 from perfdoctor.vocabulary.rulebook import load_rules, with_overrides
 
 RULES = list(load_rules().values())
@@ -567,3 +571,16 @@ def test_without_a_gpu_the_training_thread_is_idle_and_no_gpu():
     drawn = draw(host=["o" * 30 + " " * 10, " " * 30 + "f" * 10], repeat=6, unit_us=1000)
     (advice,) = [each for each in diagnose(drawn, list(load_rules().values())).findings if each.rule == "host-work"]
     assert advice.summary.startswith("The training thread is idle for 10.0 ms")
+
+
+@of_recordings(
+    [FIXTURES / "launch-bound" / "torch", FIXTURES / "fp32-matmuls" / "torch", FIXTURES / "straggler" / "torch"]
+)
+def test_a_recording_so_long_that_results_are_dropped_has_the_same_diagnosis_and_pages(path, monkeypatch):
+    kept = recording(path)
+    expected, page = json_report.render(kept.diagnosis), kept.page
+    monkeypatch.setattr("perfdoctor.model.run._LONG_ROWS", 0)
+    run = prepare(kept.timeline)
+    diagnosis = examine(run, RULES).diagnosis
+    assert json_report.render(diagnosis) == expected
+    assert html.render(diagnosis, views(run, diagnosis)) == page

@@ -37,6 +37,38 @@ def test_a_place_is_asked_once_for_each_argument_and_another_place_begins_empty(
     assert scaled(other) == other.window_ns != scaled(place)
 
 
+def test_what_no_round_asks_for_is_dropped_and_computed_again(monkeypatch):
+    CALLS.clear()
+    run = prepare(draw(kernels="####  ####"))
+    (place,) = run.places
+    scaled(place), scaled(place, 2), places(run)
+    run.next_phase()
+    assert scaled(place) == place.window_ns
+    assert CALLS.count(("place", place.rank, 1)) == 1, "a short recording keeps all"
+    monkeypatch.setattr("perfdoctor.model.run._LONG_ROWS", 0)
+    for _ in range(2):
+        run.next_round(2)
+        assert scaled(place) == place.window_ns
+    assert CALLS.count(("place", place.rank, 1)) == 1, "asked for in every round"
+    assert scaled(place, 2) == 2 * place.window_ns
+    assert CALLS.count(("place", place.rank, 2)) == 2, "not asked for in two rounds"
+    run.next_phase()
+    assert places(run) == 1
+    assert CALLS.count(("run", 0, 0)) == 2
+
+
+def test_a_result_that_came_from_elsewhere_is_never_dropped(monkeypatch):
+    """A reduced place has results that its recording is no longer there for."""
+    monkeypatch.setattr("perfdoctor.model.run._LONG_ROWS", 0)
+    run = prepare(draw(kernels="####  ####"))
+    (place,) = run.places
+    place.kept[scaled.__wrapped__, ((), ())] = -1
+    run.next_phase()
+    assert scaled(place) == -1
+    run.next_phase()
+    assert scaled(place) == -1
+
+
 def test_a_run_is_asked_once():
     CALLS.clear()
     run = prepare(draw(kernels="####  ####"))

@@ -223,7 +223,7 @@ def _inside(place: Place, launched: Launches, signal: str, chosen: Mask) -> Ints
     inner = rows.innermost_of(chosen[rows.numbers])
     at = launched.inside(rows)
     found = np.where(at == UNKNOWN, UNKNOWN, inner[np.maximum(at, 0)])
-    return np.where(found == UNKNOWN, UNKNOWN, rows.numbers[np.maximum(found, 0)])
+    return np.where(found == UNKNOWN, UNKNOWN, rows.numbers[np.maximum(found, 0)]).astype(np.int64)
 
 
 # --- on the host -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_w
 from perfdoctor.metrics.accounting.job_time import job_time
 from perfdoctor.metrics.accounting.prepare import prepare, step_stats
 from perfdoctor.metrics.accounting.real_time import real_step_ns, real_time
-from perfdoctor.metrics.accounting.split import split, whole_recording
+from perfdoctor.metrics.accounting.split import split, split_of_all
 from perfdoctor.metrics.frameworks import facts
 from perfdoctor.metrics.kernels.kernel_table import kernel_table
 from perfdoctor.metrics.kind_of_work import kind_of_work
@@ -62,6 +62,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     (outcomes, seen), numbers, path = _by_several(rules, run) or (_applied(rules, run), None, None)
     seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
+    run.next_phase()
     found = agreeing([_found(rule, finding, run, replay) for rule, finding in seen])
     advice = ranked(found, run)
     predicted = (
@@ -69,6 +70,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         if what_if
         else prediction.predicted(advice, found, run, replay)
     )
+    run.next_phase()
     basis = basis_of(run)
     diagnosis = Diagnosis(
         sources=tuple(SourceInfo(s.kind, s.file, s.tool_version, s.ranks, s.cut_off) for s in timeline.sources),
@@ -115,7 +117,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     return {
         "steps": step_stats(run.job),
         "time": tuple(split(place) for place in run.job.places),
-        "recording": tuple(split(whole_recording(place)) for place in run.places),
+        "recording": tuple(split_of_all(place) for place in run.places),
         "kernels": kernel_table(run),
         "memory": memory_uses(run.timeline),
         "efficiency": efficiency(run),
@@ -169,6 +171,7 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     lacking = missing(rule, run)
     if lacking:
         return Outcome(rule.id, "skipped", lacking), []
+    run.next_round()
     try:
         findings = list(detector(rule)(run, rule.at))
         for finding in findings:  # a placeholder that no value fills is the rule's fault, not the report's

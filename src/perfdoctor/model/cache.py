@@ -6,6 +6,9 @@
 The second call with the same place (and the same further arguments, which must be hashable) returns the first result.
 It is kept under the function itself, so no two can take the same name, and it lives as long as its place, run or
 timeline: `replace(place, …)` makes another place, which begins empty. Results are shared: do not change them.
+
+Of a long recording what was not asked for in a while is dropped (`Kept.next_round`), and computed again if it is asked
+for after all: the same, since it follows from what does not change.
 """
 
 from __future__ import annotations
@@ -19,8 +22,34 @@ if TYPE_CHECKING:
     from perfdoctor.model.run import Run
     from perfdoctor.model.timeline import Timeline
 
-#: Results by function and further arguments.
-Kept = dict[tuple[Callable[..., Any], Hashable], Any]
+_Key = tuple[Callable[..., Any], Hashable]
+
+
+class Kept(dict[_Key, Any]):
+    """Results by function and further arguments, and in which round each that was computed here was asked for last."""
+
+    __slots__ = ("_asked", "_round")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: dict[_Key, int] = {}
+        self._round = 0
+
+    def computed(self, key: _Key, compute: Callable[[], Any]) -> Any:
+        """The result, which is computed where it is not there."""
+        if key not in self:
+            self[key] = compute()
+            self._asked[key] = self._round
+        elif key in self._asked:
+            self._asked[key] = self._round
+        return self[key]
+
+    def next_round(self, rounds: int) -> None:
+        """Begin another round, and drop what was computed here and not asked for in the last so many."""
+        self._round += 1
+        for key in [key for key, asked in self._asked.items() if asked <= self._round - rounds]:
+            del self[key], self._asked[key]
+
 
 _Place = TypeVar("_Place", bound="Place")
 _Arguments = ParamSpec("_Arguments")
@@ -63,9 +92,7 @@ def _once(
 ) -> Callable[Concatenate[_Subject, _Arguments], _Result]:
     def remembered(subject: _Subject, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         key = function, (arguments, tuple(sorted(named.items())))
-        if key not in subject.kept:
-            subject.kept[key] = function(subject, *arguments, **named)
-        result: _Result = subject.kept[key]
+        result: _Result = subject.kept.computed(key, lambda: function(subject, *arguments, **named))
         return result
 
     update_wrapper(remembered, function)

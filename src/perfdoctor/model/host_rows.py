@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_timeline
-from perfdoctor.model.columns import UNKNOWN, Ints, Mask, occurring
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Whole, occurring
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.timeline import Frame, Timeline
 
@@ -27,14 +28,14 @@ class Nested:
 
     `numbers`: which rows of the timeline's frame they are. `parent`: the row around each, UNKNOWN if none.
     `levels`: the rows by depth, outermost first. `threads`: the rows of each by start, the outer of two first.
-    A row covers `[start, end)`.
+    A row covers `[start, end)`. Numbers of rows are held in 32 bits where these are enough.
     """
 
     rows: Frame
-    numbers: Ints
-    parent: Ints
-    levels: tuple[Ints, ...]
-    threads: Mapping[Thread, Ints]
+    numbers: Whole
+    parent: Whole
+    levels: tuple[Whole, ...]
+    threads: Mapping[Thread, Whole]
 
     def innermost(self, at_ns: Nanoseconds, process: Ints, thread: Ints) -> Ints:
         """For each instant on its thread the row that covers it most closely, UNKNOWN where none does.
@@ -53,23 +54,28 @@ class Nested:
                 wanted, row = wanted[row != UNKNOWN], row[row != UNKNOWN]
         return found
 
-    def innermost_of(self, chosen: Mask) -> Ints:
+    def innermost_of(self, chosen: Mask) -> Whole:
         """For each row the innermost chosen one around it, or itself; UNKNOWN where neither is chosen."""
-        found = np.where(chosen, np.arange(len(self.rows)), UNKNOWN)
+        found = self._or_none(chosen)
         for level in self.levels[1:]:
             found[level] = np.where(chosen[level], level, found[self.parent[level]])
         return found
 
-    def outermost_of(self, chosen: Mask) -> Ints:
+    def outermost_of(self, chosen: Mask) -> Whole:
         """For each row the outermost chosen one around it, or itself; UNKNOWN where neither is chosen."""
-        found = np.where(chosen, np.arange(len(self.rows)), UNKNOWN)
+        found = self._or_none(chosen)
         for level in self.levels[1:]:
             above = found[self.parent[level]]
             found[level] = np.where(above != UNKNOWN, above, found[level])
         return found
 
+    def _or_none(self, chosen: Mask) -> Whole:
+        found = np.arange(len(self.rows), dtype=self.parent.dtype)
+        found[~chosen] = UNKNOWN
+        return found
+
     @cached_property
-    def outermost(self) -> Ints:
+    def outermost(self) -> Whole:
         """For each row the outermost one around it, or itself."""
         return self.outermost_of(np.ones(len(self.rows), dtype=bool))
 
@@ -94,13 +100,14 @@ class Nested:
 
 def nested(rows: Frame, numbers: Ints | None = None) -> Nested:
     """Of rows of one rank. `numbers`: their row numbers in the timeline's frame, where they are not all of it."""
-    parent = np.full(len(rows), UNKNOWN, dtype=np.int64)
-    depths: list[list[Ints]] = []
+    short: type[np.signedinteger[Any]] = np.int32 if len(rows) <= np.iinfo(np.int32).max else np.int64
+    parent: Whole = np.full(len(rows), UNKNOWN, dtype=short)
+    depths: list[list[Whole]] = []
     threads = {}
     for thread, own in by_thread(rows):
-        order = _outer_first(rows, own)
+        order = _outer_first(rows, own).astype(short)
         threads[thread] = order
-        above = np.empty(0, np.int64)
+        above: Whole = np.empty(0, short)
         for depth, level in enumerate(_levels(rows, order)):
             if depth:
                 around = np.searchsorted(rows.start_ns[above], rows.start_ns[level], side="right") - 1
@@ -110,7 +117,7 @@ def nested(rows: Frame, numbers: Ints | None = None) -> Nested:
             depths[depth].append(level)
             above = level
     levels = tuple(np.concatenate(level) for level in depths)
-    return Nested(rows, np.arange(len(rows)) if numbers is None else numbers, parent, levels, threads)
+    return Nested(rows, np.arange(len(rows), dtype=short) if numbers is None else numbers, parent, levels, threads)
 
 
 def by_thread(rows: Frame) -> Iterator[tuple[Thread, Ints]]:
@@ -135,7 +142,7 @@ def _outer_first(rows: Frame, own: Ints) -> Ints:
     return order
 
 
-def _levels(rows: Frame, order: Ints) -> Iterator[Ints]:
+def _levels(rows: Frame, order: Whole) -> Iterator[Whole]:
     """Rows of one thread by depth, outermost first, each level sorted by start. `order`: by start, longest first."""
     start, end = rows.start_ns, rows.end_ns
     left = order
@@ -166,7 +173,9 @@ def own_ns(rows: Frame, pieces: Intervals) -> Nanoseconds:
 @once_per_timeline
 def nested_rows(timeline: Timeline, rank: int, signal: str) -> Nested:
     """All rows of a signal on one rank."""
-    return nested(timeline[signal].of(rank=rank), np.flatnonzero(timeline[signal]["rank"] == rank))
+    frame = timeline[signal]
+    rows = frame.of(rank=rank)
+    return nested(rows, None if rows is frame else np.flatnonzero(frame["rank"] == rank))
 
 
 @once_per_timeline

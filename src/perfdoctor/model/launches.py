@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.late import dataclass
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import UNKNOWN, Ints, Mask
+from perfdoctor.model.columns import UNKNOWN, Ints, Mask, Whole
 from perfdoctor.model.host_rows import Nested, nested_rows, when_open
 from perfdoctor.model.intervals import Intervals, Nanoseconds
 from perfdoctor.model.place import Place
@@ -38,11 +38,11 @@ class Launches:
         """When the call began."""
         return self._of_call("start_ns")
 
-    @cached_property
+    @property
     def process(self) -> Ints:
         return self._of_call("process")
 
-    @cached_property
+    @property
     def thread(self) -> Ints:
         return self._of_call("thread")
 
@@ -84,9 +84,12 @@ class Launches:
         return inside
 
 
-def _numbered(numbers: Ints, rows: Ints) -> Ints:
+def _numbered(numbers: Whole, rows: Ints) -> Ints:
     """The numbers of these rows; UNKNOWN stays."""
-    return np.where(rows != UNKNOWN, numbers[rows], UNKNOWN) if numbers.size else rows
+    if not numbers.size:
+        return rows
+    found: Ints = np.where(rows != UNKNOWN, numbers[rows], UNKNOWN).astype(np.int64, copy=False)
+    return found
 
 
 def _nested(place: Place, signal: str) -> Nested:

@@ -50,7 +50,7 @@ class Place(ABC):
     #: When the host asked for the window's work, where the window is that of a range: its executions.
     asked: Intervals | None = None
     #: What is worked out of this place once (`model/cache.py`); another place begins empty.
-    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
 
     @property
     def rank_and_device(self) -> tuple[int, int]:

@@ -16,6 +16,10 @@ from perfdoctor.model.place import Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
 
+#: A recording of more rows is long: what is worked out of it takes about 100 bytes a row, more than all else. And for
+#: how many rules or pages a result is kept that none of them asks for.
+_LONG_ROWS, _ROUNDS = 2_000_000, 4
+
 
 @dataclass(frozen=True)
 class Run:
@@ -26,7 +30,7 @@ class Run:
     #: The part of the recording that is analysed: the places are narrowed to it.
     selection: Selection = WHOLE_RECORDING
     #: What layers above work out of a run once, each under its own name; another run's begins empty.
-    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
     #: All ranks of the job by their summaries (`scale/`), where `places` are only those that were read in full.
     summaries: Run | None = None
     #: For how many places of the job each of `places` stands; () where every one of them was read in full.
@@ -41,6 +45,16 @@ class Run:
     def ranks(self) -> tuple[int, ...]:
         """All ranks recorded, ascending, also those that were not read in full."""
         return self.job.timeline.ranks
+
+    def next_round(self, rounds: int = _ROUNDS) -> None:
+        """Between two rules, or two pages: of a long recording, drop results that none of the last ones asked for."""
+        if sum(map(len, self.timeline.frames.values())) > _LONG_ROWS:
+            for kept in (self.kept, self.timeline.kept, *(place.kept for place in self.places)):
+                kept.next_round(rounds)
+
+    def next_phase(self) -> None:
+        """What follows asks for other results: of a long recording, drop all."""
+        self.next_round(1)
 
     @property
     def per_step(self) -> bool:

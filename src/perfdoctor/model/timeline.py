@@ -79,7 +79,11 @@ class Frame:
 
     def take(self, rows: npt.NDArray[np.generic]) -> Frame:
         """The rows that a mask or an array of indices names."""
-        return Frame(_Taken(self.columns, np.flatnonzero(rows) if rows.dtype == np.bool_ else rows))
+        if rows.dtype == np.bool_:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)
+        return Frame(_Taken(self.columns, rows))
 
     def of(self, **equal: int) -> Frame:
         """The rows in which each named number column has the given value: `kernels.of(rank=0, device=3)`."""
@@ -259,7 +263,7 @@ class Timeline:
     unrecorded_step_ns: Mapping[int, int] = field(default_factory=dict)
     code: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: What is worked out of it once (`model/cache.py`); another timeline begins empty.
-    kept: Kept = field(init=False, default_factory=dict, repr=False, compare=False)
+    kept: Kept = field(init=False, default_factory=Kept, repr=False, compare=False)
 
     @classmethod
     def build(

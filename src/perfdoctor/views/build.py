@@ -23,6 +23,7 @@ _LONGEST = "timeline"
 
 def views(run: Run, diagnosis: Diagnosis) -> Views:
     """All pages for which something was recorded: `view(run, diagnosis)` of a page's module yields its contents."""
+    run.next_phase()
     longest_first = sorted(PAGES, key=lambda name: name != _LONGEST)
     made_of = by_several.each([partial(_page, name, run, diagnosis) for name in longest_first], run)
     pages = dict(zip(longest_first, made_of, strict=True))
@@ -38,6 +39,7 @@ def views(run: Run, diagnosis: Diagnosis) -> Views:
 
 def _page(name: str, run: Run, diagnosis: Diagnosis) -> tuple[list[View], str]:
     """What is on it, and why it has no more; "" if nothing failed."""
+    run.next_round()
     made: list[View] = []
     try:
         view: Callable[[Run, Diagnosis], Iterable[View]] = import_module(f"perfdoctor.views.pages.{name}").view

@@ -40,6 +40,15 @@ def split(place: Place) -> TimeSplit:
     return result
 
 
+def split_of_all(place: Place) -> TimeSplit:
+    """The same from its first to its last event on the device."""
+    whole = whole_recording(place)
+    found = split(whole)
+    if whole is not place:
+        whole.kept.clear()  # some of it refers to the place, which would stay with all that was worked out of it
+    return found
+
+
 def _self_check(result: TimeSplit) -> None:
     parts = result.compute_ns + result.exposed_communication_ns + result.exposed_copy_ns + result.idle_ns
     assert parts == result.window_ns, "the parts of a window must sum to it"

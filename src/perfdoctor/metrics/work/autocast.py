@@ -28,6 +28,7 @@ from perfdoctor.metrics.work.half_precision import (
     sizes,
     start_ns,
     wide_products,
+    wide_rows,
 )
 from perfdoctor.model.cache import once_per_place
 from perfdoctor.model.columns import Floats, Ints, Mask
@@ -202,6 +203,7 @@ def _casting_ns(place: Place, reached: Reached, flow: Ints, casts: Floats) -> Fl
     bandwidth = memory_rate(place, reached.memory)
     if not bandwidth:
         return np.zeros(len(place.kernels))
-    inputs = np.nan_to_num(sizes(place, reached).inputs)
+    inputs = np.zeros(len(place.kernels))
+    inputs[wide_rows(place)] = np.nan_to_num(sizes(place, reached).inputs)
     both = np.where(flow == _WIDE, 1.0, 1 / 2)
     return np.where(casts > 0, casts * start_ns(place) + both * inputs * _CAST_BYTES / bandwidth * 1e9, 0.0)

@@ -23,7 +23,7 @@ from perfdoctor.metrics.work.device_peaks import measured, peaks
 from perfdoctor.metrics.work.half_speedup import half_speedup
 from perfdoctor.metrics.work.op_work import op_work
 from perfdoctor.model.cache import once_per_place
-from perfdoctor.model.columns import Floats, Mask
+from perfdoctor.model.columns import Floats, Ints, Mask
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import UNKNOWN
 from perfdoctor.vocabulary.kinds import MATMUL_FAMILIES
@@ -69,6 +69,12 @@ def wide_products(place: Place) -> Mask:
 
 
 @once_per_place
+def wide_rows(place: Place) -> Ints:
+    """The rows of `place.kernels` that are these products, ascending."""
+    return np.flatnonzero(wide_products(place))
+
+
+@once_per_place
 def half_products(place: Place) -> Mask:
     """One bool a kernel: does it multiply matrices of 16 bits or fewer?"""
     half: Mask = place.kernels.name.has(_matrix_type, "half") & place.kernel_rows(*MATMUL_FAMILIES)
@@ -94,7 +100,7 @@ def _matrix_type(name: str) -> str:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of each of `place.kernels` that multiplies wide numbers, else NaN.
+    """Of each of `wide_rows`; NaN where it is not known.
 
     `flop`; `results`, how many numbers it writes; `inputs`, how many its op reads; `wide_bytes` of one of them;
     `by_shapes`: does that follow from shapes?
@@ -123,48 +129,50 @@ def sizes(place: Place, reached: Reached) -> Sizes:
 
     Of a product of unknown sides the square one is taken: no other of as many FLOP and results reads fewer numbers.
     """
-    wide, count = wide_products(place), len(place.kernels)
-    work, seconds = op_work(place), place.kernels.duration_ns / 1e9
-    flop, results, inputs = (np.full(count, np.nan) for _ in range(3))
+    rows = wide_rows(place)
+    work, seconds = op_work(place), place.kernels.duration_ns[rows] / 1e9
+    flop, results, inputs = (np.full(rows.size, np.nan) for _ in range(3))
     item = _of_type(place, _WIDE_BYTES)
-    by_shapes = np.zeros(count, dtype=bool)
+    by_shapes = np.zeros(rows.size, dtype=bool)
     if len(work.ops):
-        op = np.maximum(work.kernel_op, 0)
-        known = wide & (work.kernel_op != UNKNOWN) & work.known[op] & (work.needed_flop[op] > 0) & (work.ns[op] > 0)
-        part = np.where(known, place.kernel_ns / np.maximum(work.ns[op], 1), 0.0)
+        of_kernel = work.kernel_op[rows]
+        op = np.maximum(of_kernel, 0)
+        known = (of_kernel != UNKNOWN) & work.known[op] & (work.needed_flop[op] > 0) & (work.ns[op] > 0)
+        part = np.where(known, place.kernel_ns[rows] / np.maximum(work.ns[op], 1), 0.0)
         by_shapes = known & (part > 0)
         flop = np.where(by_shapes, work.needed_flop[op] * part, np.nan)
         results = np.where(by_shapes, work.results[op] * part, np.nan)
         moved = np.where(by_shapes, work.moved_bytes[op] * part, np.nan) / item
         inputs = np.where(np.isnan(results), moved, moved - results)
-    by_time = wide & ~by_shapes
+    by_time = ~by_shapes
     estimated = seconds * _wide_rates(place, reached) * _share_of_sms(place)
     flop = np.where(by_time, estimated, flop)
     results = np.where(by_time, _grid_results(place), results)
     side = np.where(np.isnan(results), np.cbrt(flop / 2), np.sqrt(results))
     square = 2 * side * np.where(np.isnan(results), side, flop / (2 * results))
-    inputs = np.where(np.isnan(inputs) & wide, square, inputs)
+    inputs = np.where(np.isnan(inputs), square, inputs)
     results = np.where(by_time & np.isnan(results), side**2, results)
     return Sizes(flop, results, inputs, item, by_shapes)
 
 
 def _of_type(place: Place, values: dict[str, int] | dict[str, float]) -> Floats:
-    """A number for each kernel by the type that its name says; NaN for others."""
-    found = np.full(len(place.kernels), np.nan)
+    """A number for each of `wide_rows` by the type that its name says."""
+    names = place.kernels.name.take(wide_rows(place))
+    found = np.full(len(names), np.nan)
     for kind, value in values.items():
-        found[place.kernels.name.has(_matrix_type, kind)] = value
+        found[names.has(_matrix_type, kind)] = value
     return found
 
 
 def _wide_rates(place: Place, reached: Reached) -> Floats:
     """FLOP/s at which each product on wide numbers is taken to run."""
     rates = _of_type(place, {kind: _rate(place, kind, reached.wide) for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place), _rate(place, "tf32", reached.tf32), rates)
+    return np.where(tf32_products(place)[wide_rows(place)], _rate(place, "tf32", reached.tf32), rates)
 
 
 def _share_of_sms(place: Place) -> Floats:
-    """Of each kernel: how much of its waves of blocks there is; 1 where grid or GPU are not known."""
-    sms, blocks = _sm_count(place), place.kernels["blocks"]
+    """Of each of them: how much of its waves of blocks there is; 1 where grid or GPU are not known."""
+    sms, blocks = _sm_count(place), place.kernels["blocks"][wide_rows(place)]
     if not sms:
         return np.ones(len(blocks))
     return np.where(blocks > 0, _wave_share(np.maximum(blocks, 1), sms), 1.0)
@@ -177,9 +185,9 @@ def _wave_share(tiles: Floats, sms: int) -> Floats:
 
 
 def _grid_results(place: Place) -> Floats:
-    """How many numbers each kernel writes, by its blocks and the tile in its name; NaN where either is not known."""
-    area = place.kernels.name.numbers(_tile_area)
-    blocks = place.kernels["blocks"]
+    """How many numbers each of them writes, by its blocks and the tile in its name; NaN where either is not known."""
+    area = place.kernels.name.take(wide_rows(place)).numbers(_tile_area)
+    blocks = place.kernels["blocks"][wide_rows(place)]
     return np.where((area > 0) & (blocks > 0), area * blocks, np.nan)
 
 
@@ -196,21 +204,21 @@ def _sm_count(place: Place) -> int:
 # --- how long they would take ----------------------------------------------------------------------------------------
 
 
-@once_per_place
 def half_ns(place: Place, reached: Reached, case: str) -> Floats:
     """For each of `place.kernels`, in ns inside the window: a product of wide numbers as in 16 bits, others as now.
 
     `case`: low, likely or high, of savings. Where the GPU is not known, its ratio of rates is taken from those of all
     GPUs in the table: that which most exceed, the middle one, or that which few do.
     """
-    now, wide = place.kernels.duration_ns.astype(float), wide_products(place)
-    rate = half_rate(place, reached)
+    rows, rate = wide_rows(place), half_rate(place, reached)
+    now = place.kernels.duration_ns[rows].astype(float)
     if not rate:
         left = now / _ratios_of_unknown(place, case)
     else:
         left = start_ns(place) + 1e9 * np.fmax(*_seconds(place, reached, rate))
-    shorter = np.where(wide, np.fmin(left, now), now) / np.maximum(now, 1.0)
-    inside: Floats = place.kernel_ns * shorter
+    shorter = np.fmin(left, now) / np.maximum(now, 1.0)
+    inside: Floats = place.kernel_ns.astype(float)
+    inside[rows] *= shorter
     return inside
 
 
@@ -218,10 +226,11 @@ def _seconds(place: Place, reached: Reached, rate: float) -> tuple[Floats, Float
     """What each product takes by its FLOP, and by its bytes."""
     size = sizes(place, reached)
     computing = size.flop / (rate * _filled(size, _sm_count(place)))
-    as_measured = place.kernels.duration_ns / 1e9 / (half_speedup(place) * reached.of_measured)
+    rows = wide_rows(place)
+    as_measured = place.kernels.duration_ns[rows] / 1e9 / (half_speedup(place)[rows] * reached.of_measured)
     computing = np.where(np.isnan(as_measured), computing, as_measured)
     bandwidth = memory_rate(place, reached.memory) * reached.memory_of_products / reached.memory
-    moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(len(place.kernels), np.nan)
+    moving = size.numbers * _HALF_BYTES / bandwidth if bandwidth else np.full(rows.size, np.nan)
     return computing, moving
 
 
@@ -271,4 +280,4 @@ def start_ns(place: Place) -> float:
 def _ratios_of_unknown(place: Place, case: str) -> Floats:
     """How many times as fast 16 bits are on a GPU of which nothing is known."""
     ratios = _of_type(place, {kind: half_speedups(kind)[case] for kind in _WIDE_BYTES})
-    return np.where(tf32_products(place), half_speedups("tf32")[case], ratios)
+    return np.where(tf32_products(place)[wide_rows(place)], half_speedups("tf32")[case], ratios)

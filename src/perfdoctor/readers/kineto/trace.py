@@ -32,6 +32,7 @@ from perfdoctor.readers.kineto.pieces import OfFile, OfStream, Pieces
 from perfdoctor.readers.kineto.repair import EventArray, array_start, is_whole, member
 from perfdoctor.readers.kineto.window import Source as TextSource
 from perfdoctor.readers.kineto.window import Window
+from perfdoctor.system.memory import give_back
 from perfdoctor.system.progress import rising, unheard
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _RECORD = other_tools.TORCH
 #: Marks of other tools stand among the first bytes, or in the first events.
 _MARKED_BYTES = 1 << 20
+#: Reading fewer leaves less than 100 MB behind, and to look for it takes some ms.
+_MANY_EVENTS = 1_000_000
 #: gzip makes traces about twelve to twenty times smaller.
 _USUAL_PACKING = 12
 _BLANK = b"\0 \t\r\n"
@@ -66,7 +69,11 @@ def read(path: Path, data: bytes | None = None, done: Done = unheard) -> Timelin
     trace = _Trace(path, data, done)
     with trace.opened() as stream:
         trace.read(stream)
-    return trace.timeline()
+    timeline, count = trace.timeline(), trace.array.count
+    del trace
+    if count >= _MANY_EVENTS:
+        give_back()
+    return timeline
 
 
 def _text(stream: BinaryIO) -> TextSource:

@@ -120,18 +120,20 @@ def _kernel_by_kernel(finding: Finding) -> Edit:
     levels = shares((saving.low, saving.likely, saving.high), finding.affected_ns)
 
     @once_per_place
-    def of_work(place: Place) -> tuple[list[Floats], list[Floats]]:
+    def of_work(place: Place, first: int) -> tuple[list[Floats], list[Floats]]:
+        """Of DeviceWork from this row on: a graph is mostly that of the last steps."""
         changes = finding.changes.get(place.rank_and_device)
         columns = (changes.shorter, changes.host_ns) if changes else ((), ())
-        shorter, host_ns = ([spread(place, "kernels", case) for case in column] for column in columns)
+        shorter, host_ns = ([spread(place, "kernels", case)[first:].copy() for case in column] for column in columns)
         return shorter, host_ns
 
     def edit(graph: Graph, share: float) -> Graph:
-        shorter, host_ns = of_work(graph.place)
+        first = graph.first_work
+        shorter, host_ns = of_work(graph.place, first)
         if not shorter:
             return graph
-        changed = edits.with_changed_work(graph, np.minimum(_between(levels, shorter, share), 1.0))
-        return edits.with_slower_launches(changed, _between(levels, host_ns, share))
+        changed = edits.with_changed_work(graph, np.minimum(_between(levels, shorter, share), 1.0), first)
+        return edits.with_slower_launches(changed, _between(levels, host_ns, share), first)
 
     return edit
 

@@ -90,9 +90,9 @@ def with_shorter_work(graph: Graph, rows: Mask, share: float) -> Graph:
     return with_changed_work(graph, np.where(rows, share, 0.0))
 
 
-def with_changed_work(graph: Graph, shorter: Floats) -> Graph:
-    """Each row of DeviceWork is shorter by its own share of its time, longer where that is less than 0."""
-    share = np.where(graph.kind == WORK, shorter[np.maximum(graph.work_row, 0)], 0.0)
+def with_changed_work(graph: Graph, shorter: Floats, first: int = 0) -> Graph:
+    """Each row of DeviceWork, from `first` on, is shorter by its own share of its time, longer where below 0."""
+    share = np.where(graph.kind == WORK, shorter[np.maximum(graph.work_row - first, 0)], 0.0)
     durations = np.where(share != 0, ((1 - share) * graph.duration_ns).astype(np.int64), graph.duration_ns)
     transfer = graph.transfer_ns
     if graph.collectives.size:
@@ -100,12 +100,13 @@ def with_changed_work(graph: Graph, shorter: Floats) -> Graph:
     return replace(_with_durations(graph, durations), transfer_ns=transfer)
 
 
-def with_slower_launches(graph: Graph, added_ns: Floats) -> Graph:
-    """The host does something more in front of the launch of each row of DeviceWork, for so many ns."""
-    launched = (graph.kind == WORK) & (graph.depends[1] != NOTHING) & (added_ns[np.maximum(graph.work_row, 0)] > 0)
+def with_slower_launches(graph: Graph, added_ns: Floats, first: int = 0) -> Graph:
+    """The host does more in front of the launch of each row of DeviceWork, from `first` on, for so many ns."""
+    added_ns = np.where(graph.kind == WORK, added_ns[np.maximum(graph.work_row - first, 0)], 0.0)
+    launched = (graph.depends[1] != NOTHING) & (added_ns > 0)
     work = np.flatnonzero(launched)
     work = work[graph.kind[graph.depends[1][work]] == HOST]
-    more = np.bincount(graph.depends[1][work], weights=added_ns[graph.work_row[work]], minlength=len(graph))
+    more = np.bincount(graph.depends[1][work], weights=added_ns[work], minlength=len(graph))
     return replace(graph, lag_ns=(graph.lag_ns[0] + np.rint(more).astype(np.int64), *graph.lag_ns[1:]))
 
 

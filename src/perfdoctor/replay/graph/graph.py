@@ -74,6 +74,11 @@ class Graph:
         return int(self.kind.size)
 
     @property
+    def first_work(self) -> int:
+        """The first row of DeviceWork that is in it, 0 where none is."""
+        return int(self.work_row[self.kind == WORK].min()) if (self.kind == WORK).any() else 0
+
+    @property
     def step_ns(self) -> float:
         """The recorded step."""
         return self.period_ns / self.units
