@@ -24,14 +24,22 @@ def contributions(
     *,
     without_gpu: bool,
 ) -> tuple[Contribution, ...]:
-    """Largest first. Each side: its parts, and its compute by family, in ns a step. `steps_ns`: their sums."""
+    """What changed most first; then what is as before, the longest first.
+
+    Each side: its parts, and its compute by family, in ns a step. `steps_ns`: their sums.
+    """
     ours, theirs = causes_of(*before), causes_of(*after)
     names = [name for name in dict.fromkeys((*ours, *theirs)) if max(ours.get(name, 0), theirs.get(name, 0)) >= 1]
     whole = [
         dict(zip(names, whole_numbers([side.get(name, 0.0) for name in names], step_ns), strict=True))
         for side, step_ns in zip((ours, theirs), steps_ns, strict=True)
     ]
-    names.sort(key=lambda name: -abs(whole[1][name] - whole[0][name]))
+    fates = {name: fate(whole[0][name], whole[1][name], steps_ns[0]) for name in names}
+    changed = sorted(names, key=lambda name: -abs(whole[1][name] - whole[0][name]))
+    unchanged = sorted(names, key=lambda name: -whole[0][name])
+    ordered = [name for name in changed if fates[name] != "same"] + [
+        name for name in unchanged if fates[name] == "same"
+    ]
     return tuple(
         Contribution(
             key=name,
@@ -39,10 +47,10 @@ def contributions(
             before_ns=whole[0][name],
             after_ns=whole[1][name],
             delta_ns=whole[1][name] - whole[0][name],
-            fate=fate(whole[0][name], whole[1][name], steps_ns[0]),
+            fate=fates[name],
             rules=() if name.startswith(COMPUTE) else PARTS[name].rules,
         )
-        for name in names
+        for name in ordered
     )
 
 

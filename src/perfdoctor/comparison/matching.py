@@ -166,7 +166,7 @@ def _changed(pair: _Pair, before_ns: int, after_ns: int, step_ns: float) -> Chan
         part=one.part,
         label=_label(pair, one),
         matched_by=pair.by,
-        where=" · ".join(text for text in (one.phase, _shapes(pair)) if text),
+        where=" · ".join(text for text in (one.phase if pair.by != "optimizer" else "", _shapes(pair)) if text),
         was=was if was != now else (),
         now=now if was != now else (),
         before_ns=before_ns,

@@ -66,7 +66,7 @@ def bars(comparison: Comparison) -> list[Bar]:
     changes = [(each.label, part_of(each.key), each.delta_ns, _times(each)) for each in comparison.causes[:_BARS]]
     hidden = comparison.causes[_BARS:]
     if hidden:
-        changes.append((f"the rest: {len(hidden)} causes", REST, sum(each.delta_ns for each in hidden), ""))
+        changes.append((words.rest_of_causes(len(hidden)), REST, sum(each.delta_ns for each in hidden), ""))
     if left := end - begin - sum(delta for _, _, delta, _ in changes):
         changes.append(("what recording added", "profiler", left, ""))
     levels = [begin]

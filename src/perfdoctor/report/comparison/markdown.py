@@ -18,7 +18,8 @@ def render(comparison: Comparison) -> str:
     sections = (
         listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
         [f"**{escaped(words.verdict(comparison))}**"],
-        [escaped(each) for each in (words.per_item(comparison), *words.interval(comparison)) if each],
+        [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
+        [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),
         work_rows(comparison),
         listed("Predicted and measured", [f"{clean(p.title)}: {words.prediction(p)}" for p in comparison.promises]),
@@ -46,7 +47,7 @@ def _causes(comparison: Comparison) -> Iterator[str]:
         )
     rest = sum(each.delta_ns for each in comparison.causes[SHOWN:])
     if len(comparison.causes) > SHOWN:
-        yield f"| the rest: {len(comparison.causes) - SHOWN} causes | | | {words.delta(rest)} |"
+        yield f"| {words.rest_of_causes(len(comparison.causes) - SHOWN)} | | | {words.delta(rest)} |"
     if comparison.recording_ns:
         yield f"| what recording added | | | {words.delta(comparison.recording_ns)} |"
     total = comparison.difference_ns + comparison.recording_ns

@@ -76,7 +76,7 @@ def _causes(comparison: Comparison, most: int) -> Iterator[Text]:
     rows = [tuple(Text(head, "dim") for head in ("", "before", "after", "difference", ""))]
     rows += [_cause(each) for each in comparison.causes[:most]]
     if hidden:
-        rows.append(_sum(f"the rest: {len(hidden)} causes", sum(each.delta_ns for each in hidden)))
+        rows.append(_sum(words.rest_of_causes(len(hidden)), sum(each.delta_ns for each in hidden)))
     if comparison.recording_ns:
         rows.append(_sum("what recording added", comparison.recording_ns))
     total = Text(words.delta(comparison.difference_ns + comparison.recording_ns), "bold")
@@ -105,7 +105,7 @@ def work_rows(comparison: Comparison | Scaling, most: int, width: int) -> Iterat
     yield from columns([*rows, (Text(f"the rest: {count}", "dim"), Text(words.delta(rest)), Text())], words=(0, 2))
     for each in shown:
         if renamed := words.renamed(each):
-            yield Text(f"  {clean_name(each.label, 24)}: {renamed}", "dim")
+            yield Text(f"  {clean_name(each.label, 40)}: {renamed}", "dim")
 
 
 def _changed(each: Changed, room: int) -> tuple[Text, ...]:

@@ -199,5 +199,15 @@ def lines_heading(comparison: Comparison) -> str:
     return "Your code, own time" if comparison.without_gpu else "Your code, by the work that it launches"
 
 
+def rest_of_causes(many: int) -> str:
+    return f"the rest: {counted(many, 'cause')}"
+
+
+def sides(comparison: Comparison) -> Iterator[str]:
+    """What was compared, by the names that were given."""
+    for title, names in (("Before", comparison.before), ("After", comparison.after)):
+        yield f"{title}: {', '.join(clean_name(name) for name in names)}"
+
+
 def rest(comparison: Comparison | Scaling) -> str:
     return f"the rest: {counted(comparison.work_rest_count, 'smaller change')}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.report.comparison.markdown import SHOWN, listed, work_rows
-from perfdoctor.report.comparison.words import delta
+from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.markdown import escaped
 from perfdoctor.report.scaling import words
 from perfdoctor.report.words.foreign_text import clean
@@ -56,6 +56,6 @@ def _growth(scaling: Scaling) -> Iterator[str]:
     for label, each in (*((escaped(one.label), one) for one in shown), ("**together**", scaling.whole)):
         if label == "**together**" and hidden:
             rest = sum(one.per_doubling_ns for one in hidden)
-            yield f"| the rest: {len(hidden)} causes |{' |' * len(scaling.rungs)} {delta(rest)} |"
+            yield f"| {rest_of_causes(len(hidden))} |{' |' * len(scaling.rungs)} {delta(rest)} |"
         times = " | ".join(duration(ns) for ns in each.times_ns)
         yield f"| {label} | {times} | {words.per_doubling(each)} |"

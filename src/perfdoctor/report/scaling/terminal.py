@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from perfdoctor.report.comparison.terminal import SHOWN, signed, work_rows
-from perfdoctor.report.comparison.words import delta
+from perfdoctor.report.comparison.words import delta, rest_of_causes
 from perfdoctor.report.scaling import words
 from perfdoctor.report.terminal_text import WIDEST, columns, wrapped
 from perfdoctor.report.words.foreign_text import clean
@@ -95,7 +95,7 @@ def _growth(scaling: Scaling, most: int) -> Iterator[Text]:
     rows += [_row(each, at) for each in shown]
     if hidden:
         rest = sum(each.per_doubling_ns for each in hidden)
-        rows.append((Text(f"the rest: {len(hidden)} causes", "dim"), *(Text() for _ in at), Text(delta(rest)), Text()))
+        rows.append((Text(rest_of_causes(len(hidden)), "dim"), *(Text() for _ in at), Text(delta(rest)), Text()))
     rows.append((Text("together", "bold"), *_row(scaling.whole, at)[1:]))
     return columns(rows, words=(0, len(at) + 2))
 
