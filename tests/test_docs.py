@@ -48,7 +48,7 @@ def test_every_command_in_the_readme_exists(command: str) -> None:
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    known = run("analyze", "--help").stdout + run("run", "--help").stdout
+    known = "".join(run(command, "--help").stdout for command in ("analyze", "run", "check"))
     for option in set(re.findall(r"`(--[a-z-]+)", README)):
         assert option in known, option
 
@@ -212,7 +212,7 @@ def test_every_message_that_the_answers_quote_is_one_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def helps() -> str:
-    commands = ("analyze", "compare", "run", "env", "rules", "explain", "selftest", "history")
+    commands = ("analyze", "compare", "check", "run", "env", "rules", "explain", "selftest", "history")
     of_history = ("show", "trend", "pin", "tag", "note", "prune", "merge")
     every = [(command,) for command in commands] + [("history", command) for command in of_history]
     return "".join([*(run(*command, "--help").stdout for command in every), *bundle_helps()])

@@ -97,7 +97,7 @@ def test_unrecorded_steps_count_where_they_are_known():
     ("freedom", "expected"), [(2, 4.3027), (4, 2.7764), (8, 2.3060), (28, 2.0484), (math.inf, 1.96)]
 )
 def test_students_quantiles_are_those_of_tables(freedom, expected):
-    assert statistics._student(freedom) == pytest.approx(expected, abs=0.002)
+    assert statistics.student(freedom) == pytest.approx(expected, abs=0.002)
 
 
 def test_blocks_grow_with_the_correlation():

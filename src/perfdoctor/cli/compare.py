@@ -113,7 +113,7 @@ def compare(
     """Compare recordings of two versions of a training, or with --scaling of several numbers of GPUs."""
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
-    limit = _limit(fail_above)
+    limit = limit_of(fail_above)
     asked = Asked(
         rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
@@ -124,14 +124,14 @@ def compare(
     if by_scaling:
         _only_with(before or after or fail_above, "--before, --after and --fail-above are not for --scaling")
         series = scaling.asked(paths or [], weak=weak, strong=strong, network=network)
-        with inputs.at_hand([each.path for each in series.given], asked, shown) as given:
+        with inputs.at_hand([each.path for each in series.given], asked, quiet=quiet, verbose=verbose) as given:
             scaling.show(series, given, asked, shown)
         return
     _only_with(weak or strong or network, "--weak, --strong and --network are about --scaling")
     sides = _sides(paths or [], before or [], after or [])
-    with inputs.at_hand([*sides[0], *sides[1]], asked, shown) as given:
+    with inputs.at_hand([*sides[0], *sides[1]], asked, quiet=quiet, verbose=verbose) as given:
         comparison = _compare((given[: len(sides[0])], given[len(sides[0]) :]), asked, shown)
-    if limit is not None and comparison.judged.low is not None and comparison.judged.low > limit:
+    if limit is not None and comparison.judged.is_longer_by(limit):
         raise typer.Exit(CONDITION_MET)
 
 
@@ -179,17 +179,17 @@ class _Runs:
             examination = diagnosed(each.paths, asked, quiet=shown.quiet, verbose=shown.verbose)
             self.snapshots.append(of_examination(each.name, examination, rules, each.local))
             if not shown.no_html and self.timeline is None:
-                self.timeline = _timeline(examination)
+                self.timeline = timeline_of(examination)
 
 
-def _timeline(examination: Examination) -> Any:
+def timeline_of(examination: Examination) -> Any:
     from perfdoctor.report.comparison.html import MOST_TIMELINE_BYTES
     from perfdoctor.views.pages import timeline
 
     return next(iter(timeline.view(examination.run, examination.diagnosis, MOST_TIMELINE_BYTES)), None)
 
 
-def _limit(text: str | None) -> float | None:
+def limit_of(text: str | None) -> float | None:
     if text is None:
         return None
     number = hardware_options.number(text.strip().removesuffix("%"))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perfdoctor.cli.analyze import Asked
-    from perfdoctor.cli.compare_output import Shown
     from perfdoctor.system.remote import RemoteFile
 
 _HEAD = 1024
@@ -37,12 +36,12 @@ class Given:
 
 
 @contextmanager
-def at_hand(texts: Sequence[str], asked: Asked, shown: Shown) -> Iterator[list[Given]]:
+def at_hand(texts: Sequence[str], asked: Asked, *, quiet: bool, verbose: bool) -> Iterator[list[Given]]:
     """Each run's files, fetched where they lie elsewhere."""
     with ExitStack() as stack:
         yield [
             Given(_name(text), stack.enter_context(
-                scale_options.at_hand([text], asked.cluster, quiet=shown.quiet, verbose=shown.verbose)
+                scale_options.at_hand([text], asked.cluster, quiet=quiet, verbose=verbose)
             ))
             for text in texts
         ]  # fmt: skip

@@ -37,7 +37,7 @@ class Shown:
     ) -> None:  # fmt: skip
         """`local`: recordings on this machine, which are never overwritten."""
         if self.json_file:
-            _written("--json", self.json_file, as_json, "Choose another file.")
+            written("--json", self.json_file, as_json)
         if self.output is Format.JSON:
             typer.echo(as_json(), nl=False)
         elif self.quiet:
@@ -50,11 +50,11 @@ class Shown:
             as_text(Terminal())
         if not self.no_html:
             page = report_files.free_html(self.html or Path(default_page), local)
-            _written("--html", page, as_html, "Choose another file, or --no-html.")
+            written("--html", page, as_html, "Choose another file, or --no-html.")
             print_page_path(page, on_error=self.output is not Format.TEXT)
 
 
-def _written(option: str, target: Path, render: Callable[[], str], do: str) -> None:
+def written(option: str, target: Path, render: Callable[[], str], do: str = "Choose another file.") -> None:
     try:
         report_files.write(target, render)
     except OSError as error:

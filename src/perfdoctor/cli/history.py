@@ -309,16 +309,24 @@ def _one_line(error: Exception) -> str:
     return clean(f"{type(error).__name__}: {error}")
 
 
-def _file(given: Path | None, *, verbose: bool) -> Path:
+def history_of(given: Path | None, *, verbose: bool) -> Path | None:
+    """The file that was named, else the project's; None where the user wants none."""
     from perfdoctor.history import location
 
     found = given or location.history_file(Path.cwd())
+    if verbose and found:
+        typer.echo(str(found), err=True)
+    return found
+
+
+def _file(given: Path | None, *, verbose: bool) -> Path:
+    from perfdoctor.history import location
+
+    found = history_of(given, verbose=verbose)
     if found is None:
         raise UsageError(
             f"{location.VARIABLE} is {location.OFF}: nothing is stored", do="Unset it, or name a file with --db."
         )
-    if verbose:
-        typer.echo(str(found), err=True)
     return found
 
 

@@ -62,6 +62,7 @@ COMMANDS = {
     "run": _Command("run", settings={"allow_interspersed_args": False}),
     "analyze": _Command("analyze"),
     "compare": _Command("compare", cls="SeveralValues"),
+    "check": _Command("check"),
     "export": _Command("export"),
     "history": _Command("history", is_group=True),
     "env": _Command("env"),

@@ -55,12 +55,16 @@ def is_input(target: Path, inputs: Sequence[Path | RemoteFile]) -> bool:
 
 
 def check_json(target: Path, inputs: Sequence[Path]) -> None:
+    check_ours("--json", target, JSON_MARKER, inputs)
+
+
+def check_ours(option: str, target: Path, marker: bytes, inputs: Sequence[Path]) -> None:
     """Refuse to overwrite another file, before the analysis. A script needs the name it gave, so no other is chosen."""
     if is_input(target, inputs):
-        raise PerfdoctorError(f"--json {target} is one of the recordings", do="Choose another file.")
-    if target.is_file() and not _is_ours(target, JSON_MARKER):
+        raise PerfdoctorError(f"{option} {target} is one of the recordings", do="Choose another file.")
+    if target.is_file() and not _is_ours(target, marker):
         raise PerfdoctorError(
-            f"--json {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
+            f"{option} {target} exists and was not written by perfdoctor", do="Choose another file, or remove it."
         )
 
 

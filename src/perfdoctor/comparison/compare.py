@@ -8,11 +8,11 @@ from dataclasses import replace
 from perfdoctor.comparison.contributions import contributions
 from perfdoctor.comparison.matching import SAME_SHARE, changes, mean_of, merged
 from perfdoctor.comparison.promise import finding_changes, promises
-from perfdoctor.comparison.records import Comparison, LineChange, MemoryChange, Snapshot, StepChange
+from perfdoctor.comparison.records import Comparison, LineChange, MemoryChange, Snapshot, StepChange, StepSample
 from perfdoctor.comparison.refusal import refuse
 from perfdoctor.comparison.settings import differing
-from perfdoctor.comparison.snapshot import without_ops
-from perfdoctor.comparison.statistics import USUAL_SPREAD, USUAL_SPREAD_ON_CPU, step_change
+from perfdoctor.comparison.snapshot import without_kernels, without_ops
+from perfdoctor.comparison.statistics import NO_CHANGE_WITHIN, USUAL_SPREAD, USUAL_SPREAD_ON_CPU, step_change
 from perfdoctor.model.timeline import UNKNOWN
 
 #: More rows are not read; the others are one row, the rest.
@@ -22,14 +22,14 @@ MOST_LINES = 15
 FEW_STEPS = 8
 
 
-def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison:
-    """Raises PerfdoctorError where they cannot be compared."""
+def compare(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> Comparison:
+    """`within`: a change of so much matters, as a share. Raises PerfdoctorError where they cannot be compared."""
     refuse(before, after)
     both = alike([*before, *after])
     before, after = both[: len(before)], both[len(before) :]
     without_gpu = before[0].without_gpu
     settings, unknown = differing(before, after)
-    step = step_between(before, after)
+    step = step_between(before, after, within)
     parts = [
         (mean_of([each.parts for each in side]), mean_of([each.compute for each in side])) for side in (before, after)
     ]
@@ -61,18 +61,20 @@ def compare(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> Comparison
         memory=tuple(_memory(before, after)),
         items_before=_items(before),
         items_after=_items(after),
-        item=_item(before, after),
+        item=_item(before, after, within),
         lines=_lines(before, after, before_ns),
         notes=tuple(_notes(before, after, step)),
     )
 
 
 def alike(runs: Sequence[Snapshot]) -> list[Snapshot]:
-    """Where one of them knows the names of kernels alone, all are compared by these."""
+    """Where one of them knows the names of kernels alone, or the parts of the step, all are compared by these."""
+    if not all(each.by_kernel for each in runs):
+        return [without_kernels(each) for each in runs]
     return list(runs) if all(each.by_op for each in runs) else [without_ops(each) for each in runs]
 
 
-def _item(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange | None:
+def _item(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float) -> StepChange | None:
     """The time of one item, where batches are known and differ; None elsewhere."""
     ours, theirs = _items(before), _items(after)
     if not ours or not theirs or ours == theirs:
@@ -81,15 +83,27 @@ def _item(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange |
     def of_one(side: Sequence[Snapshot], items: float) -> list[Snapshot]:
         return [replace(each, steps=replace(each.steps, steps_ns=each.steps.steps_ns / items)) for each in side]
 
-    return step_between(of_one(before, ours), of_one(after, theirs))
+    return step_between(of_one(before, ours), of_one(after, theirs), within)
 
 
-def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> StepChange:
+def step_between(before: Sequence[Snapshot], after: Sequence[Snapshot], within: float = NO_CHANGE_WITHIN) -> StepChange:
     """Of unrecorded steps where all know them, else of recorded ones."""
-    known = all(each.unrecorded_ns for each in (*before, *after))
-    samples = [[each.steps if known else replace(each.steps, scale=1.0) for each in side] for side in (before, after)]
-    usual = USUAL_SPREAD_ON_CPU if before[0].without_gpu else USUAL_SPREAD
-    return step_change(samples[0], samples[1], usual, unrecorded=known)
+    known = are_unrecorded(before, after)
+    sides = [samples(side, unrecorded=known) for side in (before, after)]
+    return step_change(sides[0], sides[1], usual_spread(before[0]), unrecorded=known, within=within)
+
+
+def are_unrecorded(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> bool:
+    """Are steps without a recorder compared? Where all of them are known."""
+    return all(each.unrecorded_ns for each in (*before, *after))
+
+
+def samples(runs: Sequence[Snapshot], *, unrecorded: bool) -> list[StepSample]:
+    return [each.steps if unrecorded else replace(each.steps, scale=1.0) for each in runs]
+
+
+def usual_spread(run: Snapshot) -> float:
+    return USUAL_SPREAD_ON_CPU if run.without_gpu else USUAL_SPREAD
 
 
 def _recording_ns(step: StepChange, difference_ns: int) -> int:
@@ -131,5 +145,7 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
     ]
     if few:
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."
-    if not all(each.by_op for each in (*before, *after)):
+    if not all(each.by_kernel for each in (*before, *after)):
+        yield "The history holds the parts of a step: kernels, ops, lines and memory of each GPU were not compared."
+    elif not all(each.by_op for each in (*before, *after)):
         yield "A diagnosis.json has no ops, lines and shapes: kernels were matched by their names alone."

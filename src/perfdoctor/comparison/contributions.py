@@ -56,6 +56,8 @@ def contributions(
 
 def causes_of(parts: Mapping[str, float], compute: Mapping[str, float]) -> dict[str, float]:
     """The parts of a step, with compute cut by families, in ns a step."""
+    if not compute:  # no kernel is known by its name
+        return dict(parts)
     found = {part: ns for part, ns in parts.items() if part != "compute"}
     left = parts.get("compute", 0.0) - sum(compute.values())
     kinds = {**compute, "other": compute.get("other", 0.0) + left} if parts.get("compute") else {}

@@ -33,7 +33,8 @@ def finding_changes(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tu
         fate: FindingFate = (
             "remaining" if was and now else "new" if now else "fixed" if rule in checked else "not checked"
         )
-        found.append(FindingChange(rule, one.title, fate, was.likely if was else 0.0, now.likely if now else 0.0))
+        ns = (was.likely if was else 0.0, now.likely if now else 0.0)
+        found.append(FindingChange(rule, one.title, fate, *ns, one.line))
     return tuple(sorted(found, key=lambda each: -max(each.before_ns, each.after_ns)))
 
 

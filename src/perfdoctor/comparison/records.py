@@ -68,6 +68,10 @@ class StepChange:
     unrecorded: bool
     contended: float = 0.0
 
+    def is_longer_by(self, limit: float) -> bool:
+        """Does the whole interval lie above this share?"""
+        return self.low is not None and self.low > limit
+
     @property
     def hidden_by_long_steps(self) -> bool:
         """Is the median step clearly another one, while the mean step is not?"""
@@ -119,7 +123,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about."""
+    """What a fix of a finding was predicted to save, in ns a step, and which part of the step it is about.
+
+    `line`: the first own line that its evidence names, `train.py(10): forward`; "" if none.
+    """
 
     rule: str
     title: str
@@ -127,6 +134,7 @@ class Saving:
     likely: float
     high: float
     parts: tuple[str, ...] = ()
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,8 @@ class Snapshot:
     """One run, reduced to what is compared. `parts` sum to `step_ns`, as `work` does; both are of a mean step.
 
     `settings`: what it ran with, by the names of `settings.SETTINGS`. `basis`: what a step is called; "" if none was
-    found. `by_op`: does `work` know more than the names of kernels? `predictions`: the likely step after the first
+    found. `by_op`: does `work` know more than the names of kernels? `by_kernel`: does it know these? If not, `work` and
+    `compute` are empty. `predictions`: the likely step after the first
     fixes together, by the rules fixed. `checked`: the rules that could be checked. `unrecorded_ns`: None if unknown.
     `lines`: own functions, by file and name, with the ns a step of the work that they launch themselves (without a GPU,
     of their own time); empty where stacks were not recorded.
@@ -158,6 +167,7 @@ class Snapshot:
     items_per_step: float | None = None
     notes: tuple[str, ...] = ()
     lines: Mapping[str, float] = field(default_factory=dict)
+    by_kernel: bool = True
 
 
 @dataclass(frozen=True)
@@ -205,11 +215,14 @@ class Changed:
 
 @dataclass(frozen=True)
 class FindingChange:
+    """`line`: the first own line that the evidence names, of AFTER where it is there; "" if none."""
+
     rule: str
     title: str
     fate: FindingFate
     before_ns: float
     after_ns: float
+    line: str = ""
 
 
 @dataclass(frozen=True)

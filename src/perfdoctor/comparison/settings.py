@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.comparison.records import Setting, Snapshot
-from perfdoctor.metrics.host.batch_items import targets_per_step
+from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.machine.gpu_samples import gpus
 from perfdoctor.metrics.machine.software import software
 from perfdoctor.model.run import Run
@@ -37,7 +37,7 @@ def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         "GPU": " and ".join(names),
         "number of GPUs": str(sum(place.device is not None for place in run.job.places)),
         "ranks": str(max(run.timeline.world_size, len(run.ranks))),
-        "batch": _batch(run),
+        "batch": batch_words(items_per_step(run)),
         "SM clock": _clock(run),
         "recorder": _recorder(run),
         "recorded": ", ".join(name for name in _SIGNALS if name in run.timeline.recorded),
@@ -48,16 +48,8 @@ def settings_of(run: Run, paths: Sequence[Path]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _batch(run: Run) -> str:
-    items = items_per_step(run)
+def batch_words(items: float | None) -> str:
     return f"{items:,.0f} items a step and rank" if items else ""
-
-
-def items_per_step(run: Run) -> float | None:
-    """What one rank trains on in a step: targets of its loss, or what the user said; None if unknown."""
-    given = run.timeline.user_values.tokens_per_step
-    found = [items for place in run.places if (items := targets_per_step(place))]
-    return given or (float(np.mean(found)) if found and len(found) == len(run.places) else None)
 
 
 def _clock(run: Run) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, Work
-from perfdoctor.comparison.settings import items_per_step, settings_of
+from perfdoctor.comparison.settings import settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
 from perfdoctor.late import regex
 from perfdoctor.metrics.host import cpu_use
+from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.metrics.host.costs import line_costs
 from perfdoctor.model.columns import Floats
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.findings import Advice
+from perfdoctor.records.findings import Advice, Rows
+from perfdoctor.vocabulary.names.python_code import is_user_function
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, PARTS, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
@@ -86,8 +88,7 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     steps = np.average([steps[:used] for steps in each], axis=0, weights=run.stands_for or None)
     known = diagnosis.real_time
     scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
-    contended = cpu_use.waiting_share(run) if cpu_use.others_had_the_cores(run) else 0.0
-    return StepSample(np.asarray(steps, np.float64), scale, float(np.nan_to_num(contended)))
+    return StepSample(np.asarray(steps, np.float64), scale, cpu_use.contended_share(run))
 
 
 def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
@@ -99,7 +100,14 @@ def _all(findings: Sequence[Advice]) -> Iterator[Advice]:
 def _saving(advice: Advice, rules: Mapping[str, Rule]) -> Saving:
     saving = advice.saving_ns_per_step
     low, likely, high = (float(round(ns)) for ns in (saving.low, saving.likely, saving.high))
-    return Saving(advice.rule, advice.title, low, likely, high, parts_of(advice.rule, rules))
+    rows = [evidence.rows for evidence in advice.evidence if isinstance(evidence, Rows)]
+    return Saving(advice.rule, advice.title, low, likely, high, parts_of(advice.rule, rules), _own_line(rows))
+
+
+def _own_line(tables: Iterable[Iterable[Iterable[object]]]) -> str:
+    """The first line of the user's own code in the evidence: `train.py(10): forward`; "" where it names none."""
+    cells = (cell for table in tables for row in table for cell in row)
+    return next((cell for cell in cells if isinstance(cell, str) and is_user_function(cell)), "")
 
 
 def parts_of(rule: str, rules: Mapping[str, Rule]) -> tuple[str, ...]:
@@ -223,7 +231,10 @@ def _stored_work(document: Mapping[str, Any], parts: Mapping[str, float]) -> Ite
 def _stored_saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Saving:
     saving = finding["saving_ns_per_step"]
     low, likely, high = (float(saving[case]) for case in _CASES)
-    return Saving(finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules))
+    rows = [evidence["rows"] for evidence in finding.get("evidence", ()) if "rows" in evidence]
+    return Saving(
+        finding["rule"], finding["title"], low, likely, high, parts_of(finding["rule"], rules), _own_line(rows)
+    )  # fmt: skip
 
 
 def _stored_predictions(
@@ -259,3 +270,8 @@ def without_ops(snapshot: Snapshot) -> Snapshot:
         total[1] += each.count
     work = tuple(Work.of((*key, "", "", "", "", ""), ns, count) for key, (ns, count) in merged.items())
     return replace(snapshot, work=work, by_op=False)
+
+
+def without_kernels(snapshot: Snapshot) -> Snapshot:
+    """The same with the parts of the step alone."""
+    return replace(snapshot, work=(), compute={}, by_op=False, by_kernel=False)

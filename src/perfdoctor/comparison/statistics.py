@@ -46,10 +46,10 @@ _MOST_AT_ONCE = 2_000_000
 
 def step_change(
     before: Sequence[StepSample], after: Sequence[StepSample], usual_spread: float = USUAL_SPREAD, *,
-    unrecorded: bool = False,
+    unrecorded: bool = False, within: float = NO_CHANGE_WITHIN,
 ) -> StepChange:  # fmt: skip
-    """Of the runs of both sides; each has at least one step."""
-    spreads = _spreads(before, after, usual_spread)
+    """Of the runs of both sides; each has at least one step. `within`: a change of so much matters."""
+    spreads = run_spreads(before, after, usual_spread)
     sides = tuple(_side(runs, *spread) for runs, spread in zip((before, after), spreads, strict=True))
     means = [side.mean_ns for side in sides]
     low, high = _interval((before, after), sides, np.mean)
@@ -57,19 +57,19 @@ def step_change(
     change = means[1] / means[0] - 1
     return StepChange(
         sides[0], sides[1], change, low, high, sides[1].median_ns / sides[0].median_ns - 1, median_low, median_high,
-        _verdict(low, high), None if low is None or high is None else (high - low) / 2, unrecorded,
+        _verdict(low, high, within), None if low is None or high is None else (high - low) / 2, unrecorded,
         max(run.contended for run in (*before, *after)),
     )  # fmt: skip
 
 
-def _verdict(low: float | None, high: float | None) -> Verdict:
+def _verdict(low: float | None, high: float | None, within: float) -> Verdict:
     if low is None or high is None:
         return "too noisy"
     if low > 0:
         return "slower"
     if high < 0:
         return "faster"
-    return "no change" if low >= -NO_CHANGE_WITHIN and high <= NO_CHANGE_WITHIN else "too noisy"
+    return "no change" if low >= -within and high <= within else "too noisy"
 
 
 def _scaled(run: StepSample) -> Floats:
@@ -92,7 +92,7 @@ def _side(runs: Sequence[StepSample], spread: float, source: SpreadFrom) -> Step
 # --- from run to run -------------------------------------------------------------------------------------------------
 
 
-def _spreads(
+def run_spreads(
     before: Sequence[StepSample], after: Sequence[StepSample], usual: float
 ) -> tuple[tuple[float, SpreadFrom], tuple[float, SpreadFrom]]:
     """By how much the mean step of each side's runs differs, beyond the noise of their steps."""
@@ -120,11 +120,11 @@ def contention(share: float) -> float:
 def run_spread(runs: Sequence[Floats]) -> float:
     """The standard deviation from run to run, as a share of the mean, without what their steps' own noise explains."""
     means = np.array([each.mean() for each in runs])
-    within = float(np.mean([_error_of_mean(each) ** 2 for each in runs]))
+    within = float(np.mean([error_of_mean(each) ** 2 for each in runs]))
     return math.sqrt(max(float(means.var(ddof=1)) - within, 0.0)) / float(means.mean())
 
 
-def _error_of_mean(steps: Floats) -> float:
+def error_of_mean(steps: Floats) -> float:
     """Its standard error in ns, from the means of blocks; 0 of a single step."""
     if steps.size < 2:
         return 0.0
@@ -213,7 +213,7 @@ def _interval(
     levels = [float(np.mean([typical(_scaled(run)) for run in runs])) for runs in both]
     middle = math.log(levels[1] / levels[0])
     drawn = np.log(np.maximum(after.shares, 1e-9)) - np.log(np.maximum(before.shares, 1e-9))
-    wider = _student(_freedom(before, after)) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    wider = student(_freedom(before, after)) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     ends = np.quantile(drawn, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)) * wider + middle
     return float(math.expm1(ends[0])), float(math.expm1(ends[1]))
 
@@ -257,11 +257,11 @@ def _freedom(before: _Drawn, after: _Drawn) -> float:
     return whole**2 / max(sum(variance**2 / freedom for variance, freedom in each), 1e-300)
 
 
-def _student(freedom: float) -> float:
+def student(freedom: float, confidence: float = CONFIDENCE) -> float:
     """The quantile of Student's t (G. Hill, Communications of the ACM 13, algorithm 396, 1970) at both ends."""
     if not math.isfinite(freedom) or freedom > 1e6:
-        return NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    tail, n = 1 - CONFIDENCE, max(freedom, 1.0)
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+    tail, n = 1 - confidence, max(freedom, 1.0)
     if n < 1.5:
         return 1 / math.tan(tail * math.pi / 2)
     a = 1 / (n - 0.5)

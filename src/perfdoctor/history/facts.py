@@ -95,6 +95,7 @@ def facts(
         **_prediction(diagnosis),
         **_efficiency(diagnosis),
         **_memory(diagnosis),
+        **_for_comparisons(run, diagnosis),
     }
     parts = tuple({"run_id": name, "part": part, "ns": ns} for part, ns in _parts(diagnosis).items() if ns)
     findings = tuple(
@@ -277,6 +278,19 @@ def _parts(diagnosis: Diagnosis) -> Mapping[str, int]:
         "exposed_communication": sum(split.exposed_communication_ns for split in diagnosis.time),
         "exposed_copy": sum(split.exposed_copy_ns for split in diagnosis.time),
         **{cause: sum(split.idle_causes_ns.get(cause, 0) for split in diagnosis.time) for cause in IDLE_CAUSES},
+    }
+
+
+def _for_comparisons(run: Run, diagnosis: Diagnosis) -> Row:
+    """What says how alike two runs are, and how sure their difference: in the statistics of `comparison/`."""
+    from perfdoctor.metrics.host import cpu_use  # noqa: PLC0415 lists of runs need no metrics
+    from perfdoctor.metrics.host.batch_items import items_per_step  # noqa: PLC0415
+
+    known = diagnosis.real_time
+    return {
+        "unrecorded_step_ns": known.unrecorded_ns if known else None,
+        "contended_share": cpu_use.contended_share(run),
+        "items_per_step": items_per_step(run),
     }
 
 

@@ -131,6 +131,11 @@ def pinned(db: Database, name: str) -> tuple[StoredRun, ...]:
     return tuple(stored(db, row["id"]) for row in list(rows))
 
 
+def pin_names(db: Database) -> list[str]:
+    rows = db.query("select distinct name from pins where typeof(name) = 'text' order by name")
+    return [plain_text(row["name"], 100) for row in rows]
+
+
 def resolved(db: Database, text: str) -> str:
     """The id of a run: by its first digits, `last`, `last~2` (two before it), the name of a pin or a run folder."""
     if last := _LAST.fullmatch(text):
@@ -192,8 +197,7 @@ def unpin(db: Database, name: str) -> None:
         return db.conn.execute("delete from pins where name = ?", [name]).rowcount
 
     if not store.write(db, work):
-        names = [row["name"] for row in db.query("select distinct name from pins order by name")]
-        raise UsageError(f"nothing is pinned as {name!r}", do=f"Pinned: {', '.join(names) or 'nothing'}.")
+        raise UsageError(f"nothing is pinned as {name!r}", do=f"Pinned: {', '.join(pin_names(db)) or 'nothing'}.")
 
 
 def tag(db: Database, text: str, name: str) -> None:

@@ -24,7 +24,7 @@ APPLICATION_ID = 0x70646F63
 WORKS_FROM = 1
 
 #: Columns of `runs` in the first version, by their types. None: not known.
-RUN_COLUMNS: Mapping[str, type] = {
+_FIRST_RUN_COLUMNS: Mapping[str, type] = {
     "id": str, "recorded_at": str, "stored_at": str, "source": str, "recording": str, "program": str, "command": str,
     "folder": str, "files": str, "part": str, "exit_code": int,
     "git_commit": str, "git_dirty": int, "git_branch": str, "git_from": str,
@@ -36,6 +36,9 @@ RUN_COLUMNS: Mapping[str, type] = {
     "items": str, "items_per_second": float, "mfu": float, "hfu": float, "flop_per_step": float,
     "peak_memory_bytes": int, "reserved_memory_bytes": int, "verdict": str,
 }  # fmt: skip
+#: Of the fifth version: what a comparison with other runs needs beside their steps.
+_FOR_COMPARISONS: Mapping[str, type] = {"unrecorded_step_ns": int, "contended_share": float, "items_per_step": float}
+RUN_COLUMNS: Mapping[str, type] = {**_FIRST_RUN_COLUMNS, **_FOR_COMPARISONS}
 PART_COLUMNS: Mapping[str, type] = {"run_id": str, "part": str, "ns": int}
 FINDING_COLUMNS: Mapping[str, type] = {
     "run_id": str, "position": int, "rule": str, "title": str, "category": str, "confidence": str, "symptom_of": str,
@@ -52,7 +55,7 @@ OF_RUNS: Mapping[str, Mapping[str, type]] = {
 
 
 def _facts(db: Database) -> None:
-    db.table("runs").create(dict(RUN_COLUMNS), pk="id", not_null={"id", "recorded_at", "stored_at", "source"})
+    db.table("runs").create(dict(_FIRST_RUN_COLUMNS), pk="id", not_null={"id", "recorded_at", "stored_at", "source"})
     db.table("runs").create_index(["recorded_at"])
     _create(db, "parts", PART_COLUMNS, ("run_id", "part"))
     _create(db, "findings", FINDING_COLUMNS, ("run_id", "position"))
@@ -70,6 +73,11 @@ def _views(db: Database) -> None:
         db.create_view(name, query, replace=True)
 
 
+def _for_comparisons(db: Database) -> None:
+    for name, kind in _FOR_COMPARISONS.items():
+        db.table("runs").add_column(name, kind)
+
+
 def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[str, ...]) -> None:
     db.table(table).create(
         dict(columns), pk=key, not_null=set(key), foreign_keys=[("run_id", "runs", "id")] if "run_id" in columns else []
@@ -78,7 +86,9 @@ def _create(db: Database, table: str, columns: Mapping[str, type], key: tuple[st
 
 #: In their order: migration n makes version n of version n - 1.
 #: The fourth makes the views once more: in the third `partition` named a column that two tables have.
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_facts, _added_by_people, _views, _views)
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (
+    _facts, _added_by_people, _views, _views, _for_comparisons,
+)  # fmt: skip
 VERSION = len(MIGRATIONS)
 
 #: For people, in ms and per cent; docs/history.md describes them.

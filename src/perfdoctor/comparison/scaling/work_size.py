@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.comparison.scaling.fits import line
 from perfdoctor.comparison.scaling.records import Kind, Recorded
-from perfdoctor.comparison.settings import items_per_step
+from perfdoctor.metrics.host.batch_items import items_per_step
 from perfdoctor.model.launches import recorded_launches
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run

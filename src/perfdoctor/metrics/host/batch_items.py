@@ -14,6 +14,7 @@ import numpy as np
 from perfdoctor.model.host_rows import named, outermost
 from perfdoctor.model.launches import first_kernels
 from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Frame, Ints
 from perfdoctor.vocabulary.names import torch as torch_names
 
@@ -31,6 +32,13 @@ def targets_per_step(place: Place) -> float | None:
     shapes = losses.text("input_shapes")
     counts = [targets(shapes[row]) for row in np.flatnonzero(inside).tolist()]
     return float(np.mean(counts)) if all(counts) else None
+
+
+def items_per_step(run: Run) -> float | None:
+    """What one rank trains on in a step: targets of its loss, or what the user said; None if unknown."""
+    given = run.timeline.user_values.tokens_per_step
+    found = [items for place in run.places if (items := targets_per_step(place))]
+    return given or (float(np.mean(found)) if found and len(found) == len(run.places) else None)
 
 
 def _when(place: Place) -> tuple[Ints, Frame]:

@@ -176,6 +176,11 @@ def others_had_the_cores(run: Run) -> bool:
     return found is not None and found.waiting_share >= MOST_WAITING and found.by_others >= MOST_OF_IT
 
 
+def contended_share(run: Run) -> float:
+    """The share of the steps in which it waited so; 0 where it did not, or nobody knows."""
+    return float(np.nan_to_num(waiting_share(run))) if others_had_the_cores(run) else 0.0
+
+
 # --- samples ---
 
 

@@ -14,11 +14,14 @@ from perfdoctor.report.json_report import FORMAT, plain
 
 
 def render(comparison: Comparison) -> str:
-    document = plain(_document(comparison))
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return as_text(document(comparison))
 
 
-def _document(comparison: Comparison) -> dict[str, Any]:
+def as_text(value: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode() + "\n"
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "perfdoctor": __version__,

@@ -14,10 +14,11 @@ from perfdoctor.report.words.wording import duration
 SHOWN = 10
 
 
-def render(comparison: Comparison) -> str:
+def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
+    """`verdict`: paragraphs instead of the comparison's own."""
     sections = (
         listed("What differs beside the code", [words.setting(each) for each in comparison.settings]),
-        [f"**{escaped(words.verdict(comparison))}**"],
+        *([each] for each in verdict or [f"**{escaped(words.verdict(comparison))}**"]),
         [escaped(each) for each in (*words.sides(comparison), words.per_item(comparison)) if each],
         [escaped(each) for each in words.interval(comparison)],
         _causes(comparison),

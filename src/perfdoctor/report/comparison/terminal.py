@@ -23,13 +23,13 @@ _NUMBERS = 34
 _STYLES = {"faster": "bold green", "slower": "bold red"}
 
 
-def render(comparison: Comparison, console: Console, *, show_all: bool = False) -> None:
-    """Print it; `show_all` shows every row."""
-    for line in _lines(comparison, console, 10_000 if show_all else SHOWN):
+def render(comparison: Comparison, console: Console, *, show_all: bool = False, verdict: Sequence[Text] = ()) -> None:
+    """Print it; `show_all` shows every row. `verdict`: instead of the comparison's own."""
+    for line in _lines(comparison, console, 10_000 if show_all else SHOWN, verdict):
         console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
-def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text]:
+def _lines(comparison: Comparison, console: Console, most: int, verdict: Sequence[Text]) -> Iterator[Text]:
     width = min(console.width, WIDEST)
 
     def text(content: str, style: str = "", indent: str = "") -> Iterator[Text]:
@@ -50,11 +50,13 @@ def _lines(comparison: Comparison, console: Console, most: int) -> Iterator[Text
         yield Text("What differs beside the code", "bold")
         yield from differs
         yield Text()
-    yield from text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
+    said = Text(words.verdict(comparison), _STYLES.get(comparison.judged.verdict, "bold"))
+    for paragraph in verdict or [said]:
+        yield from wrapped(paragraph, console, width)
     if per_item := words.per_item(comparison):
         yield from text(per_item)
-    for line in words.interval(comparison):
-        yield from text(line, "dim")
+    for remark in words.interval(comparison):
+        yield from text(remark, "dim")
     if comparison.unknown_settings:
         yield from text(f"Not recorded, so not compared: {', '.join(comparison.unknown_settings)}.", "dim")
     yield from section("Where the difference comes from", list(_causes(comparison, most)))

@@ -55,10 +55,8 @@ def delta(ns: float) -> str:
 def verdict(comparison: Comparison) -> str:
     """The first line: what became of the step (of an item, where batches differ), and between which bounds."""
     judged = comparison.judged
-    noun = "item" if comparison.item else comparison.basis or "recording"
-    was, now = duration(judged.before.mean_ns), duration(judged.after.mean_ns)
-    times = f"a mean {noun} of {was} became {now}"
-    bounds = f"{percent(judged.low)} to {percent(judged.high)}"
+    noun, times = unit(comparison), times_of(comparison)
+    bounds = bounds_of(judged)
     if judged.low is None:
         return f"Too little to say: {times} ({percent(judged.change)}), and one {noun} shows no spread."
     if judged.verdict == "faster":
@@ -68,6 +66,22 @@ def verdict(comparison: Comparison) -> str:
     if judged.verdict == "no change":
         return f"No change beyond the noise: {times}, {percent(judged.change)} ({bounds})."
     return f"Too noisy to say: {times}, {percent(judged.change)}, but anything from {bounds} fits."
+
+
+def unit(comparison: Comparison) -> str:
+    """Whose time is judged: `step`, `item` …"""
+    return "item" if comparison.item else comparison.basis or "recording"
+
+
+def times_of(comparison: Comparison) -> str:
+    """`a mean step of 27.6 ms became 5.50 ms`"""
+    judged = comparison.judged
+    was, now = duration(judged.before.mean_ns), duration(judged.after.mean_ns)
+    return f"a mean {unit(comparison)} of {was} became {now}"
+
+
+def bounds_of(judged: StepChange) -> str:
+    return f"{percent(judged.low)} to {percent(judged.high)}"
 
 
 def per_item(comparison: Comparison) -> str:
@@ -95,7 +109,7 @@ def interval(comparison: Comparison) -> Iterator[str]:
     if 1 in (step.before.runs, step.after.runs):
         yield (
             f"Runs of one program differ by themselves; one run cannot show by how much. Taken here: {_spreads(step)}. "
-            "Give several (--before A B C --after D E F) to measure it."
+            "Several runs of each side measure it."
         )
     else:
         yield f"From run to run the mean differs by {_spreads(step)}, as a standard deviation."

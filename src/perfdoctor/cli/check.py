@@ -1,0 +1,218 @@
+"""`perfdoctor check`: is a training slower than its stored baseline? For CI."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdoctor.cli import hardware_options, report_files, scale_options, selection_options, shared_options
+from perfdoctor.cli.analyze import CONDITION_MET, Asked, rules_of
+from perfdoctor.cli.check_runs import Reader, Side, stored_runs
+from perfdoctor.cli.compare import limit_of
+from perfdoctor.cli.compare_inputs import at_hand
+from perfdoctor.cli.compare_output import written
+from perfdoctor.cli.history import Db
+from perfdoctor.errors import PerfdoctorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perfdoctor.comparison.check import Check
+    from perfdoctor.history.facts import Row
+
+EXAMPLES = """\b
+Examples:
+  perfdoctor check runs/new                    the last run was pinned as main
+  perfdoctor check runs/1 runs/2 runs/3 --baseline release --fail-above 5%
+  perfdoctor check runs/new --format github --junit check.xml
+"""
+DEFAULT_BASELINE = "main"
+#: Where GitHub Actions shows Markdown of a step.
+SUMMARY = "GITHUB_STEP_SUMMARY"
+WORKSPACE = "GITHUB_WORKSPACE"
+
+
+class Format(str, Enum):
+    """What is printed to standard output."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    GITHUB = "github"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
+
+#: What our own files of a format begin with: others are not overwritten.
+_MARKERS = {
+    Format.JSON: report_files.JSON_MARKER, Format.MARKDOWN: b"<!-- perfdoctor check",
+    Format.SARIF: b'"name": "perfdoctor"', Format.JUNIT: b'<testsuites name="perfdoctor',
+}  # fmt: skip
+
+
+def check(
+    *,
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Run folders, recordings, or diagnosis.json files; each is one run.", metavar="PATH"),
+    ],
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="NAME|PATH",
+            show_default=DEFAULT_BASELINE,
+            help="What is pinned by this name in the history, or recordings; may be repeated.",
+        ),
+    ] = None,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-above",
+            metavar="PERCENT",
+            show_default="3%",
+            help="Exit with 3 if the step is surely longer by more.",
+        ),
+    ] = None,
+    program: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Take all commands with this text in them for one program.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="What is printed to standard output.")] = Format.TEXT,
+    json: Annotated[Path | None, typer.Option(help="Write it as JSON.", metavar="FILE")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write it for a pull request.", metavar="FILE")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write it for code scanning.", metavar="FILE")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write it as a test report.", metavar="FILE")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page.", metavar="FILE")] = None,
+    db: Db = None,
+    gpu: hardware_options.Gpu = None,
+    peak: hardware_options.Peak = None,
+    range_: selection_options.Range = None,
+    steps: selection_options.Steps = None,
+    jobs: scale_options.Jobs = None,
+    cluster: scale_options.Cluster = None,
+    show_all: shared_options.ShowAll = False,
+    quiet: shared_options.Quiet = False,
+    verbose: shared_options.Verbose = False,
+) -> None:
+    """Compare recordings with a stored baseline, for CI."""
+    limit = limit_of(fail_above)
+    files = {
+        kind: path for kind, path in zip(_MARKERS, (json, markdown, sarif, junit), strict=True) if path is not None
+    }
+    asked = Asked(
+        rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
+        part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+    )  # fmt: skip
+    scale_options.set_jobs(jobs)
+    names = baseline or [DEFAULT_BASELINE]
+    stored = stored_runs(names, db, verbose=verbose)
+    recorded = [name for name in names if name not in stored]
+    with at_hand([*paths, *recorded], asked, quiet=quiet, verbose=verbose) as given:
+        local = [path for each in given for path in each.local]
+        for kind, path in files.items():
+            report_files.check_ours(f"--{kind.value}", path, _MARKERS[kind], local)
+        read = Reader(asked, drawn=html is not None, quiet=quiet, verbose=verbose)
+        after = read.recordings(given[: len(paths)])
+        before = read.baseline(names, stored, dict(zip(recorded, given[len(paths) :], strict=True)))
+        found = _checked(names, before, after, limit, program)
+        _show(found, format_, show_all=show_all, quiet=quiet)
+        for kind, path in files.items():
+            written(f"--{kind.value}", path, partial(_renderers()[kind], found))
+        if html is not None:
+            _write_page(html, found, before, after, local)
+    if found.failed:
+        raise typer.Exit(CONDITION_MET)
+
+
+# --- the check -------------------------------------------------------------------------------------------------------
+
+
+def _checked(names: Sequence[str], before: Side, after: Side, limit: float | None, program: str | None) -> Check:
+    from dataclasses import replace
+
+    from perfdoctor.comparison import check as checking
+    from perfdoctor.history import comparable
+
+    name = " and ".join(names)
+    known = {row.get("recording") for row in before.rows} - {None}
+    for run, row in zip(after.runs, after.rows, strict=True):
+        if row.get("recording") in known:
+            raise PerfdoctorError(
+                f"{run.name} is a run of the baseline {name} itself",
+                do="Record again and check that run; pin a run only after its check.",
+            )
+    comparable.refuse_others(
+        name, before.rows, [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)], program
+    )
+    found = checking.check(
+        name, before.runs, before.snapshots, after.snapshots, checking.LIMIT if limit is None else limit
+    )
+    return replace(found, sources=_sources(found, after.rows[0]))
+
+
+def _sources(found: Check, row: Row) -> dict[str, tuple[str, int]]:
+    """Where own lines of findings, and the program, lie in the checkout: by their text, the program by ""."""
+    from perfdoctor.system import source_places
+
+    root = Path(os.environ.get(WORKSPACE) or source_places.root_of(Path.cwd()))
+    script = source_places.script_of(row.get("command") or "", root)
+    places = {"": script} if script else {}
+    for each in found.comparison.findings:
+        beside = (root / script[0]).parent if script else Path.cwd()
+        if each.line and (place := source_places.place_of(each.line, root, beside)):
+            places[each.line] = place
+    return places
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+def _renderers() -> dict[Format, Callable[[Check], str]]:
+    from perfdoctor.report.check import github, json_report, junit, markdown, sarif
+
+    return {
+        Format.JSON: json_report.render, Format.MARKDOWN: markdown.render, Format.GITHUB: github.render,
+        Format.SARIF: sarif.render, Format.JUNIT: junit.render,
+    }  # fmt: skip
+
+
+def _show(found: Check, output: Format, *, show_all: bool, quiet: bool) -> None:
+    from perfdoctor.report.check import terminal, words
+    from perfdoctor.report.terminal_text import Terminal
+
+    if output is Format.GITHUB:
+        _summarise(found)
+    if output is not Format.TEXT:
+        typer.echo(_renderers()[output](found), nl=False)
+    elif quiet:
+        typer.echo(words.verdict(found))
+    else:
+        terminal.render(found, Terminal(), show_all=show_all)
+
+
+def _write_page(target: Path, found: Check, before: Side, after: Side, local: Sequence[Path]) -> None:
+    from perfdoctor.report.comparison import html
+
+    sides = (("before", before), ("after", after))
+    timelines = {name: side.timeline for name, side in sides if side.timeline is not None}
+    page = report_files.free_html(target, local)
+    written("--html", page, lambda: html.render(found.comparison, timelines))
+
+
+def _summarise(found: Check) -> None:
+    """Behind what the step wrote before. A summary that cannot be written is no reason to stop."""
+    from perfdoctor.report.check import github, markdown
+
+    target = os.environ.get(SUMMARY, "")
+    if not target:
+        return
+    try:
+        with Path(target).open("a", encoding="utf-8") as file:
+            file.write(github.summary(markdown.render(found), file.tell()))
+    except OSError as error:
+        typer.echo(f"perfdoctor: no summary written: {target}: {error.strerror or error}", err=True)

@@ -1,0 +1,170 @@
+"""Which runs does `perfdoctor check` hold against each other, and how is each of them read?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.cli.analyze import Asked, diagnosed
+from perfdoctor.cli.compare import timeline_of
+from perfdoctor.cli.compare_inputs import Given
+from perfdoctor.cli.history import history_of
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.late import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from perfdoctor.comparison.check import BaselineRun
+    from perfdoctor.comparison.records import Snapshot
+    from perfdoctor.diagnosis.records import Examination
+    from perfdoctor.history.facts import Row
+    from perfdoctor.history.runs import StoredRun
+
+
+@dataclass(frozen=True)
+class Side:
+    """Runs of one side: what is compared of each, and by what it is known to be of the same series."""
+
+    snapshots: list[Snapshot]
+    rows: list[Row]
+    runs: list[BaselineRun]
+    timeline: Any = None
+
+
+def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict[str, tuple[StoredRun, ...]]:
+    """What is pinned by each name; nothing for a name that is a path. Raises PerfdoctorError for what is neither."""
+    from perfdoctor.history import runs, store
+
+    found: dict[str, tuple[StoredRun, ...]] = {}
+    file = history_of(db, verbose=verbose)
+    known: list[str] = []
+    if file is not None and file.exists():
+        with store.read(file) as history:
+            found = {name: pinned for name in names if (pinned := runs.pinned(history, name))}
+            known = runs.pin_names(history)
+    for name in names:
+        if name not in found and "://" not in name and not Path(name).exists():
+            raise _no_baseline(name, file, known)
+    return found
+
+
+def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
+    from perfdoctor.history.facts import plain_text
+
+    shown = plain_text(name, 100)
+    if file is None:
+        return PerfdoctorError(
+            f"there is no baseline {shown!r}: PERFDOCTOR_HISTORY is off", do="Unset it, or name a file with --db."
+        )
+    if not file.exists():
+        return PerfdoctorError(
+            f"there is no baseline {shown!r}: there is no history yet: {file}",
+            do=f"Record the program with perfdoctor run, then: perfdoctor history pin {shown}",
+        )
+    pinned = f"Pinned are: {', '.join(known)}. " if known else ""
+    return PerfdoctorError(
+        f"nothing is pinned as {shown!r} in {file}",
+        do=f"{pinned}To pin the last run: perfdoctor history pin {shown}",
+    )
+
+
+class Reader:
+    """Reads recordings, or what the history says of them."""
+
+    def __init__(self, asked: Asked, *, drawn: bool, quiet: bool, verbose: bool) -> None:
+        from perfdoctor.vocabulary.rulebook import load_rules
+
+        self._asked, self._drawn, self._quiet, self._verbose = asked, drawn, quiet, verbose
+        self._rules = load_rules()
+
+    def recordings(self, given: Sequence[Given]) -> Side:
+        """Each of them is one run."""
+        from perfdoctor.comparison.snapshot import of_document
+        from perfdoctor.history import comparable
+
+        side = Side([], [], [])
+        for each in given:
+            document = each.document()
+            if document is None:
+                side = self._with(side, each, *self._examined(each))
+            else:
+                side.snapshots.append(of_document(each.name, document, self._rules))
+                side.rows.append(comparable.of_document(document))
+                side.runs.append(_run(each.name, {}, by_recording=True))
+        return side
+
+    def baseline(
+        self, names: Sequence[str], stored: Mapping[str, Sequence[StoredRun]], given: Mapping[str, Given]
+    ) -> Side:
+        """The pinned runs of each name: from their recordings where these are still there; else what was stored."""
+        side = Side([], [], [])
+        for name in names:
+            for run in stored.get(name, ()):
+                side = self._with_stored(side, run)
+            if name in given:
+                side = _joined(side, self.recordings([given[name]]))
+        return side
+
+    def _with_stored(self, side: Side, run: StoredRun) -> Side:
+        from perfdoctor.comparison.from_facts import of_facts
+
+        path = _recording_of(run)
+        if path is not None:
+            given = Given(str(path), [path])
+            examination, row = self._examined(given)
+            if all(row[name] == run.facts[name] for name in ("recording", "part")):
+                return self._with(side, given, examination, row, run)
+        facts = run.facts
+        side.snapshots.append(of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules))
+        side.rows.append(facts)
+        side.runs.append(_run(facts["id"], facts, by_recording=False))
+        return side
+
+    def _with(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> Side:
+        from perfdoctor.comparison.snapshot import of_examination
+
+        side.snapshots.append(of_examination(given.name, examination, self._rules, given.local))
+        side.rows.append(row)
+        side.runs.append(_run(run.facts["id"] if run else given.name, run.facts if run else row, by_recording=True))
+        timeline = timeline_of(examination) if side.timeline is None and self._drawn else side.timeline
+        return Side(side.snapshots, side.rows, side.runs, timeline)
+
+    def _examined(self, given: Given) -> tuple[Examination, Row]:
+        from perfdoctor.history.facts import facts
+
+        examination = diagnosed(given.paths, self._asked, quiet=self._quiet, verbose=self._verbose)
+        return examination, facts(examination, given.paths, source="check").run
+
+
+def _joined(one: Side, other: Side) -> Side:
+    return Side(
+        one.snapshots + other.snapshots, one.rows + other.rows, one.runs + other.runs, one.timeline or other.timeline
+    )
+
+
+def _run(name: str, facts: Row, *, by_recording: bool) -> BaselineRun:
+    from perfdoctor.comparison.check import BaselineRun
+
+    known = {each: str(facts.get(each) or "") for each in ("recorded_at", "git_commit")}
+    return BaselineRun(name, by_recording, known["recorded_at"], known["git_commit"], bool(facts.get("git_dirty")))
+
+
+def _recording_of(run: StoredRun) -> Path | None:
+    """Its recording, where one of that moment is still there: the next run of a CI may have the same folder."""
+    from perfdoctor.history import location
+    from perfdoctor.history.facts import iso
+    from perfdoctor.system.run_folder import RunFolder
+
+    folder = run.facts["folder"]
+    if not folder:
+        return None
+    root = location.project_root(Path.cwd())
+    for base in (Path(), *([root] if root else [])):
+        path: Path = base / folder
+        if not path.exists():
+            continue
+        kept = RunFolder.open(path) if path.is_dir() else None
+        if kept is None or iso(kept.manifest.started_unix_ns) == run.facts["recorded_at"]:
+            return path
+    return None

@@ -1,0 +1,102 @@
+"""What of a run is compared whose recording is gone? What the history stored of it: its steps, parts and findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.comparison.records import Saving, Snapshot, StepSample
+from perfdoctor.comparison.settings import batch_words
+from perfdoctor.comparison.snapshot import parts_of
+from perfdoctor.model.columns import Floats
+from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
+from perfdoctor.vocabulary.rulebook import Rule
+
+#: Columns of the history, by the names of `settings.SETTINGS`.
+_SETTINGS = {
+    "GPU": "device", "number of GPUs": "gpus", "ranks": "world_size", "torch": "torch", "CUDA": "cuda",
+    "driver": "driver",
+    "steps analysed": "steps", "steps found by": "steps_found_by",
+}  # fmt: skip
+_RECORDERS = ("nsys", "kineto")
+
+
+def of_facts(
+    name: str,
+    row: Mapping[str, Any],
+    parts: Mapping[str, int],
+    findings: Sequence[Mapping[str, Any]],
+    steps_ns: Sequence[int],
+    rules: Mapping[str, Rule],
+) -> Snapshot:
+    """`row`, `parts` (ns over all windows), `findings` and `steps_ns`: as the history has them; None: not known."""
+    window_ns = row["window_ns"] or sum(parts.values())
+    step_ns = float(row["recorded_step_ns"] or window_ns)
+    unrecorded = row["unrecorded_step_ns"] or (row["step_ns"] if row["step_ns"] != row["recorded_step_ns"] else None)
+    steps = np.asarray(steps_ns, np.float64) if steps_ns else np.array([step_ns])
+    return Snapshot(
+        name=name,
+        step_ns=step_ns,
+        basis=_basis(row).noun,
+        steps=StepSample(steps, _scale(unrecorded, steps), row["contended_share"] or 0.0),
+        parts={part: ns * step_ns / window_ns for part, ns in parts.items() if ns and window_ns},
+        compute={},
+        work=(),
+        by_op=False,
+        by_kernel=False,
+        findings=tuple(_saving(each, rules) for each in findings),
+        checked=frozenset(each["rule"] for each in findings),
+        predictions=_predictions(row),
+        memory=(),
+        settings=_settings(row),
+        without_gpu=not row["gpus"],
+        unrecorded_ns=unrecorded,
+        items_per_step=row["items_per_step"],
+    )
+
+
+def _scale(unrecorded_ns: int | None, steps_ns: Floats) -> float:
+    return unrecorded_ns / float(steps_ns.mean()) if unrecorded_ns and steps_ns.mean() else 1.0
+
+
+def _basis(row: Mapping[str, Any]) -> Basis:
+    """As `metrics.accounting.basis` has it."""
+    if not row["steps"]:
+        return RECORDING
+    if (row["part"] or "").startswith("range "):
+        return EXECUTION
+    return ITERATION if row["work"] == "inference" and row["steps_found_by"] != "profiler-step" else STEP
+
+
+def _saving(finding: Mapping[str, Any], rules: Mapping[str, Rule]) -> Saving:
+    low, likely, high = (float(finding[f"{case}_ns"] or 0) for case in ("low", "likely", "high"))
+    title = finding["title"] or finding["rule"]
+    return Saving(finding["rule"], title, low, likely, high, parts_of(finding["rule"], rules))
+
+
+def _predictions(row: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """The step with all fixes; those in between are not stored."""
+    step_ns = tuple(row[name] for name in ("predicted_low_ns", "predicted_ns", "predicted_high_ns"))
+    try:
+        fixed = json.loads(row["predicted_fixed"] or "[]")
+    except ValueError:
+        return {}
+    if None in step_ns or not isinstance(fixed, list) or not fixed:
+        return {}
+    low, likely, high = (float(ns) for ns in step_ns)
+    return {tuple(sorted({str(rule) for rule in fixed})): (low, likely, high)}
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, str]:
+    """In the words of `settings.settings_of`."""
+    tools = [tool for tool in (row["tools"] or "").split("; ") if tool.startswith(_RECORDERS)]
+    names = sorted((row["device"] or "").split(", ")) if row["gpus"] else []
+    found = {name: str(row[column]) for name, column in _SETTINGS.items() if row[column]}
+    found |= {
+        "GPU": " and ".join(names), "number of GPUs": str(row["gpus"] or 0), "recorder": " and ".join(sorted(tools)),
+        "batch": batch_words(row["items_per_step"]),
+    }  # fmt: skip
+    return {name: value for name, value in found.items() if value}
