@@ -109,7 +109,7 @@ def test_there_are_three_trackers(name):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("ending", ["", "raise SystemExit(5)"])
+@pytest.mark.parametrize("ending", ["raise SystemExit(5)", pytest.param("", marks=pytest.mark.thorough)])
 def test_a_run_writes_metrics_and_keeps_its_exit_code_whatever_a_tracker_does(ending, fake, tmp_path):
     fake(FAKES["exits"][0])
     target = tmp_path / "own.prom"

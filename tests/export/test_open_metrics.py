@@ -10,6 +10,8 @@ import pytest
 from folders import FIXTURES, ROOT
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import bargauge, dashboard, prometheus, stat, table, timeseries
+from hypothesis import given
+from hypothesis.strategies import characters, text
 from prometheus_client.openmetrics import parser as open_parser
 from prometheus_client.parser import text_string_to_metric_families as classic
 from typer.testing import CliRunner
@@ -119,6 +121,14 @@ def test_hostile_names_are_escaped_and_come_back_unchanged():
             "run": HOSTILE, "perfdoctor": HOSTILE, "program": "b", "gpu": HOSTILE, "work": "",
         }  # fmt: skip
         assert families["perfdoctor_gpus"].samples[0].value == 2
+
+
+@given(text(characters(codec="utf-8")), text(characters(codec="utf-8")))
+def test_any_text_comes_back_unchanged(run, gpu):
+    info = [Number(METRICS["run_info"], 1.0, ("", "", gpu, ""))]
+    for parse in (open_parser.text_string_to_metric_families, classic):
+        (family,) = parse(render(info, run))
+        assert family.samples[0].labels == {"run": run, "perfdoctor": "", "program": "", "gpu": gpu, "work": ""}
 
 
 def test_names_and_helps_follow_the_conventions():
