@@ -48,6 +48,15 @@ def test_a_job_pays_for_all_of_its_gpus_also_for_those_that_were_not_recorded():
     assert "these 8 GPUs (1 recorded) cost 14,600 EUR a month" in words.line(replace(INPUT_BOUND, cost=eight))
 
 
+def test_gpus_of_ranks_that_were_only_summarised_are_paid_for():
+    """Of a hundred ranks a few are read in full: `gpus` has those, `time` has all."""
+    hundred = replace(INPUT_BOUND, time=tuple(replace(INPUT_BOUND.time[0], rank=rank) for rank in range(100)))
+    found = cost(hundred, TWO_FIFTY)
+    assert (found.gpus, found.recorded_gpus) == (100, 100)
+    threads = tuple(replace(split, device=None) for split in hundred.time)
+    assert cost(replace(hundred, gpus=(), time=threads), TWO_FIFTY) is None
+
+
 def test_a_million_tokens_cost_the_same_on_one_gpu_and_on_eight():
     """`items_per_step` is of one GPU: eight of them train on eight times the tokens."""
     by_hand = 2.5 * (A_STEP_S / 3600) / 16_384 * 1e6
