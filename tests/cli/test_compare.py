@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -89,3 +90,49 @@ def test_markdown_is_for_a_pull_request():
     said = call(SLOW, FAST, "--format", "markdown", "--no-html").stdout
     assert "**Faster: a mean step" in said
     assert "| idle: waiting for data (input-bound) | 22.7 ms | 1.10 ms |" in said
+
+
+def bad_files():
+    whole = json.loads(Path(diagnosis(SLOW, "whole.json")).read_text("utf-8"))
+    text = json.dumps(whole, indent=2)
+    yield "cut off", text[: len(text) // 2]
+    yield "other format", json.dumps({**whole, "format": 99})
+    yield "no kernels", json.dumps({name: value for name, value in whole.items() if name != "kernels"})
+    yield "no numbers", text.replace('"compute_ns": ', '"compute_ns": "</script>[/]", "was": ')
+    yield "no steps", json.dumps({**whole, "run": {**whole["run"], "steps": {"used": 3, "durations_ns": [None, "x"]}}})
+    yield "no time", json.dumps({**whole, "time": []})
+    yield "a comparison", json.dumps({"format": 1, "perfdoctor": "0.1.0", "kind": "comparison", "before": []})
+    yield "a picture", "\x89PNG\r\n"
+    yield "empty", ""
+
+
+def test_bad_input_is_one_line_what_and_one_line_what_to_do():
+    for name, text in bad_files():
+        Path("bad.json").write_text(text, "utf-8")
+        for arguments in ((SLOW, "bad.json"), ("bad.json", SLOW), ("--scaling", SLOW, "2=bad.json")):
+            done = call(*arguments, "--no-html")
+            assert done.exit_code == 1, (name, done.exception)
+            what, do = done.stderr.strip().splitlines()
+            assert what.startswith("perfdoctor: "), name
+            assert do.startswith("  → "), name
+            assert "bad.json" in what
+
+
+def test_a_recording_that_breaks_off_is_compared_and_said_to():
+    cut = gzip.decompress((FIXTURES / "healthy" / "torch" / "rank0.pt.trace.json.gz").read_bytes())
+    Path("cut.json").write_bytes(cut[: len(cut) * 2 // 3])
+    said = call(str(FIXTURES / "healthy" / "torch"), "cut.json", "--no-html").stdout
+    assert "AFTER: `cut.json` is cut off after" in said
+
+
+def test_recordings_elsewhere_are_fetched(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path("cache").absolute()))
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    for side, folder in (("before", SLOW), ("after", FAST)):
+        for file in Path(folder).rglob("*"):
+            if file.is_file():
+                store.pipe(f"/{side}/{file.relative_to(folder)}", file.read_bytes())
+    done = call("memory://before/", "memory://after/", "--json", "-", "--no-html", "--jobs", "1")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "faster"

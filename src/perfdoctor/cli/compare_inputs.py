@@ -68,8 +68,10 @@ def _document(name: str, path: Path) -> dict[str, Any] | None:
         return None
     try:
         document = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError:
-        return None
+    except msgspec.DecodeError as error:
+        raise PerfdoctorError(
+            f"{name} is damaged or breaks off", do="Write it again: perfdoctor analyze RECORDING --json FILE"
+        ) from error
     if not isinstance(document, dict) or "time" not in document:
         raise PerfdoctorError(f"{name} is no diagnosis", do="Give a run folder, a recording or a diagnosis.json.")
     if document.get("format") != FORMAT:

@@ -145,6 +145,11 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
     ]
     if few:
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."
+    common = set.intersection(*(set(each.notes) for each in (*before, *after)))
+    for runs, name in ((before, "BEFORE"), (after, "AFTER")):
+        for note in dict.fromkeys(note for each in runs for note in each.notes):
+            if note not in common:
+                yield f"{name}: {note}"
     if not all(each.by_kernel for each in (*before, *after)):
         yield "The history holds the parts of a step: kernels, ops, lines and memory of each GPU were not compared."
     elif not all(each.by_op for each in (*before, *after)):

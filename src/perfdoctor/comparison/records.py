@@ -146,7 +146,7 @@ class Snapshot:
     `compute` are empty. `predictions`: the likely step after the first
     fixes together, by the rules fixed. `checked`: the rules that could be checked. `unrecorded_ns`: None if unknown.
     `lines`: own functions, by file and name, with the ns a step of the work that they launch themselves (without a GPU,
-    of their own time); empty where stacks were not recorded.
+    of their own time); empty where stacks were not recorded. `notes`: what reading it had to leave out.
     """
 
     name: str

@@ -14,6 +14,7 @@ from perfdoctor.comparison.records import Memory, Saving, Snapshot, StepSample, 
 from perfdoctor.comparison.settings import settings_of
 from perfdoctor.comparison.work import FORWARD, work_of
 from perfdoctor.diagnosis.records import Examination
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import regex
 from perfdoctor.metrics.host import cpu_use
 from perfdoctor.metrics.host.batch_items import items_per_step
@@ -54,7 +55,7 @@ def of_examination(name: str, examination: Examination, rules: Mapping[str, Rule
         without_gpu=_is_on_host(run),
         unrecorded_ns=diagnosis.real_time.unrecorded_ns if diagnosis.real_time else None,
         items_per_step=items_per_step(run),
-        notes=diagnosis.notes,
+        notes=run.timeline.notes,
         lines=_lines(run),
     )
 
@@ -144,7 +145,20 @@ def _staged(
 
 
 def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> Snapshot:
-    """Of a stored diagnosis: parts, findings and the longest kernels; ops, lines and single steps are not in it."""
+    """Of a stored diagnosis: parts, findings and the longest kernels; ops and lines are not in it.
+
+    Raises PerfdoctorError where it lacks what every diagnosis has.
+    """
+    try:
+        return _of_document(name, document, rules)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PerfdoctorError(
+            f"{name} is damaged: it lacks what a diagnosis has",
+            do="Write it again: perfdoctor analyze RECORDING --json FILE",
+        ) from error
+
+
+def _of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> Snapshot:
     run, steps = document["run"], document["run"]["steps"]
     parts, compute = _stored_parts(document["time"])
     step_ns = sum(parts.values())
@@ -168,7 +182,6 @@ def of_document(name: str, document: Mapping[str, Any], rules: Mapping[str, Rule
         settings=_stored_settings(run),
         without_gpu=all(row["device"] is None for row in document["time"]),
         unrecorded_ns=unrecorded,
-        notes=tuple(document.get("notes", ())),
     )
 
 
