@@ -49,6 +49,7 @@ Read = Callable[[Path], list[Columns]]
 def _as_perfdoctor_does(path: Path, worth: int) -> list[Columns]:
     nsys_tables.ROWS_WORTH_ADBC = worth
     with closing(Database.open(path)) as database:
+        database.read_ahead(TABLES, {})
         found = [database.integers(name, columns) for name, columns in TABLES.items()]
         assert database.is_fast, "ADBC could not read it"
     return found

@@ -1,7 +1,7 @@
 """How does a large SQLite table of integers become numpy columns without a Python object per value? With ADBC's driver.
 
 The driver contains its own SQLite and returns Arrow batches, which nanoarrow reads; pyarrow is not needed. Reasons:
- docs/decisions/2026-11-22-sqlite-reader.md.
+docs/decisions/2026-11-22-sqlite-reader.md and 2026-11-23-nsys-tables-in-parts.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,17 @@ _INT64 = "l"
 _UTF8 = "u"
 
 
+def can_be_read() -> bool:
+    """Are the packages there? They take 0.05 s to import, which processes that are forked then need no more."""
+    try:
+        import adbc_driver_manager  # noqa: F401, PLC0415
+        import adbc_driver_sqlite  # noqa: F401, PLC0415
+        import nanoarrow  # noqa: F401, PLC0415
+    except ImportError:
+        return False
+    return True
+
+
 def integer_columns(
     uri: str, sql: str, most_rows: int, texts: Callable[[bytes, Ints], None] | None = None
 ) -> dict[str, Ints]:
@@ -33,7 +44,7 @@ def integer_columns(
     batch. Raises TypeError if it does not, IndexError where there are more than `most_rows`, and errors of ADBC or
     nanoarrow where the file cannot be read.
     """
-    import nanoarrow  # noqa: PLC0415 both take 0.05 s, more than small tables save
+    import nanoarrow  # noqa: PLC0415
     from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415
     from adbc_driver_sqlite import StatementOptions, connect  # noqa: PLC0415
 
@@ -42,16 +53,21 @@ def integer_columns(
         statement.set_sql_query(sql)
         with nanoarrow.c_array_stream(statement.execute_query()[0]) as stream:
             fields = list(stream.get_schema().children)
-            if texts and fields.pop().format != _UTF8:
-                raise TypeError("not text")
-            if other := [field.name for field in fields if field.format != _INT64]:
-                raise TypeError(f"not all integers: {', '.join(other)}")
+            kinds = [field.format for field in fields]
+            wanted = [_INT64] * len(fields)
+            if texts:
+                wanted[-1] = _UTF8
+                fields.pop()
             found, rows = [np.empty(most_rows, np.int64) for _ in fields], 0
             for batch in stream:
+                if not batch.length:
+                    continue
+                if kinds != wanted:  # of no rows the driver knows no types
+                    raise TypeError(f"columns are {kinds}, not {wanted}")
                 if rows + batch.length > most_rows:
                     raise IndexError(f"more than {most_rows} rows")
                 columns = _filled(batch)
-                if texts and batch.length:
+                if texts:
                     texts(*_text(columns.pop()))
                 for column, values in zip(found, columns, strict=True):
                     # Buffer 0 is the validity bitmap, buffer 1 holds the values.

@@ -12,17 +12,17 @@ from perfdoctor.model.timeline import UNKNOWN, Frame, Ints, Mask, Text
 from perfdoctor.readers.nsys.frames import Ranks
 from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
 
-_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 #: nsys's enumeration: device, array, static. Pageable and pinned memory is on the host, managed memory on either.
 _ON_DEVICE = (2, 3, 5)
 _FREED = 1
-_COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
+COLUMNS = ("start", "globalPid", "deviceId", "memKind", "memoryOperationType", "bytes")
 
 
 def device_memory(tables: Tables, ranks: Ranks) -> Frame:
     """Rows of the signal `device_memory`, of processes that are ranks."""
     try:
-        rows = tables.database.integers(_TABLE, _COLUMNS)
+        rows = tables.database.integers(TABLE, COLUMNS)
     except UNREADABLE:
         return Frame.empty("device_memory")
     process = np.where(rows["globalPid"] == NONE, UNKNOWN, (rows["globalPid"] >> 24) & 0xFFFFFF)

@@ -10,8 +10,8 @@ from perfdoctor.readers.nsys.frames import Ranks
 from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Tables
 from perfdoctor.vocabulary.names import cuda as cuda_names
 
-_TABLE = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-_COLUMNS = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+TABLE = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+COLUMNS = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
 _LARGEST_STREAM = 1 << 31
 
 
@@ -22,7 +22,7 @@ def stream_waits(tables: Tables, ranks: Ranks, calls: Frame) -> Frame:
     the event was recorded is not in the table.
     """
     try:
-        rows = tables.database.integers(_TABLE, _COLUMNS)
+        rows = tables.database.integers(TABLE, COLUMNS)
     except UNREADABLE:
         return Frame.empty("stream_waits")
     process = np.where(rows["globalPid"] == NONE, UNKNOWN, (rows["globalPid"] >> 24) & 0xFFFFFF)

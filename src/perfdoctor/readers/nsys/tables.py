@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -22,8 +22,9 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import Ints, Mask, Text, numbered
-from perfdoctor.readers.nsys.columns import integer_columns
+from perfdoctor.readers.nsys.columns import can_be_read, integer_columns
 from perfdoctor.readers.nsys.range_names import RangeNames, decoded
+from perfdoctor.system import beside
 
 Columns = dict[str, Ints]
 
@@ -31,8 +32,12 @@ Columns = dict[str, Ints]
 NONE = int(np.iinfo(np.int64).min)
 
 #: benchmarks/readers.py: ADBC saves 1.5 us a row; its imports take 0.05 s, or 0.1 s from disk. It pays off from 30,000
-#: or from 70,000 rows. Most tables are smaller.
+#: or from 70,000 rows in all. Most exports are smaller.
 ROWS_WORTH_ADBC = 50_000
+#: With the imports done, a query costs 0.5 ms more than one of sqlite3.
+_ROWS_WORTH_A_QUERY = 1_000
+#: Processes take parts of so many rows in turn, so that they are done at about the same time; a file has no more parts.
+_ROWS_A_PART, _MOST_PARTS = 50_000, 64
 _ROWS_A_FETCH = 20_000
 _IDS_A_QUERY = 20_000
 
@@ -44,6 +49,7 @@ _VERSIONED = regex(r"^(?P<table>.+)_V(?P<version>\d+)$")
 _HOLDS_EVENTS = regex(
     r"CUPTI_ACTIVITY_KIND_|TARGET_INFO_|NVTX_EVENTS|OSRT_API|META_DATA_EXPORT|EXPORT_META_DATA|ANALYSIS_DETAILS"
 )
+NVTX, NVTX_COLUMNS = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
 _PUSH_POP, _START_END = 59, 60
 
 
@@ -54,6 +60,40 @@ def damaged(path: Path, error: Exception | str) -> PerfdoctorError:
     )
 
 
+class _Size(NamedTuple):
+    """The number of a table's first row, and how many there are at most."""
+
+    first: int
+    rows: int
+
+
+class _Read(NamedTuple):
+    """Columns of some rows, and the names of ranges where they were asked for."""
+
+    columns: Columns
+    names: Text | None
+
+
+class _Part(NamedTuple):
+    """Some rows of a table that ADBC reads, in whatever process."""
+
+    table: str
+    path: Path
+    sql: str
+    rows: int
+    has_text: bool
+
+    def read(self) -> _Read | None:
+        """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
+        names = RangeNames() if self.has_text else None
+        try:
+            most_rows = min(self.rows, self.path.stat().st_size)  # the greatest rowid may be any number
+            columns = integer_columns(_uri(self.path), self.sql, most_rows, names.add if names else None)
+        except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
+            return None
+        return _Read(columns, names.text() if names else None)
+
+
 @dataclass
 class Database:
     """A SQLite file opened read-only: nothing is written into it or beside it (`immutable` prevents a -wal file)."""
@@ -62,6 +102,9 @@ class Database:
     connection: sqlite3.Connection
     is_damaged: bool = False
     is_fast: bool = True
+    #: By table, what `read_ahead` has read of it and nobody has asked for yet.
+    columns_ahead: dict[str, Columns] = field(default_factory=dict)
+    names_ahead: dict[str, Text] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> Database:
@@ -119,47 +162,76 @@ class Database:
         except UNREADABLE:
             return []
 
+    def read_ahead(self, wanted: Mapping[str, Sequence[str]], texts: Mapping[str, str]) -> None:
+        """Read large tables now, by several processes: these columns of each, and for `ranges` its column of text.
+
+        What cannot be read this way is read when it is asked for.
+        """
+        tables = {table: present for table in wanted if (present := self._present(table, wanted[table]))}
+        sizes = {table: self._size(table) for table in tables}
+        if self.is_damaged or sum(size.rows for size in sizes.values()) < ROWS_WORTH_ADBC or not can_be_read():
+            return
+        parts = [
+            part
+            for table, present in tables.items()
+            if sizes[table].rows >= min(_ROWS_WORTH_A_QUERY, ROWS_WORTH_ADBC)
+            for part in self._parts(table, present, sizes[table], texts.get(table))
+        ]
+        read = beside.each([part.read for part in parts], first=beside.children_work)
+        for table in dict.fromkeys(part.table for part in parts):
+            own = [found for part, found in zip(parts, read, strict=True) if part.table == table]
+            self._keep(table, own)
+
+    def _keep(self, table: str, parts: Sequence[_Read | None]) -> None:
+        read = [part for part in parts if part is not None]
+        if len(read) < len(parts):
+            self.is_fast = False
+            return
+        self.columns_ahead[table] = {name: _joined([part.columns[name] for part in read]) for name in read[0].columns}
+        if names := [part.names for part in read if part.names is not None]:
+            self.names_ahead[table] = names[0] if len(names) == 1 else Text.join(names)
+
     def integers(self, table: str, wanted: Sequence[str]) -> Columns:
         """The wanted columns, NONE where there is no number. Raises one of UNREADABLE where the table is damaged."""
         present = self._present(table, wanted)
         if not present:
             return _no_rows(wanted)
-        size = self._size(table)
-        found = self._with_adbc(self._query(table, present), size) if self._is_large(size) else None
-        return _all_of(wanted, self._with_sqlite3(self._query(table, present), present) if found is None else found)
+        if (ahead := self.columns_ahead.pop(table, {})).keys() >= set(present):
+            return _all_of(wanted, ahead)
+        cursor, parts = self.connection.execute(_query(self.tables[table], present)), []
+        while rows := cursor.fetchmany(_ROWS_A_FETCH):
+            flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(present))
+            parts.append(flat.reshape(-1, len(present)).T)
+        columns = np.concatenate(parts, axis=1) if parts else np.empty((len(present), 0), np.int64)
+        return _all_of(wanted, dict(zip(present, columns, strict=True)))
 
-    def ranges(self, table: str, wanted: Sequence[str], column: str) -> tuple[Columns, Text]:
-        """The same, and the names of NVTX ranges that are in this column of text; "" for NULL."""
-        present, size = self._present(table, wanted), self._size(table)
-        text = f"CAST(coalesce(\"{column}\", '') AS TEXT) || char(0)"
-        if present and self._is_large(size):
-            names = RangeNames()
-            found = self._with_adbc(self._query(table, present, text), size, names.add)
-            if found is not None:
-                return _all_of(wanted, found), names.text()
-        return self.integers(table, wanted), self._range_names(f"SELECT {text} FROM {self.tables[table]} NOT INDEXED")
-
-    def _present(self, table: str, wanted: Sequence[str]) -> list[str]:
-        known = self.columns_of(table)
-        return [name for name in wanted if name in known]
-
-    def _query(self, table: str, present: Sequence[str], *more: str) -> str:
-        # With the cast numpy and ADBC see one type in each column. Without an index every query returns rows in the
-        # order of the file.
-        fields = [f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in present]
-        return f"SELECT {', '.join((*fields, *more))} FROM {self.tables[table]} NOT INDEXED"
-
-    def _range_names(self, sql: str) -> Text:
+    def ranges(self, table: str, column: str) -> Text:
+        """The names of NVTX ranges that are in a column of text, in the order of `integers`; "" for NULL."""
+        if (ahead := self.names_ahead.pop(table, None)) is not None:
+            return ahead
         names, decode = RangeNames(), self.connection.text_factory
         self.connection.text_factory = bytes
         try:
-            cursor = self.connection.execute(sql)
+            cursor = self.connection.execute(_query(self.tables[table], (), column))
             while rows := cursor.fetchmany(_ROWS_A_FETCH):
                 texts = [text for (text,) in rows]
                 names.add(b"".join(texts), np.cumsum([len(text) for text in texts]))
         finally:
             self.connection.text_factory = decode
         return names.text()
+
+    def _present(self, table: str, wanted: Sequence[str]) -> list[str]:
+        known = self.columns_of(table)
+        return [name for name in wanted if name in known]
+
+    def _parts(self, table: str, columns: Sequence[str], size: _Size, text: str | None) -> Iterator[_Part]:
+        """Pieces of about equal size, of which the first come first in the file; one alone where we are alone."""
+        text = text if text in self.columns_of(table) else None
+        sql = _query(self.tables[table], columns, text)
+        rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if beside.extra_processes() else size.rows
+        for first in range(size.first, size.first + size.rows, rows):
+            where = f" WHERE rowid BETWEEN {first} AND {first + rows - 1}"
+            yield _Part(table, self.path, sql + where, min(rows, size.rows), text is not None)
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:
         """These strings of StringIds and no others, which may contain the recorded program's environment."""
@@ -170,33 +242,14 @@ class Database:
             known.update((number, str(value)) for number, value in self.connection.execute(sql))
         return known
 
-    def _size(self, table: str) -> int:
+    def _size(self, table: str) -> _Size:
         """No fewer rows than it has, found without reading it."""
         ends = (f"(SELECT {end}(rowid) FROM {self.tables[table]})" for end in ("min", "max"))
-        low, high = self.connection.execute(f"SELECT {', '.join(ends)}").fetchone()
-        return 0 if low is None else int(high) - int(low) + 1
-
-    def _is_large(self, size: int) -> bool:
-        return size >= ROWS_WORTH_ADBC and self.is_fast and not self.is_damaged
-
-    def _with_sqlite3(self, sql: str, names: Sequence[str]) -> Columns:
-        cursor, parts = self.connection.execute(sql), []
-        while rows := cursor.fetchmany(_ROWS_A_FETCH):
-            flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(names))
-            parts.append(flat.reshape(-1, len(names)).T)
-        table = np.concatenate(parts, axis=1) if parts else np.empty((len(names), 0), np.int64)
-        return dict(zip(names, table, strict=True))
-
-    def _with_adbc(
-        self, sql: str, most_rows: int, texts: Callable[[bytes, Ints], None] | None = None
-    ) -> Columns | None:
-        """None where ADBC cannot read it: sqlite3 then reads it or raises the error."""
         try:
-            most_rows = min(most_rows, self.path.stat().st_size)  # the greatest rowid may be any number
-            return integer_columns(_uri(self.path), sql, most_rows, texts)
-        except Exception:  # noqa: BLE001 three libraries may raise anything; sqlite3 works without them
-            self.is_fast = False
-            return None
+            low, high = self.connection.execute(f"SELECT {', '.join(ends)}").fetchone()
+        except UNREADABLE:
+            return _Size(0, 0)
+        return _Size(0, 0) if low is None else _Size(int(low), int(high) - int(low) + 1)
 
 
 @dataclass
@@ -207,9 +260,8 @@ class Tables:
     notes: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
 
-    def rows(self, table: str, *wanted: str, is_device: bool = False) -> Columns:
+    def rows(self, table: str, columns: Sequence[str], *, is_device: bool = False) -> Columns:
         """Rows that have a start and do not end before it; none where the table is absent or damaged."""
-        columns = ("start", "end", *wanted)
         try:
             rows = self.database.integers(table, columns)
         except UNREADABLE as error:
@@ -219,14 +271,11 @@ class Tables:
 
     def nvtx(self) -> tuple[Columns, Text]:
         """Push/pop and start/end ranges, and their names: in the row itself or, by id, in StringIds."""
-        table, wanted = "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType")
+        table, wanted = NVTX, NVTX_COLUMNS
         try:
             columns = self.database.columns_of(table)
-            if "text" in columns:
-                rows, own = self.database.ranges(table, wanted, "text")
-            else:
-                rows = self.database.integers(table, wanted)
-                own = Text.constant("", rows["start"].size)
+            rows = self.database.integers(table, wanted)
+            own = self.database.ranges(table, "text") if "text" in columns else Text.constant("", rows["start"].size)
             # An export without event types contains ranges only.
             has_types = "eventType" in columns
             is_range = (
@@ -276,10 +325,23 @@ class Tables:
         self.notes.append(f"`{self.database.path.name}` is damaged: {table} cannot be read and is left out ({error}).")
 
 
+def _query(table: str, columns: Sequence[str], text: str | None = None) -> str:
+    """These columns as integers, and behind them the names of ranges from a column of text, a NUL behind each."""
+    # With the casts numpy and ADBC see one type in each column. Without an index every query returns rows in the order
+    # of the file.
+    fields = [f'CAST(coalesce("{name}", {NONE}) AS INTEGER) AS "{name}"' for name in columns]
+    names = [] if text is None else [f"CAST(coalesce(\"{text}\", '') AS TEXT) || char(0)"]
+    return f"SELECT {', '.join((*fields, *names))} FROM {table} NOT INDEXED"
+
+
 def _all_of(wanted: Sequence[str], found: Columns) -> Columns:
     """With columns that the table lacks."""
     rows = next(iter(found.values())).size
     return {name: found.get(name, np.full(rows, NONE, dtype=np.int64)) for name in wanted}
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _no_rows(columns: Sequence[str]) -> Columns:

@@ -23,7 +23,8 @@ from perfdoctor.late import regex
 from perfdoctor.model.columns import occurring
 from perfdoctor.model.timeline import UNKNOWN, Device, Frame, Source, Text, Timeline
 from perfdoctor.readers.collective_kinds import kinds_as_launched
-from perfdoctor.readers.nsys.device_memory import device_memory
+from perfdoctor.readers.nsys import device_memory as memory_events
+from perfdoctor.readers.nsys import stream_waits as wait_events
 from perfdoctor.readers.nsys.frames import (
     GRAPH,
     KERNEL,
@@ -34,12 +35,35 @@ from perfdoctor.readers.nsys.frames import (
     host_frames,
 )
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
-from perfdoctor.readers.nsys.stream_waits import stream_waits
-from perfdoctor.readers.nsys.tables import NONE, UNREADABLE, Columns, Database, Tables, damaged
+from perfdoctor.readers.nsys.tables import (
+    NONE,
+    NVTX,
+    NVTX_COLUMNS,
+    UNREADABLE,
+    Columns,
+    Database,
+    Tables,
+    damaged,
+)
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _CALLS, _CUPTI_OVERHEAD = _CUPTI + "RUNTIME", _CUPTI + "OVERHEAD"
-_NVTX, _OS_CALLS, _OVERHEAD = "NVTX_EVENTS", "OSRT_API", "PROFILER_OVERHEAD"
+_OS_CALLS, _OVERHEAD = "OSRT_API", "PROFILER_OVERHEAD"
+
+_PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+_OF_HOST = ("start", "end", "globalTid", "nameId")
+#: The tables that may be large, and which of their columns are read.
+_WANTED = {
+    NVTX: NVTX_COLUMNS,
+    KERNEL: (*_PLACE, "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "demangledName", "shortName"),
+    _CALLS: (*_OF_HOST, "correlationId"),
+    MEMCPY: (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind"),
+    MEMSET: (*_PLACE, "bytes"),
+    GRAPH: (*_PLACE, "graphId"),
+    **dict.fromkeys((_OS_CALLS, _OVERHEAD, _CUPTI_OVERHEAD), _OF_HOST),
+    memory_events.TABLE: memory_events.COLUMNS,
+    wait_events.TABLE: wait_events.COLUMNS,
+}
 
 _WARNING, _ERROR = 2, 3
 _COLLECTION_TROUBLE = regex(
@@ -91,7 +115,7 @@ def processes(path: Path) -> frozenset[int]:
             for table in (KERNEL, GRAPH, MEMCPY, MEMSET)
             for row in database.rows(table, "DISTINCT (globalPid >> 24) & 0xFFFFFF")
         ]
-        found = of_device or database.rows(_NVTX, "DISTINCT (globalTid >> 24) & 0xFFFFFF")
+        found = of_device or database.rows(NVTX, "DISTINCT (globalTid >> 24) & 0xFFFFFF")
     return frozenset(pid for (pid,) in found if isinstance(pid, int))
 
 
@@ -107,6 +131,7 @@ def _epoch_ns(database: Database) -> int | None:
 
 
 def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]) -> Timeline:
+    tables.database.read_ahead(_WANTED, {NVTX: "text"})
     device = {name: _with_process(rows, "globalPid") for name, rows in _device_rows(tables).items()}
     host = {name: (_with_process(rows, "globalTid"), names) for name, (rows, names) in _host_rows(tables).items()}
     _refuse_if_nothing_is_left(tables, [*device.values(), *(rows for rows, _ in host.values())])
@@ -117,8 +142,8 @@ def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]
     ranks = Ranks.of(device, host, known)
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
-    frames["device_memory"] = device_memory(tables, ranks)
-    frames["stream_waits"] = stream_waits(tables, ranks, frames["calls"])
+    frames["device_memory"] = memory_events.device_memory(tables, ranks)
+    frames["stream_waits"] = wait_events.stream_waits(tables, ranks, frames["calls"])
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
     recorded = _recorded(tables, frames)
@@ -140,21 +165,13 @@ def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]
 
 
 def _device_rows(tables: Tables) -> dict[str, Columns]:
-    place = ("deviceId", "streamId", "correlationId", "globalPid")
-    grid = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-    wanted = {
-        KERNEL: (*grid, "demangledName", "shortName"),
-        GRAPH: ("graphId",),
-        MEMCPY: ("bytes", "copyKind", "srcKind", "dstKind"),
-        MEMSET: ("bytes",),
-    }
-    return {table: tables.rows(table, *place, *columns, is_device=True) for table, columns in wanted.items()}
+    return {table: tables.rows(table, _WANTED[table], is_device=True) for table in (KERNEL, GRAPH, MEMCPY, MEMSET)}
 
 
 def _host_rows(tables: Tables) -> dict[str, tuple[Columns, Text]]:
-    calls = tables.rows(_CALLS, "globalTid", "correlationId", "nameId")
-    os_calls, overheads = tables.rows(_OS_CALLS, "globalTid", "nameId"), tables.rows(_OVERHEAD, "globalTid", "nameId")
-    cupti = tables.rows(_CUPTI_OVERHEAD, "globalTid", "nameId")
+    calls, os_calls, overheads, cupti = (
+        tables.rows(table, _WANTED[table]) for table in (_CALLS, _OS_CALLS, _OVERHEAD, _CUPTI_OVERHEAD)
+    )
     named = cupti["nameId"] != NONE
     overheads = {name: np.concatenate((values, cupti[name][named])) for name, values in overheads.items()}
     return {
@@ -196,7 +213,7 @@ def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
     else:
         tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
-    recorded |= {"ranges"} if _was_nvtx_traced(database) and _NVTX not in lost else set()
+    recorded |= {"ranges"} if _was_nvtx_traced(database) and NVTX not in lost else set()
     recorded |= {signal for signal in ("ops", "device_memory", "stream_waits") if len(frames[signal])}
     recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
     return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
@@ -207,7 +224,7 @@ def _was_nvtx_traced(database: Database) -> bool:
         str(value).lower()
         for (value,) in database.rows("META_DATA_CAPTURE", "value", "name LIKE '%:COLLECT_NVTX_TRACE'")
     }
-    return "true" in settings or database.has_rows(_NVTX) or (_NVTX in database.tables and not settings)
+    return "true" in settings or database.has_rows(NVTX) or (NVTX in database.tables and not settings)
 
 
 def _version(database: Database) -> str:
