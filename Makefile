@@ -26,8 +26,12 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist 
 test: $(BIN)/.made  ## run the tests: one case of each kind of those that take long
 	$(PYTEST)
 
+# Google's storage, and an emulator of it: with all the others pip takes minutes to find versions that fit.
+BUCKETS := "gcsfs>=2024.6" "gcp-storage-emulator>=2024.8"
+
 test-all: $(BIN)/.made  ## run all tests, and look for counterexamples for longer: what CI does each night
 	$(BIN)/python -m pip install --quiet --group trackers
+	$(BIN)/python -m pip install --quiet $(BUCKETS)
 	$(PYTEST) -m "" --hypothesis-profile thorough
 
 lint: $(BIN)/.made  ## ruff, mypy --strict, import contracts

@@ -115,6 +115,16 @@ def test_addresses_and_patterns_of_this_machine_need_no_packages(monkeypatch: py
     assert "no file is named like" in refused(str(TRACES / "*.none")).what
 
 
+def test_whatever_fsspec_reads_is_read() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for file in TRACES.iterdir():
+        memory.pipe_file(f"/job/traces/{file.name}", file.read_bytes())
+    expected = diagnosis(TRACES)
+    assert diagnosis("memory://job/traces") == diagnosis("memory://job/traces/*.gz") == expected
+    memory.rm("/job", recursive=True)
+
+
 def test_nothing_is_read_that_workers_read_themselves(bucket: object, cache: Path) -> None:
     """Each worker fetches its own file, and what is read in full alone is kept here."""
     with remote.at_hand(["s3://job/traces"], spread=True) as files:
