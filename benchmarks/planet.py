@@ -2,6 +2,7 @@
 
     python benchmarks/planet.py write DIR --ranks 1000 --fault rank     one trace a rank, as .json.gz
     python benchmarks/planet.py measure --ranks 10,100,1000             time, memory and bytes a rank (docs/scale.md)
+    python benchmarks/planet.py measure --ranks 10000 --times 10        so many times as many, by the same summaries
     python benchmarks/planet.py compare DIR...                          findings in full and by summaries, side by side
 
 Ranks are numbered as Megatron numbers them: tensor parallel fastest, then data parallel, then pipeline. A tensor
@@ -17,14 +18,16 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -382,8 +385,13 @@ def processor_s():
 progress = []
 def seen(said):
     progress.append((said, processor_s()))
+folders = [Path(folder) for folder in sys.argv[1:]]
+if len(folders) > 1:
+    import planet
+    made = read._summaries
+    read._summaries = lambda files, *how: planet.enlarged(made(files[: len(files) // len(folders)], *how), len(folders))
 began = processor_s()
-run = read.read_run([Path(sys.argv[1])], seen, most_in_full=0)
+run = read.read_run(folders, seen, most_in_full=0)
 diagnosis = examine(run, list(load_rules().values())).diagnosis
 over = processor_s()
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -400,29 +408,66 @@ print(json.dumps({
 """
 
 
-def measure(ranks: int, fault: str, kept: Path | None) -> None:
+def enlarged(packed: Sequence[bytes | Exception], times: int) -> list[bytes | Exception]:
+    """The summaries of a job of so many times as many ranks: each of them comes as often, in other groups.
+
+    Groups of data parallel ranks are one with all of their copies, so that all of the job meets. Ranks get numbers of
+    their own when they are joined, as those of machines do that number theirs alike.
+    """
+    from perfdoctor.scale.summary import pack, unpack  # noqa: PLC0415 not needed to write
+
+    jobs = [unpack(each) for each in packed if isinstance(each, bytes)]
+    return [pack(_copied(job, copy, times)) for copy in range(times) for job in jobs]
+
+
+def _copied(job: Any, copy: int, times: int) -> Any:
+    from perfdoctor.scale.summary import Numbers  # noqa: PLC0415
+
+    (place,) = job.places
+    group, size = place.texts["group"], place.numbers["group_size"].values()
+    together = [100_000 < int(name) <= 200_000 for name in group.values]
+    named = [
+        name if one else str(int(name) + 1_000_000 * copy) for name, one in zip(group.values, together, strict=True)
+    ]
+    sizes = np.where(np.array(together)[group.codes.values()], times * size, size)
+    place = replace(
+        place,
+        texts={**place.texts, "group": replace(group, values=tuple(named))},
+        numbers={**place.numbers, "group_size": Numbers.of(sizes)},
+    )
+    return replace(job, world_size=times * job.world_size, places=(place,))
+
+
+def measure(ranks: int, fault: str, kept: Path | None, times: int) -> None:
     """One line of docs/scale.md: processor time of summaries and of all that follows, memory, and bytes a rank.
 
-    `kept`: a folder in which the traces of each job stay, or are already.
+    `kept`: a folder in which the traces of each job stay, or are already. `times`: as `enlarged`.
     """
     with tempfile.TemporaryDirectory(prefix="planet-") as temporary:
         folder = (kept or Path(temporary)) / str(ranks)
         if not folder.exists():
             write(Job.of(ranks, fault), folder)
-        _measured(ranks, folder)
+        copies = [Path(temporary) / f"copy{number}" for number in range(times)] if times > 1 else [folder]
+        for copy in copies:
+            if copy != folder:
+                copy.symlink_to(folder.absolute())
+        _measured(ranks * times, folder, copies)
 
 
-def _measured(ranks: int, folder: Path) -> None:
+def _measured(ranks: int, folder: Path, copies: Sequence[Path]) -> None:
     from perfdoctor.model.selection import WHOLE_RECORDING  # noqa: PLC0415 not needed to write
     from perfdoctor.readers.open import read_file  # noqa: PLC0415
     from perfdoctor.scale.summary import packed_summary  # noqa: PLC0415
 
     written = sum(file.stat().st_size for file in folder.iterdir())
     began = time.monotonic()
-    answer = subprocess.run([sys.executable, "-c", _MEASURED, folder], check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *copies], check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )  # fmt: skip
     took = time.monotonic() - began
     found = json.loads(answer.stdout.splitlines()[-1])
-    some = sorted(folder.iterdir())[:: max(ranks // 20, 1)]
+    some = sorted(folder.iterdir())[:: max(ranks // len(copies) // 20, 1)]
     packed = np.mean([len(packed_summary(read_file(file, lambda _: None), WHOLE_RECORDING)) for file in some])
     print(
         f"| {ranks:,} | {written / 1e6:.1f} MB | {packed:,.0f} | {found['map_s']:.1f} s | {found['reduce_s']:.2f} s |"
@@ -469,6 +514,7 @@ def main() -> None:
     to_measure = commands.add_parser("measure")
     to_measure.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[10, 100])
     to_measure.add_argument("--keep", type=Path, help="A folder in which the traces of each job stay, or are already.")
+    to_measure.add_argument("--times", type=int, default=1, help="So many times as many ranks, by copies of summaries.")
     to_measure.add_argument("--fault", choices=FAULTS, default="all")
     to_compare = commands.add_parser("compare")
     to_compare.add_argument("paths", type=Path, nargs="+")
@@ -479,7 +525,7 @@ def main() -> None:
     if given.command == "measure":
         print("| ranks | files | bytes of a summary | summaries | all else | wall | memory | of a worker | page |")
         for ranks in given.ranks:
-            measure(ranks, given.fault, given.keep)
+            measure(ranks, given.fault, given.keep, given.times)
         return
     job = Job.of(given.ranks, given.fault)
     if given.runs:

@@ -94,8 +94,8 @@ def _reduced(
     instead = _other_passes(files, packed, progress, process)
     packed += _summaries(instead, selection, progress, cluster) if instead else []
     files = [*files, *instead]
-    job = job_of(files, packed, selection)
     progress("Comparing the ranks")
+    job = job_of(files, packed, selection)
     chosen = ranks_in_full(job.run, job.memory)
     in_full = sorted({job.file_of[rank] for rank in chosen})
     kept = _kept([files[number] for number in in_full], progress)

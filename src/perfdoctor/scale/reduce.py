@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
+from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import Selection
 from perfdoctor.model.timeline import Device, Frame, Timeline
@@ -16,7 +17,7 @@ from perfdoctor.readers.leaving_out import left_out
 from perfdoctor.readers.open import Recording, own_ranks
 from perfdoctor.records.memory import MemoryUse
 from perfdoctor.scale.reduced_place import reduced_place
-from perfdoctor.scale.summary import FileSummary, unpack
+from perfdoctor.scale.summary import Columns, FileHead, unpack, unpack_head
 from perfdoctor.vocabulary.signals import MACHINE_SIGNALS
 
 if TYPE_CHECKING:
@@ -54,25 +55,24 @@ def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exc
 
     Raises the first error where no file could be read.
     """
-    read = {number: unpack(each) for number, each in enumerate(packed) if isinstance(each, bytes)}
+    read = {number: unpack_head(each) for number, each in enumerate(packed) if isinstance(each, bytes)}
     errors = [(file, each) for file, each in zip(files, packed, strict=True) if isinstance(each, Exception)]
     if not read:
         raise errors[0][1]
     numbers = _numbers(files, read)
     recorded = frozenset(signal for summary in read.values() for signal in summary.recorded)
-    devices, places, memory, file_of, processors = [], [], [], {}, [Frame.empty("cpu_processes")]
+    devices, memory, file_of, processors = [], [], {}, [Frame.empty("cpu_processes")]
     for number, summary in read.items():
         new = numbers[number]
         file_of.update({new.get(rank, rank): number for rank in summary.ranks})
         memory += [replace(use, rank=new.get(use.rank, use.rank)) for use in summary.memory]
         devices += [Device(new.get(rank, rank), -1) for rank in summary.ranks]
-        places += [(new.get(place.rank, place.rank), place) for place in summary.places]
-        processors.append(summary.processors.frame("cpu_processes", new))
+        processors += [summary.processors.frame("cpu_processes", new)] if summary.processors.numbers else []
     world_size = max(summary.world_size for summary in read.values())
     timeline = _timeline(tuple(devices), world_size, recorded, {})
-    places.sort(key=lambda each: (each[0], -1 if each[1].device is None else each[1].device))
+    summaries = [(each, numbers[number]) for number, each in enumerate(packed) if isinstance(each, bytes)]
     return Job(
-        Run(timeline, tuple(reduced_place(place, rank, timeline) for rank, place in places), selection),
+        Run(timeline, _places(summaries, timeline), selection),
         file_of,
         numbers,
         memory,
@@ -83,7 +83,20 @@ def job_of(files: Sequence[Recording | RemoteFile], packed: Sequence[bytes | Exc
     )
 
 
-def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileSummary]) -> dict[int, Mapping[int, int]]:
+def _places(packed: Iterable[tuple[bytes, Mapping[int, int]]], timeline: Timeline) -> tuple[Place, ...]:
+    """Of each packed summary and the ranks in it that get another number, one after the other: what is unpacked of
+    thousands of files at once would take more than their places.
+    """
+    columns = Columns()
+    found = [
+        reduced_place(place, new.get(place.rank, place.rank), timeline, columns)
+        for each, new in packed
+        for place in unpack(each).places
+    ]
+    return tuple(sorted(found, key=lambda place: (place.rank, -1 if place.device is None else place.device)))
+
+
+def _numbers(files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHead]) -> dict[int, Mapping[int, int]]:
     """Which ranks of each file get another number: files of one run folder know each other's, as when read in full."""
     together: dict[object, list[int]] = {}
     for number in read:
@@ -98,7 +111,7 @@ def _folder(file: Recording | RemoteFile) -> Path | None:
 
 
 def _clocks(
-    files: Sequence[Recording | RemoteFile], read: Mapping[int, FileSummary]
+    files: Sequence[Recording | RemoteFile], read: Mapping[int, FileHead]
 ) -> dict[Path, tuple[tuple[int, int] | None, int | None]]:
     found: dict[Path, tuple[tuple[int, int] | None, int | None]] = {}
     for number, summary in read.items():

@@ -25,7 +25,7 @@ from perfdoctor.model.host_activity import HostActivity
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.timeline import Device, Frame, Timeline
-from perfdoctor.scale.summary import PlaceSummary, collectives, intervals
+from perfdoctor.scale.summary import NOWHERE, Columns, PlaceSummary, collectives, intervals
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 
@@ -62,7 +62,7 @@ class ReducedPlace(Place):
         return self.arrived
 
     def _part(self, name: str) -> Intervals:
-        return self.pieces.get(name) or Intervals.empty()
+        return self.pieces.get(name, NOWHERE)
 
     @cached_property
     def compute(self) -> Intervals:
@@ -93,8 +93,11 @@ class ReducedPlace(Place):
         return {cause: self._part(cause) for cause in IDLE_CAUSES}
 
 
-def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline) -> ReducedPlace:
-    """The place of one summary. `rank`: its number in the job; `timeline`: what is known of the job beside places."""
+def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline, columns: Columns) -> ReducedPlace:
+    """The place of one summary. `rank`: its number in the job; `timeline`: what is known of the job beside places.
+
+    `columns`: those of other places of the job.
+    """
     place = ReducedPlace(
         timeline,
         rank,
@@ -104,9 +107,9 @@ def reduced_place(summary: PlaceSummary, rank: int, timeline: Timeline) -> Reduc
         cast("DeviceWork", _Missing("work")),
         cast("HostActivity", _Missing("host")),
         device_info=summary.info,
-        pieces={part: intervals(pieces) for part, pieces in summary.pieces.items()},
+        pieces={part: intervals(pieces) for part, pieces in summary.pieces.items() if pieces.count},
         communicating=intervals(summary.communication),
-        arrived=collectives(summary, rank),
+        arrived=collectives(summary, rank, columns),
     )
     _keep(place, split, replace(summary.split, rank=rank))
     _keep(place, spare_ns, summary.spare_ns)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.late import dataclass
 from perfdoctor.metrics.accounting.prepare import prepare
@@ -70,11 +71,28 @@ class Numbers:
         return cls(int(values[0]), width, apart.astype(_WIDTHS[width]).tobytes(), int(values.size))
 
     def values(self) -> Ints:
-        result = np.zeros(self.count, np.int64)
-        if self.count:
-            result[0] = self.first
-            result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
-        return np.cumsum(result)
+        if not self.differences.strip(b"\0"):
+            return _all(self.first, self.count)
+        result = np.empty(self.count, np.int64)
+        result[0] = self.first
+        result[1:] = np.frombuffer(self.differences, _WIDTHS[self.width])
+        return np.cumsum(result, out=result)
+
+
+class Columns:
+    """Unpacked columns, of which equal ones are there once: sizes and kinds are the same on most ranks of a job."""
+
+    def __init__(self) -> None:
+        self._values: dict[Numbers, Ints] = {}
+        self._codes: dict[Numbers, npt.NDArray[np.int32]] = {}
+
+    def values(self, packed: Numbers) -> Ints:
+        known = self._values.get(packed)
+        return known if known is not None else self._values.setdefault(packed, packed.values())
+
+    def codes(self, packed: Numbers) -> npt.NDArray[np.int32]:
+        known = self._codes.get(packed)
+        return known if known is not None else self._codes.setdefault(packed, packed.values().astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -87,8 +105,8 @@ class Words:
         occurring, codes = np.unique(text.codes, return_inverse=True)
         return cls(Numbers.of(codes.ravel().astype(np.int64)), tuple(text.values[code] for code in occurring.tolist()))
 
-    def text(self) -> Text:
-        return Text(self.codes.values().astype(np.int32), [intern(value) for value in self.values])
+    def text(self, columns: Columns) -> Text:
+        return Text(columns.codes(self.codes), [intern(value) for value in self.values])
 
 
 @dataclass(frozen=True)
@@ -189,8 +207,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class FileSummary:
-    """One file: its places, and what of its Timeline concerns the job.
+class FileHead:
+    """What of one file's Timeline concerns the job, without its places.
 
     `processors`: what each process used of the processor. `extent_ns`: from the first to the last row.
     """
@@ -200,11 +218,17 @@ class FileSummary:
     world_size: int
     recorded: tuple[str, ...]
     notes: tuple[str, ...]
-    places: tuple[PlaceSummary, ...] = ()
     memory: tuple[MemoryUse, ...] = ()
     processors: Rows = field(default_factory=Rows)
     extent_ns: tuple[int, int] | None = None
     epoch_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class FileSummary(FileHead):
+    """One file: all that meets."""
+
+    places: tuple[PlaceSummary, ...] = ()
 
 
 # --- from a timeline -------------------------------------------------------------------------------------------------
@@ -241,6 +265,10 @@ def pack(summary: FileSummary) -> bytes:
 
 def unpack(packed: bytes) -> FileSummary:
     return msgspec.msgpack.decode(zlib.decompress(packed), type=FileSummary)
+
+
+def unpack_head(packed: bytes) -> FileHead:
+    return msgspec.msgpack.decode(zlib.decompress(packed), type=FileHead)
 
 
 def _summary(place: Place, every: int) -> PlaceSummary:
@@ -305,23 +333,33 @@ def interleaved(pieces: Intervals) -> Numbers:
 # --- and back --------------------------------------------------------------------------------------------------------
 
 
+NOWHERE = Intervals.empty()
+
+
 def intervals(packed: Numbers) -> Intervals:
-    edges = packed.values()
-    return Intervals(edges[::2].copy(), edges[1::2].copy())
+    if not packed.count:
+        return NOWHERE
+    starts, ends = np.ascontiguousarray(packed.values().reshape(-1, 2).T)
+    return Intervals(starts, ends)
 
 
-def collectives(summary: PlaceSummary, rank: int) -> Frame:
+def _all(value: int, count: int) -> Ints:
+    """A column of one number, which takes no memory a row."""
+    return np.broadcast_to(np.int64(value), count)
+
+
+def collectives(summary: PlaceSummary, rank: int, columns: Columns) -> Frame:
     """The frame of the place's collectives, of the whole recording; what a summary does not hold is unknown."""
-    numbers = {name: packed.values() for name, packed in summary.numbers.items()}
-    start, count = numbers["start_ns"], numbers["start_ns"].size
+    start, took = summary.numbers["start_ns"].values(), summary.numbers["took_ns"].values()
+    count = start.size
     known: dict[str, Column] = {
-        **{name: packed.text() for name, packed in summary.texts.items()},
-        **{name: numbers[name] for name in _NUMBERS},
+        **{name: packed.text(columns) for name, packed in summary.texts.items()},
+        **{name: columns.values(summary.numbers[name]) for name in _NUMBERS},
         "start_ns": start,
-        "end_ns": start + numbers["took_ns"],
-        "rank": np.full(count, rank, np.int64),
-        "device": np.full(count, -1 if summary.device is None else summary.device, np.int64),
+        "end_ns": start + took,
+        "rank": _all(rank, count),
+        "device": _all(-1 if summary.device is None else summary.device, count),
     }
-    unknown, no_text = np.full(count, -1, np.int64), Text.constant("", count)
+    unknown, no_text = _all(-1, count), Text(columns.codes(Numbers(0, 0, bytes(max(count - 1, 0)), count)), [""])
     declared: Sequence[tuple[str, type]] = tuple(SIGNALS["collectives"].columns.items())
     return Frame({name: known.get(name, no_text if kind is str else unknown) for name, kind in declared})
