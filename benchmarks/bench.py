@@ -201,6 +201,23 @@ def starts(plan: Plan, folder: Path) -> Iterator[str]:
     yield from table("1 core", "python -c pass", rounds)
 
 
+def comparisons(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
+    """`compare` of two recordings, against the analyses of both; all write their pages."""
+    program, base = [sys.executable, "-m", "perfdoctor.cli.main"], "analyze each"
+    files, page_file = [plan.file(kind, folder, times) for times in (1, 1.25)], folder / "comparison.html"
+    rounds = []
+    for _ in range(plan.rounds):
+        each = [run([*program, "analyze", file, "--html", folder / "report.html"], folder) for file in files]
+        together = run([*program, "compare", *files, "--html", page_file], folder)
+        both = Taken(
+            sum(one.seconds for one in each), sum(one.processor_s for one in each), max(one.peak_bytes for one in each)
+        )
+        rounds.append({base: both, "compare": together})
+    yield from table(f"{of(files[0])} and {of(files[1])}, {'traces' if kind == TRACE else 'exports'}", base, rounds)
+    yield ""
+    yield f"The page of the comparison has {page_file.stat().st_size / 1e6:.2f} MB."
+
+
 # --- how it is shown -----------------------------------------------------------------------------------------------
 
 
@@ -303,6 +320,7 @@ def parts(plan: Plan, folder: Path) -> dict[str, tuple[str, Callable[[], Iterato
         "growth": ("Growth", lambda: each_of((TRACE, STEPS), lambda kind: growth(kind, plan, folder))),
         "phases": ("Phases", lambda: each_of((TRACE, STEPS), lambda kind: phases(kind, plan, folder))),
         "start": ("Small recordings", lambda: starts(plan, folder)),
+        "comparison": ("A comparison", lambda: each_of((TRACE, STEPS), lambda kind: comparisons(kind, plan, folder))),
         "recording": ("Recording", lambda: overhead.lines(is_quick=plan.is_quick)),
         "browser": ("The report in a browser", lambda: page.lines(is_quick=plan.is_quick)),
     }

@@ -11,6 +11,8 @@ from recorded import RULES, parameter, recording
 
 from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.snapshot import of_examination
+from perfdoctor.report.comparison import html
+from perfdoctor.views.pages import timeline
 
 FOLDER = recordings()
 pytestmark = [
@@ -41,11 +43,20 @@ RUNGS = [
 ]
 
 
-def snapshot(name):
+#: Whose page is the largest of these.
+LARGEST = RUNGS[2]
+MOST_BYTES = 2_000_000
+
+
+def examined(name):
     path = FOLDER / name
     if path.suffix in (".qdrep", ".nsys-rep"):
         os.environ["PERFDOCTOR_NSYS"] = nsys()
-    return of_examination(name, recording(path).examination, RULES, [path])
+    return recording(path).examination
+
+
+def snapshot(name):
+    return of_examination(name, examined(name), RULES, [FOLDER / name])
 
 
 @pytest.mark.parametrize("rung", [parameter(FOLDER / rung[0], rung) for rung in RUNGS] if FOLDER else [])
@@ -60,3 +71,13 @@ def test_the_cause_of_each_rungs_gain_is_first(rung):
     for one in (ours, theirs):
         assert sum(work.ns for work in one.work) == pytest.approx(one.step_ns)
         assert one.step_ns == pytest.approx(one.steps.steps_ns.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("rung", [parameter(FOLDER / LARGEST[0], LARGEST)] if FOLDER else [])
+def test_the_largest_page_is_below_2_mb(rung):
+    runs = {"before": examined(rung[0]), "after": examined(rung[1])}
+    drawn = {
+        side: next(timeline.view(each.run, each.diagnosis, html.MOST_TIMELINE_BYTES)) for side, each in runs.items()
+    }
+    page = html.render(compare([snapshot(rung[0])], [snapshot(rung[1])]), drawn)
+    assert 1_000_000 < len(page.encode()) < MOST_BYTES
