@@ -8,7 +8,7 @@ from perfdoctor.comparison.records import Comparison
 from perfdoctor.comparison.scaling.records import Scaling
 from perfdoctor.report.comparison import words
 from perfdoctor.report.markdown import escaped
-from perfdoctor.report.words.foreign_text import clean
+from perfdoctor.report.words.foreign_text import clean, clean_name
 from perfdoctor.report.words.wording import duration
 
 SHOWN = 10
@@ -27,7 +27,7 @@ def render(comparison: Comparison, verdict: Sequence[str] = ()) -> str:
         listed(
             words.FINDINGS,
             [
-                f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({f.rule}) {words.finding(f)}"
+                f"{words.FINDING_FATES[f.fate]}: {clean(f.title)} ({clean_name(f.rule)}) {words.finding(f)}"
                 for f in comparison.findings
             ],
         ),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.scaling.records import Scaling
 
 SHOWN = 8
-_NUMBERS = 34
+_NUMBERS = 40
+#: The longest id of a rule has fewer characters.
+_RULE = 40
 _STYLES = {"faster": "bold green", "slower": "bold red"}
 
 
@@ -120,7 +122,7 @@ def _findings(comparison: Comparison, most: int) -> Iterator[Text]:
     shown = sorted(comparison.findings, key=lambda each: order.index(each.fate))[: max(most, SHOWN)]
     rows = [
         (Text(words.FINDING_FATES[each.fate], {"fixed": "green", "new": "red"}.get(each.fate, "")),
-         Text(clean(each.rule)), Text(words.finding(each)))
+         Text(clean_name(each.rule, _RULE)), Text(words.finding(each)))
         for each in shown
     ]  # fmt: skip
     if rows:
