@@ -132,9 +132,8 @@ def test_standard_output_is_the_programs_and_the_output_that_was_requested(tmp_p
     assert json.loads(diagnosis)["run"]["steps"]["used"] == 3
     (run,) = (tmp_path / "perfdoctor-runs").iterdir()
     assert run.name.endswith("-t")
-    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents", "device"} == {
-        file.name for file in run.iterdir()
-    }
+    written = {file.name for file in run.iterdir()} - {"stacks"}  # where py-spy is installed
+    assert {"run.json", "report.html", "diagnosis.json", "torch", "agents", "device"} == written
 
 
 @pytest.mark.torch

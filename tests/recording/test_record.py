@@ -84,7 +84,7 @@ def test_a_torch_pass_finds_the_fault_and_leaves_a_folder_that_any_machine_reads
     assert (ran.folder / "report.html").is_file()
     (record,) = ran.manifest["passes"]
     assert (record["name"], record["state"], record["exit_code"]) == ("torch", "done", 0)
-    assert record["files"] == ["torch/rank0.pt.trace.json.gz"]
+    assert [file for file in record["files"] if not file.startswith("stacks/")] == ["torch/rank0.pt.trace.json.gz"]
     assert "perfdoctor" not in ran.output
     timeline = read([ran.folder])
     assert step_stats(prepare(timeline)).count == 10

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfdoctor.late import regex
 from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.metrics.host.sampled_lines import SampledLine
 from perfdoctor.model.intervals import Intervals
@@ -18,7 +17,6 @@ from perfdoctor.records.findings import CodeLine, Finding
 from perfdoctor.vocabulary.parts import IDLE_CAUSES, SHRINKS
 from perfdoctor.vocabulary.rulebook import Rule
 
-_NAME = regex(r"^(.*)\((\d+)\): (.*)$", 16)  # DOTALL: a function may have any name
 #: Further lines have little of the time, or are as many as the program has.
 _SHOWN = 3
 
@@ -37,9 +35,9 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
 
 
 def _line(sampled: SampledLine, run: Run) -> CodeLine:
-    file, line, function = _NAME.match(sampled.name).groups()  # type: ignore[union-attr]
-    text = tuple(run.timeline.code.get(f"{file}({line})", ()))
-    return CodeLine(file, int(line), function, sampled.samples, sampled.share, text, is_worker=sampled.is_worker)
+    return CodeLine(
+        *sampled.place, sampled.samples, sampled.share, sampled.text(run.timeline), is_worker=sampled.is_worker
+    )
 
 
 def _times(rule: Rule, finding: Finding, run: Run) -> Iterator[tuple[int, Intervals]]:

@@ -16,6 +16,7 @@ from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
 
+_PARTS = regex(r"^(.*)\((\d+)\): (.*)$", 16)  # DOTALL: a function may have any name
 _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
 
 
@@ -27,6 +28,16 @@ class SampledLine:
     samples: int
     share: float
     is_worker: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """File, line, function."""
+        file, line, function = _PARTS.match(self.name).groups()  # type: ignore[union-attr]
+        return file, int(line), function
+
+    def text(self, timeline: Timeline) -> tuple[str, ...]:
+        """Its statement when it was recorded; empty where it was not kept."""
+        return tuple(timeline.code.get(self.name.rpartition("): ")[0] + ")", ()))
 
 
 @dataclass(frozen=True)

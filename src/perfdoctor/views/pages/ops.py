@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from perfdoctor.metrics import grouping
+from perfdoctor.metrics.host import sampled_lines
 from perfdoctor.metrics.host.costs import HostCosts, call_costs, line_costs, op_costs, range_costs
+from perfdoctor.metrics.host.sampled_lines import SampledLine
 from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
@@ -20,6 +22,7 @@ _MOST_ROWS = 1_000
 
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
+    yield from _sampled(run)
     if (costs := line_costs(run)) is not None:
         explained = (
             "Functions of your code, including the library code that they call; costliest first. The number is the "
@@ -36,6 +39,45 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
     if (costs := call_costs(run)) is not None:
         explained = f"Calls of the GPU's runtime and driver. {basis(run)}"
         yield from table("ops", "calls", "Runtime calls", explained, _columns(run, costs, ("call",)), most=_MOST_ROWS)
+
+
+def _sampled(run: Run) -> Iterator[Table]:
+    """Own lines, as samples of the stacks show them: of the training, and of its loader's workers."""
+    if not len(run.timeline["stack_samples"]):
+        return
+    windows = [(place.rank, place.window) for place in run.places]
+    idle = [(place.rank, place.idle) for place in run.places]
+    lines = sampled_lines.of_training(run.timeline, windows)
+    while_idle = {line.name: line.samples for line in sampled_lines.of_training(run.timeline, idle)}
+    explained = (
+        "The training thread's line at each sample of its stack; library code counts for the line that called it. "
+        f"Costliest function first. {basis(run)}"
+    )
+    yield from table("ops", "sampled", "Your code, line by line", explained, _lines(run, lines, while_idle))
+    explained = "The same of the loader's workers, while they fetched samples; two of the workers are sampled."
+    workers = sampled_lines.of_workers(run.timeline, windows)
+    yield from table("ops", "workers", "Your data, line by line", explained, _lines(run, workers, None))
+
+
+def _lines(run: Run, lines: Sequence[SampledLine], while_idle: Mapping[str, int] | None) -> list[TableColumn]:
+    """`while_idle`: samples by name at which the device stood still; None for workers, whose time is no step's."""
+    shares = np.array([line.share for line in lines])
+    columns = [
+        text("line", [f"{file}:{number}" for file, number, _ in (line.place for line in lines)]),
+        text("code", [" ".join(line.text(run.timeline)[:1]) for line in lines], "As it was when it was recorded."),
+        text("function", [line.place[2] for line in lines]),
+        numbers("samples", "count", [line.samples for line in lines], adds_up=True),
+    ]
+    if while_idle is None:
+        return [*columns, numbers("of their time", "share", shares, adds_up=True)]
+    idle_share = np.array([while_idle.get(line.name, 0) / line.samples for line in lines])
+    no_work = "no op ran" if run.places[0].device is None else "the GPU was idle"
+    return [
+        *columns,
+        numbers(of_the_step(run), "share", shares, "Of all samples of the training thread.", adds_up=True),
+        numbers(f"host time{a_step(run)}", "ns", shares * run.step_ns, "Share × step.", adds_up=True),
+        numbers(f"while {no_work}{a_step(run)}", "ns", idle_share * shares * run.step_ns, adds_up=True),
+    ]
 
 
 def _columns(run: Run, costs: HostCosts, keys: tuple[str, ...]) -> list[TableColumn]:
