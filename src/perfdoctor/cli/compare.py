@@ -110,7 +110,7 @@ def compare(
     quiet: shared_options.Quiet = False,
     verbose: shared_options.Verbose = False,
 ) -> None:
-    """Compare recordings of two versions, or of several numbers of GPUs."""
+    """Compare two versions of a training, or several numbers of GPUs."""
     check_html(html, no_html=no_html)
     output = output_of(format_, json)
     limit = limit_of(fail_above)
