@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfdoctor.detectors import detector
 from perfdoctor.diagnosis import prediction
@@ -13,7 +13,7 @@ from perfdoctor.diagnosis.notes import notes
 from perfdoctor.diagnosis.prediction import Question
 from perfdoctor.diagnosis.ranking import agreeing, ranked, summary
 from perfdoctor.diagnosis.records import Examination, Found
-from perfdoctor.diagnosis.savings import as_predicted, predicted_saving
+from perfdoctor.diagnosis.savings import PredictedSaving, as_predicted, predicted_saving
 from perfdoctor.metrics.accounting.basis import basis_of
 from perfdoctor.metrics.accounting.host_place import host_places, launches_gpu_work
 from perfdoctor.metrics.accounting.job_time import job_time
@@ -59,11 +59,13 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     """The same of a recording that was prepared before, for those who show findings on its timeline as well."""
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
-    (outcomes, seen), numbers, path = _by_several(rules, run) or (_applied(rules, run), None, None)
+    ahead = _by_several(rules, run)
+    outcomes, seen = ahead.applied if ahead else _applied(rules, run)
     seen = _without_savings_of_a_start(seen)
     replay = _replay(seen, run, is_asked_for=bool(what_if))
     run.next_phase()
-    found = agreeing([_found(rule, finding, run, replay) for rule, finding in seen])
+    savings = ahead.savings if ahead else {}
+    found = agreeing([_found(rule, finding, run, replay, savings.get(finding)) for rule, finding in seen])
     advice = ranked(found, run)
     predicted = (
         prediction.answered(what_if, advice, found, outcomes, run, replay)
@@ -86,10 +88,10 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
         kind_of_work=work.kind,
         server=work.server,
         titles={rule.id: basis.prose(rule.title) for rule in rules},
-        critical_path=(path or _critical_path(replay)) if replay else None,
+        critical_path=(ahead.path if ahead else _critical_path(replay)) if replay else None,
         gpu_not_recorded=launches_gpu_work(run),
         processes=timeline.processes,
-        **(numbers or _numbers(run)),
+        **(ahead.numbers if ahead else _numbers(run)),
     )
     return Examination(run, diagnosis, tuple(found))
 
@@ -125,8 +127,8 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-def _critical_path(replay: Replay) -> CriticalPath:
-    return critical_path(replay.graphs, replay.unchanged, MOST_PIECES)
+def _critical_path(replay: Replay | None) -> CriticalPath | None:
+    return critical_path(replay.graphs, replay.unchanged, MOST_PIECES) if replay else None
 
 
 _Applied = tuple[list[Outcome], list[tuple[Rule, Finding]]]
@@ -143,21 +145,36 @@ def _listed(rules: Sequence[Rule], found: Sequence[tuple[Outcome, list[Finding]]
     return outcomes, [(rule, each) for rule, (_, findings) in zip(rules, found, strict=True) for each in findings]
 
 
-def _by_several(rules: Sequence[Rule], run: Run) -> tuple[_Applied, dict[str, Any], CriticalPath | None] | None:
-    """The same, with the numbers and the critical path, worked out by several processes; None where one is sooner."""
+class _Ahead(NamedTuple):
+    """What several processes have worked out. `savings`: of the findings as their rules found them."""
+
+    applied: _Applied
+    savings: Mapping[Finding, PredictedSaving]
+    numbers: dict[str, Any]
+    path: CriticalPath | None
+
+
+def _by_several(rules: Sequence[Rule], run: Run) -> _Ahead | None:
+    """None where one process is sooner. What needs a replay is with the rules: each process makes its own once."""
     if not by_several.is_worth_processes(run):
         return None
-    replay = replay_of(run)  # nearly always asked for: else each process would need it by itself
     applying = [rule for rule in rules if rule.applies(facts(run))]
     longest_first = sorted(applying, key=lambda rule: rule.id not in _LONGEST)
-    found: list[Any] = by_several.each([
-        *(partial(_apply, rule, run) for rule in longest_first),
+    done: list[Any] = by_several.each([
+        *(partial(_with_savings, rule, run) for rule in longest_first),
         partial(_numbers, run),
-        lambda: _critical_path(replay) if replay else None,
+        lambda: _critical_path(replay_of(run)),
     ], run)  # fmt: skip
-    *of_rules, numbers, path = found
-    by_rule = {rule.id: each for rule, each in zip(longest_first, of_rules, strict=True)}
-    return _listed(applying, [by_rule[rule.id] for rule in applying]), numbers, path
+    *of_rules, numbers, path = done
+    by_rule = {rule.id: found for rule, found in zip(longest_first, of_rules, strict=True)}
+    savings = {finding: saving for _, found in of_rules for finding, saving in found}
+    applied = [(by_rule[rule.id][0], [finding for finding, _ in by_rule[rule.id][1]]) for rule in applying]
+    return _Ahead(_listed(applying, applied), savings, numbers, path)
+
+
+def _with_savings(rule: Rule, run: Run) -> tuple[Outcome, list[tuple[Finding, PredictedSaving]]]:
+    outcome, findings = _apply(rule, run)
+    return outcome, [(each, predicted_saving(rule, each, run, _replay([(rule, each)], run))) for each in findings]
 
 
 def _without_savings_of_a_start(seen: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
@@ -181,12 +198,12 @@ def _apply(rule: Rule, run: Run) -> tuple[Outcome, list[Finding]]:
     return Outcome(rule.id, "found" if findings else "clear"), findings
 
 
-def _found(rule: Rule, finding: Finding, run: Run, replay: Replay | None) -> Found:
-    saving = predicted_saving(rule, finding, run, replay)
+def _found(rule: Rule, finding: Finding, run: Run, replay: Replay | None, saving: PredictedSaving | None) -> Found:
+    saving = saving or predicted_saving(rule, finding, run, replay)
     return Found(rule, as_predicted(finding, saving), saving)
 
 
-def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool) -> Replay | None:
+def _replay(seen: Sequence[tuple[Rule, Finding]], run: Run, *, is_asked_for: bool = False) -> Replay | None:
     """The run ready to be simulated, if a question or any finding asks for it; None where it cannot be."""
     has_savings = any(rule.action and finding.saving_ns_per_step.likely for rule, finding in seen)
     return replay_of(run) if is_asked_for or has_savings else None

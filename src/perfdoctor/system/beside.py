@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import os
 import pickle
@@ -26,6 +27,8 @@ from perfdoctor.system.processors import JOBS, worker_count
 Result = TypeVar("Result")
 
 _PROC = Path("/proc/self")
+#: So much of an answer waits for whoever takes it, and the child goes on: the most that Linux allows everybody.
+_PIPE_BYTES = 1 << 20
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 #: A thread that was joined is still listed for a moment.
 _ENDED_THREAD_S = 0.01
@@ -93,6 +96,8 @@ class Child:
         parent = os.getpid()
         questions, asked = os.pipe()
         answered, answers = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             self.pid = _forked()
         except OSError:
