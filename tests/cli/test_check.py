@@ -136,6 +136,35 @@ def test_a_run_is_not_held_against_itself(project):
     assert "a is a run of the baseline main itself" in done.stderr
 
 
+def test_one_recording_counts_once(project):
+    assert call("analyze", "a", "--save", "--no-html", "-q").exit_code == 0
+    ids = call("history", "-q").stdout.split()
+    assert len(ids) == 2
+    call("history", "pin", "main", *ids)
+    assert len(json.loads(call("check", "b", "--format", "json").stdout)["baseline"]["runs"]) == 1
+    done = call("check", "b", "ten", "b")
+    assert (done.exit_code, "b is given twice" in done.stderr) == (1, True)
+
+
+def test_a_baseline_whose_recording_is_damaged_is_known_by_what_was_stored(project):
+    for file in Path("a").glob("*/*.json"):
+        file.write_bytes(file.read_bytes()[:1000].replace(b"{", b"["))
+    for file in Path("a").glob("*.json"):
+        file.write_text("[1, 2")
+    found = json.loads(call("check", "ten", "--format", "json").stdout)
+    assert [run["by_recording"] for run in found["baseline"]["runs"]] == [False]
+
+
+def test_a_part_of_the_recording_is_checked_against_that_part(project):
+    assert call("analyze", "a", "--steps", "3..20", "--save", "--no-html", "-q").exit_code == 0
+    call("history", "pin", "part", "last")
+    done = call("check", "ten", "--baseline", "part")
+    assert (done.exit_code, "part is of steps 3..20, ten is of the whole" in done.stderr) == (1, True)
+    done = call("check", "ten", "--baseline", "part", "--steps", "3..20", "--format", "json")
+    assert done.exit_code == 3
+    assert [run["by_recording"] for run in json.loads(done.stdout)["baseline"]["runs"]] == [True]
+
+
 def changed(column, value):
     with sqlite3.connect("history.db") as db:
         db.execute(f"update runs set {column} = ?", [value])
@@ -145,10 +174,10 @@ def changed(column, value):
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("device", "NVIDIA B200", "main was recorded on NVIDIA B200, b on NVIDIA A100"),
-        ("gpus", 8, "main was recorded on 8 GPUs, b on 1 GPUs"),
-        ("world_size", 8, "main was recorded with 8 ranks, b with 1 ranks"),
-        ("part", "steps 3..5", "main was recorded of steps 3..5, b of the whole recording"),
+        ("device", "NVIDIA B200", "main ran on NVIDIA B200, b ran on NVIDIA A100"),
+        ("gpus", 8, "main ran on 8 GPUs, b ran on 1 GPU"),
+        ("world_size", 8, "main ran with 8 ranks, b ran with 1 rank"),
+        ("part", "steps 3..5", "main is of steps 3..5, b is of the whole recording"),
     ],
 )
 def test_what_is_not_comparable_is_refused_in_one_line(project, column, value, said):

@@ -14,6 +14,7 @@ from history.histories import facts as made
 from history.histories import history
 
 from perfdoctor.cli.analyze import Asked, diagnosed, rules_of
+from perfdoctor.cli.hardware_options import user_values
 from perfdoctor.history import runs, store
 from perfdoctor.history.facts import Facts, facts, iso, plain, plain_text
 from perfdoctor.model.selection import Selection
@@ -52,6 +53,13 @@ def test_the_parts_sum_to_the_window_and_the_step_times_to_the_step(straggler):
     times = runs.numbers_in(stored.run["step_times_ns"])
     assert len(times) == stored.run["steps"]
     assert abs(fmean(times) - stored.run["recorded_step_ns"]) <= 1
+
+
+def test_what_comparisons_need_is_stored(straggler):
+    row = facts(straggler, [FIXTURES / "straggler/torch"], source="analyze").run
+    assert (row["unrecorded_step_ns"], row["contended_share"], row["items_per_step"]) == (None, 0.0, None)
+    given = examined("straggler/torch", user_values=user_values(None, [], "16k", None))
+    assert facts(given, [FIXTURES / "straggler/torch"], source="analyze").run["items_per_step"] == 16_000
 
 
 def test_a_part_of_a_recording_is_stored_as_such():

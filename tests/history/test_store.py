@@ -61,7 +61,11 @@ update schema set version = 3;
 create view partition as select run_id, part, round(1.0 * ns / window_ns, 2) as share from parts join runs on runs.id = run_id;
 """
 )
-OLD = {1: FIRST_VERSION, 2: SECOND_VERSION, 3: THIRD_VERSION}
+FOURTH_VERSION = THIRD_VERSION + "".join(
+    ["pragma user_version = 4; update schema set version = 4;"]
+    + [f"drop view if exists {name}; create view {name} as {query};" for name, query in schema.VIEWS.items()]
+)
+OLD = {1: FIRST_VERSION, 2: SECOND_VERSION, 3: THIRD_VERSION, 4: FOURTH_VERSION}
 
 
 def made_by(script, file):

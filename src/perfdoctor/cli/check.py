@@ -93,6 +93,7 @@ def check(
     peak: hardware_options.Peak = None,
     range_: selection_options.Range = None,
     steps: selection_options.Steps = None,
+    process: selection_options.Process = None,
     jobs: scale_options.Jobs = None,
     cluster: scale_options.Cluster = None,
     show_all: shared_options.ShowAll = False,
@@ -106,7 +107,7 @@ def check(
     }
     asked = Asked(
         rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
-        part=selection_options.selection(range_, steps), cluster=scale_options.cluster(cluster),
+        part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
     )  # fmt: skip
     scale_options.set_jobs(jobs)
     names = baseline or [DEFAULT_BASELINE]
@@ -140,12 +141,16 @@ def _checked(names: Sequence[str], before: Side, after: Side, limit: float | Non
 
     name = " and ".join(names)
     known = {row.get("recording") for row in before.rows} - {None}
+    seen: set[str] = set()
     for run, row in zip(after.runs, after.rows, strict=True):
         if row.get("recording") in known:
             raise PerfdoctorError(
                 f"{run.name} is a run of the baseline {name} itself",
                 do="Record again and check that run; pin a run only after its check.",
             )
+        if row.get("recording") in seen:
+            raise PerfdoctorError(f"{run.name} is given twice", do="Give each run once.")
+        seen.add(row.get("recording") or run.name)
     comparable.refuse_others(
         name, before.rows, [(run.name, row) for run, row in zip(after.runs, after.rows, strict=True)], program
     )

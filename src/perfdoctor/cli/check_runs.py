@@ -41,12 +41,19 @@ def stored_runs(names: Sequence[str], db: Path | None, *, verbose: bool) -> dict
     known: list[str] = []
     if file is not None and file.exists():
         with store.read(file) as history:
-            found = {name: pinned for name in names if (pinned := runs.pinned(history, name))}
+            found = {name: _of_each_recording(pinned) for name in names if (pinned := runs.pinned(history, name))}
             known = runs.pin_names(history)
     for name in names:
         if name not in found and "://" not in name and not Path(name).exists():
             raise _no_baseline(name, file, known)
     return found
+
+
+def _of_each_recording(runs: Sequence[StoredRun]) -> tuple[StoredRun, ...]:
+    """Its last analysis: several of one recording are one measurement."""
+    by_age = sorted(runs, key=lambda run: (run.facts["stored_at"], run.facts["id"]))
+    last = {(run.facts["recording"] or run.facts["id"], run.facts["part"]): run.facts["id"] for run in by_age}
+    return tuple(run for run in runs if run.facts["id"] in last.values())
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
@@ -110,16 +117,23 @@ class Reader:
         from perfdoctor.comparison.from_facts import of_facts
 
         path = _recording_of(run)
-        if path is not None:
-            given = Given(str(path), [path])
-            examination, row = self._examined(given)
-            if all(row[name] == run.facts[name] for name in ("recording", "part")):
-                return self._with(side, given, examination, row, run)
+        read = self._read_again(run, Given(str(path), [path])) if path else None
+        if read is not None:
+            return self._with(side, *read, run)
         facts = run.facts
         side.snapshots.append(of_facts(facts["id"], facts, run.parts, run.findings, run.step_times_ns, self._rules))
         side.rows.append(facts)
         side.runs.append(_run(facts["id"], facts, by_recording=False))
         return side
+
+    def _read_again(self, run: StoredRun, given: Given) -> tuple[Given, Examination, Row] | None:
+        """None where it is another recording by now, or cannot be read: what was stored is enough."""
+        try:
+            examination, row = self._examined(given)
+        except PerfdoctorError:
+            return None
+        is_same = all(row[name] == run.facts[name] for name in ("recording", "part"))
+        return (given, examination, row) if is_same else None
 
     def _with(self, side: Side, given: Given, examination: Examination, row: Row, run: StoredRun | None = None) -> Side:
         from perfdoctor.comparison.snapshot import of_examination
@@ -134,7 +148,7 @@ class Reader:
         from perfdoctor.history.facts import facts
 
         examination = diagnosed(given.paths, self._asked, quiet=self._quiet, verbose=self._verbose)
-        return examination, facts(examination, given.paths, source="check").run
+        return examination, facts(examination, given.paths, source="check", process=self._asked.process).run
 
 
 def _joined(one: Side, other: Side) -> Side:

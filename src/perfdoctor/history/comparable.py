@@ -8,10 +8,10 @@ from typing import Any
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.history.facts import Row
 
-#: What makes a series, as `series.key_of` has it, in words; and where None means that it is not known.
+#: What makes a series, as `series.key_of` has it, in words; and whether None means that it is not known.
 _SAME: Sequence[tuple[str, str, bool]] = (
-    ("device", "on {}", True), ("gpus", "on {} GPUs", True), ("world_size", "with {} ranks", True),
-    ("part", "of {}", False),
+    ("device", "ran on {}", True), ("gpus", "ran on {} GPU", True), ("world_size", "ran with {} rank", True),
+    ("part", "is of {}", False),
 )  # fmt: skip
 _ALL = "the whole recording"
 _SHOWN = 60
@@ -42,9 +42,9 @@ def refuse_others(
             if column not in row or column not in first or (known and None in (row[column], first[column])):
                 continue
             if row[column] != first[column]:
-                was, now = (words.format(_short(each.get(column) or _ALL)) for each in (first, row))
+                was, now = (_said(words, each[column]) for each in (first, row))
                 raise PerfdoctorError(
-                    f"the baseline {baseline} was recorded {was}, {name} {now}",
+                    f"the baseline {baseline} {was}, {name} {now}",
                     do="Record it alike, or pin a run that is: perfdoctor history pin NAME",
                 )
         _refuse_other_command(baseline, first, name, row, program)
@@ -60,6 +60,11 @@ def _refuse_other_command(baseline: str, first: Row, name: str, row: Row, progra
         f"the baseline {baseline} is of another command: {_short(was)}; {name} is of {_short(now)}",
         do="Pin a run of this command, or name what both have in common: --program train.py",
     )
+
+
+def _said(words: str, value: object) -> str:
+    plural = "s" if isinstance(value, int) and value != 1 else ""
+    return words.format(_short(_ALL if value is None else value)) + plural
 
 
 def _short(value: object) -> str:

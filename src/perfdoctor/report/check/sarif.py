@@ -1,6 +1,7 @@
 """A check as SARIF 2.1.0 (OASIS, 2023), for code scanning: what is wrong, and where in the checkout.
 
 A check that finds nothing wrong has no results: a code scanning service shows each one as an alert, whatever its kind.
+What is too noisy to say is no fault of the code: it is a notification of the run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FULL = "The mean step is compared with that of a stored baseline; its 95 % inte
 
 def render(check: Check) -> str:
     findings = words.new_findings(check)
-    results = [_verdict(check)] if words.level(check) != "notice" else []
+    results = [_verdict(check)] if check.decision == "regression" else []
     results += [_finding(check, each) for each in findings]
     rules = [_rule(STEP_TIME, "Step time against the baseline", _FULL)]
     rules += [_rule(each.rule, each.title, each.title) for each in findings]
@@ -34,7 +35,7 @@ def render(check: Check) -> str:
         "tool": {"driver": {"name": "perfdoctor", "version": __version__, "rules": rules}},
         "automationDetails": {"id": f"perfdoctor/{clean_name(check.baseline)}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True, "exitCode": 3 if check.failed else 0}],
+        "invocations": [{"executionSuccessful": True, "exitCode": 3 if check.failed else 0, **_notifications(check)}],
         "results": results,
     }
     return as_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -47,11 +48,21 @@ def _rule(name: str, title: str, full: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _said(check: Check) -> str:
+    lines = (words.verdict(check), words.runs_needed(check), words.baseline(check))
+    return " ".join(line for line in lines if line)
+
+
+def _notifications(check: Check) -> dict[str, Any]:
+    if check.decision != "too noisy":
+        return {}
+    return {"toolExecutionNotifications": [{"level": "warning", "message": {"text": _message(_said(check))}}]}
+
+
 def _verdict(check: Check) -> dict[str, Any]:
-    said = [words.verdict(check), words.runs_needed(check), words.baseline(check)]
     level = _LEVELS[words.level(check)]
     judged = check.comparison.judged
-    found = _result(STEP_TIME, level, " ".join(text for text in said if text), words.place_of(check), check.baseline)
+    found = _result(STEP_TIME, level, _said(check), words.place_of(check), check.baseline)
     numbers = {"change": judged.change, "low": judged.low, "high": judged.high, "limit": check.limit}
     return {**found, "properties": {**numbers, "decision": check.decision}}
 
