@@ -150,6 +150,27 @@ def other_work(one):
     return replace(one, snapshot=replace(one.snapshot, work=work))
 
 
+def longer(one, factor, noise=0.0):
+    """The same with other steps: so many times as long, and as noisy."""
+    steps = one.snapshot.step_ns * factor * np.exp(np.random.default_rng(1).normal(0, noise, 8))
+    return replace(one, snapshot=replace(one.snapshot, steps=StepSample(steps)))
+
+
+def test_an_interval_that_holds_good_and_bad_is_too_noisy_to_say(series):
+    four, one, eight, two = series("ring")
+    found = scaling([longer(four, 1), longer(one, 1), longer(eight, 1, 0.5), longer(two, 1)])
+    assert words.verdict(found).startswith("Too noisy to say: 8 GPUs bring")
+    assert found.rungs[-1].efficiency_low < 0.7
+    assert found.rungs[-1].efficiency_high > 0.9
+
+
+def test_a_law_that_was_far_off_predicts_nothing(series):
+    four, one, eight, two = series("weak")
+    found = scaling([replace(longer(four, 0.1), run=None), one, replace(eight, run=None), longer(two, 2)])
+    assert found.ahead == ()
+    assert "diagnosis.json" in found.unpredicted
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

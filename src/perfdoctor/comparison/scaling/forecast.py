@@ -19,6 +19,8 @@ from perfdoctor.replay.edits.other_ranks import askable
 from perfdoctor.replay.what_if.savings import replay_of, why_not_replayable
 from perfdoctor.replay.what_if.sizes import simulated, size_change
 
+#: A way that was off by more says nothing about twice as many.
+_MOST_ERROR = 0.5
 #: From ranks and a step in ns to what is counted a second.
 Throughput = Callable[[int, float], float]
 #: Low, likely, high, in ns.
@@ -66,7 +68,8 @@ def forecasts(known: Known, throughput: Throughput) -> tuple[tuple[Forecast, ...
         wider = (min(on[0], on[1] - missed), on[1], max(on[2], on[1] + missed))
         then = _forecast(by, others, largest, back, throughput)
         checked.append(replace(then, measured_ns=known.steps_ns[-1], error=error))
-        ahead.append(_forecast(by, known, 2 * largest, wider, throughput))
+        if abs(error) <= _MOST_ERROR:
+            ahead.append(_forecast(by, known, 2 * largest, wider, throughput))
     return tuple(checked), tuple(ahead), why
 
 
@@ -80,7 +83,9 @@ def _fitted(known: Known, ranks: int) -> _Range | str:
     if len(known.ranks) < 2 or not known.kind:
         return "a law needs three numbers of ranks, of which it predicts the largest from the others"
     across = [_across(known.kind, each / known.ranks[0]) for each in known.ranks]
-    step_ns = max(line(across, known.steps_ns).at(_across(known.kind, ranks / known.ranks[0])), 1.0)
+    step_ns = line(across, known.steps_ns).at(_across(known.kind, ranks / known.ranks[0]))
+    if step_ns <= 0:
+        return f"the steps follow no law: a fit of them is below zero at {ranks}"
     return step_ns, step_ns, step_ns
 
 
@@ -96,6 +101,8 @@ def _replayed(known: Known, ranks: int) -> _Range | str:
     if recorded is None or recorded.run is None:
         return f"of {known.ranks[-1]} there is a diagnosis.json alone, which holds nothing to replay"
     run = recorded.run
+    if recorded.snapshot.without_gpu:
+        return "a recording without a GPU shows nothing about another size"
     can = askable(run)
     if can.recorded != known.ranks[-1] or not can.with_network:
         return f"{recorded.snapshot.name}: {can.why_not or 'it does not record how many ranks there were'}"

@@ -38,7 +38,7 @@ def growth(
         times.append({**causes, RECORDING: step_ns - sum(causes.values())})
     names = [name for name in dict.fromkeys(name for each in times for name in each) if _counts(times, name)]
     labels = {name: cause_label(name, without_gpu=without_gpu) for name in names if name != RECORDING}
-    labels[RECORDING] = "what recording took"
+    labels[RECORDING] = "what recording added, taken off"
     found = [_grown(kind, ranks, name, labels[name], [each.get(name, 0.0) for each in times]) for name in names]
     found.sort(key=lambda each: -each.per_doubling_ns)
     return tuple(found), _grown(kind, ranks, "", "the step", list(steps_ns))

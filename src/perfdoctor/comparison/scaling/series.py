@@ -17,6 +17,7 @@ from perfdoctor.comparison.scaling.records import Counted, Kind, Recorded, Rung,
 from perfdoctor.comparison.scaling.refusal import USUALLY_IN_COMMON, in_common, refuse_series
 from perfdoctor.comparison.scaling.work_size import items, kind_of
 from perfdoctor.comparison.settings import SETTINGS, same_clock
+from perfdoctor.records.real_time import MOSTLY_RECORDING
 
 #: They differ in every series.
 _EXPECTED = ("ranks", "number of GPUs", "steps analysed", "program", "recorded")
@@ -153,12 +154,21 @@ def _notes(series: Sequence[Recorded], kind: Kind, rungs: int) -> Iterator[str]:
         share = in_common(first, each.snapshot)
         if share < USUALLY_IN_COMMON:
             yield (
-                f"Only {100 * share:.0f} % of the compute time of {first.name} and {each.snapshot.name} has the same "
-                "names: make sure that they are one model."
+                f"Only {100 * share:.0f} % of the compute time of {first.name} and {each.snapshot.name} has the "
+                "same names: make sure that they are one model."
             )
     few = [each.snapshot.name for each in series if each.snapshot.steps.steps_ns.size < FEW_STEPS]
     if few:
         yield f"{', '.join(few)}: fewer than {FEW_STEPS} steps. Record 20 or more."
+    slowed = [each.snapshot.name for each in series if each.snapshot.steps.scale < 1 / MOSTLY_RECORDING]
+    if slowed:
+        yield f"{', '.join(slowed)}: recording made most of the step, so its parts say little of the training."
+    contended = max(each.snapshot.steps.contended for each in series)
+    if contended:
+        yield (
+            f"Other programs had the cores of a training thread for up to {100 * contended:.0f} % of its time: record "
+            "on a machine that runs nothing else."
+        )
     if rungs == 2:
         yield "Two numbers of ranks show a difference, but neither its error nor how a law holds: give three or more."
     if not kind:

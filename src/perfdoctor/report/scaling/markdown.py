@@ -57,5 +57,5 @@ def _growth(scaling: Scaling) -> Iterator[str]:
         if label == "**together**" and hidden:
             rest = sum(one.per_doubling_ns for one in hidden)
             yield f"| {rest_of_causes(len(hidden))} |{' |' * len(scaling.rungs)} {delta(rest)} |"
-        times = " | ".join(duration(ns) for ns in each.times_ns)
+        times = " | ".join(words.time(ns) for ns in each.times_ns)
         yield f"| {label} | {times} | {words.per_doubling(each)} |"

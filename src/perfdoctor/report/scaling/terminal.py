@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from perfdoctor.comparison.scaling.records import Growth, Scaling
 
 _COLUMNS = 4
-#: Efficiency at scale: below it something is worth a look, see docs/compare.md.
-_GOOD, _BAD = 0.9, 0.7
 
 
 def render(scaling: Scaling, console: Console, *, show_all: bool = False) -> None:
@@ -72,8 +70,10 @@ def _lines(scaling: Scaling, console: Console, most: int) -> Iterator[Text]:
 
 
 def _style(scaling: Scaling) -> str:
-    efficiency = scaling.rungs[-1].efficiency
-    return "bold green" if efficiency >= _GOOD else "bold red" if efficiency < _BAD else "bold"
+    last = scaling.rungs[-1]
+    if words.is_too_noisy(last):
+        return "bold"
+    return "bold green" if last.efficiency >= words.GOOD else "bold red" if last.efficiency < words.BAD else "bold"
 
 
 def _rungs(scaling: Scaling) -> Iterator[Text]:
@@ -101,6 +101,6 @@ def _growth(scaling: Scaling, most: int) -> Iterator[Text]:
 
 
 def _row(each: Growth, at: Sequence[int]) -> tuple[Text, ...]:
-    times = (Text(duration(each.times_ns[place]) if each.times_ns[place] else "0") for place in at)
+    times = (Text(words.time(each.times_ns[place])) for place in at)
     error = f"± {duration(each.error_ns)}" if each.error_ns is not None else ""
     return (Text(each.label), *times, signed(each.per_doubling_ns), Text(error, "dim"))

@@ -18,8 +18,12 @@ KINDS = {
 }
 UNITS = {"items": "items/s", "rank steps": "steps/s", "steps": "steps/s"}
 WAYS = {"replay": "replay of the largest", "fit": "fit over all"}
+#: Efficiencies as the field judges them: above 90 % on one machine, above 70 % over a network, is good.
+GOOD, BAD = 0.9, 0.7
 #: Smaller growth is not worth a sentence.
 _WORTH_SAYING = 0.005
+#: A serial share that is larger by more with most ranks is none.
+_RISES = 0.02
 #: Causes of a serial part that are named.
 _NAMED = 3
 
@@ -44,10 +48,27 @@ def verdict(scaling: Scaling) -> str:
             f"{duration(last.step_ns)} on {last.ranks:,}: {fine_share(kept)} efficiency if each has as much work as "
             f"before, {fine_share(kept / more)} if they share it."
         )
+    if is_too_noisy(last):
+        return (
+            f"Too noisy to say: {on(scaling, last.ranks)} bring {last.speedup:.2f}× the throughput of "
+            f"{on(scaling, first.ranks)}, but any efficiency from {fine_share(last.efficiency_low or 0.0)} to "
+            f"{fine_share(last.efficiency_high or 0.0)} fits."
+        )
     return (
         f"{on(scaling, last.ranks)} bring {last.speedup:.2f}× the throughput of {on(scaling, first.ranks)}: "
         f"efficiency {efficiency(last)}."
     )
+
+
+def is_too_noisy(rung: Rung) -> bool:
+    """Does the interval hold both good and bad?"""
+    low, high = rung.efficiency_low, rung.efficiency_high
+    return low is not None and high is not None and low < BAD and high > GOOD
+
+
+def time(ns: float) -> str:
+    """With the sign that other numbers have."""
+    return duration(ns) if ns >= 0 else delta(ns)
 
 
 def noun(scaling: Scaling) -> str:
@@ -134,6 +155,9 @@ def serial(scaling: Scaling) -> Iterator[str]:
         return
     one = on(scaling, scaling.rungs[0].ranks)
     share = _share(found.share, found.error)
+    if found.share <= (found.error or 0.0):
+        yield f"Nothing is seen that is not shared, beyond the error of the fit: {share} of the step."
+        return
     if found.law == "amdahl":
         yield f"{share} of the step on {one} is not shared (Amdahl's law, t = s + p / k)."
         if found.limit is not None and found.limit > 1:
@@ -146,10 +170,9 @@ def serial(scaling: Scaling) -> Iterator[str]:
     rungs = [(each.ranks, each.serial_share) for each in scaling.rungs if each.serial_share is not None]
     if len(rungs) > 1:
         shares = ", ".join(f"{fine_share(value)} at {ranks:,}" for ranks, value in rungs)
-        yield (
-            f"By each alone (Karp and Flatt): {shares}; a share that rises is no serial work, but costs that grow with "
-            f"the {unit(scaling)}s."
-        )
+        rises = rungs[-1][1] - rungs[0][1] > _RISES
+        why = f"; a share that rises is no serial work, but costs that grow with the {unit(scaling)}s" if rises else ""
+        yield f"By each alone (Karp and Flatt): {shares}{why}."
 
 
 def _cause(each: SerialCause) -> str:
@@ -217,6 +240,9 @@ def ahead(scaling: Scaling, each: Forecast) -> str:
 
 def assumed(scaling: Scaling) -> Iterator[str]:
     """What predictions take for granted, or why there is none."""
+    for each in scaling.checked:
+        if each.by not in [one.by for one in scaling.ahead]:
+            yield f"The {way(each)} is off by too much to predict more."
     if any(each.by == "replay" for each in scaling.ahead):
         most = scaling.rungs[-1].ranks
         yield (
