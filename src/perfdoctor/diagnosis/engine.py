@@ -59,6 +59,7 @@ def examine(run: Run, rules: Sequence[Rule], what_if: Sequence[Question] = ()) -
     """The same of a recording that was prepared before, for those who show findings on its timeline as well."""
     timeline, work = run.timeline, kind_of_work(run.timeline)
     rules = [rule.in_words_of(facts(run), without_gpu=bool(host_places(run))) for rule in rules]
+    run.next_phase()
     ahead = _by_several(rules, run)
     outcomes, seen = ahead.applied if ahead else _applied(rules, run)
     seen = _without_savings_of_a_start(seen)

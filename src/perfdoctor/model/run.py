@@ -15,10 +15,11 @@ from perfdoctor.model.cache import Kept, once_per_run
 from perfdoctor.model.place import Place
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
 from perfdoctor.model.timeline import Timeline
+from perfdoctor.system.memory import give_back
 
 #: A recording of more rows is long: what is worked out of it takes about 100 bytes a row, more than all else. And for
 #: how many rules or pages a result is kept that none of them asks for.
-_LONG_ROWS, _ROUNDS = 2_000_000, 4
+_LONG_ROWS, _ROUNDS = 2_000_000, 2
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,25 @@ class Run:
         """All ranks recorded, ascending, also those that were not read in full."""
         return self.job.timeline.ranks
 
+    @property
+    def is_long(self) -> bool:
+        return sum(map(len, self.timeline.frames.values())) > _LONG_ROWS
+
     def next_round(self, rounds: int = _ROUNDS) -> None:
-        """Between two rules, or two pages: of a long recording, drop results that none of the last ones asked for."""
-        if sum(map(len, self.timeline.frames.values())) > _LONG_ROWS:
-            for kept in (self.kept, self.timeline.kept, *(place.kept for place in self.places)):
+        """Between two rules, or two pages: of a long recording, drop results that none of the last ones asked for.
+
+        Those of the whole run are few, and may have taken long: they stay.
+        """
+        if self.is_long:
+            for kept in (self.timeline.kept, *(place.kept for place in self.places)):
                 kept.next_round(rounds)
+            give_back()
 
     def next_phase(self) -> None:
         """What follows asks for other results: of a long recording, drop all."""
-        self.next_round(1)
+        if self.is_long:
+            self.kept.next_round(1)
+            self.next_round(1)
 
     @property
     def per_step(self) -> bool:

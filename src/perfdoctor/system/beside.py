@@ -229,14 +229,16 @@ def begun(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
             child.end()
 
 
-def each(functions: Sequence[Callable[[], Result]], *, first: Callable[[], object] | None = None) -> list[Result]:
+def each(
+    functions: Sequence[Callable[[], Result]], *, first: Callable[[], object] | None = None, most: int | None = None
+) -> list[Result]:
     """What each of them returns, in their order. They are begun in that order by as many processes as are there.
 
     Each process takes the next one when it is ready, so the longest should stand first. Each must give the same in
     whichever process it is called, and what it keeps for later is kept there alone. `first`: what this process calls
-    before it takes any.
+    before it takes any. `most`: of the processes beside this one.
     """
-    extra = min(extra_processes(), len(functions))
+    extra = min(extra_processes(), len(functions), len(functions) if most is None else most)
     if not extra:
         return [function() for function in functions]
     with _tickets(len(functions)) as tickets, contextlib.ExitStack() as ended:
