@@ -33,6 +33,7 @@ _Test = Callable[[Sequence[str]], Sequence[bool]]
 #: From so many different texts on it is worth a look whether most of them differ in numbers alone (`op_id = 17`).
 _MANY_VALUES = 256
 _ALL_ZERO = str.maketrans("123456789", "0" * 9)
+_END = "\x00"
 _WITHOUT_DIGITS = "without digits"
 #: `(?P=…)` matches the text of a group again, `\N{…}` is a character by its name.
 _NAMES_A_DIGIT = regex(r"[0-9]|\(\?P=|\\N")
@@ -138,7 +139,8 @@ class Text:
         if len(self.values) < _MANY_VALUES:
             return None
         if _WITHOUT_DIGITS not in self._known:
-            bare = Text.of(value.translate(_ALL_ZERO) for value in self.values)
+            bare = Text.of(_END.join(self.values).translate(_ALL_ZERO).split(_END))
+            bare = bare if len(bare) == len(self.values) else self
             self._known[_WITHOUT_DIGITS] = bare if 2 * len(bare.values) <= len(self.values) else None
         found: Text | None = self._known[_WITHOUT_DIGITS]
         return None if found is None else found.take(self.codes)

@@ -25,6 +25,7 @@ import numpy as np
 
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.cache import once_per_timeline
+from perfdoctor.model.columns import distinct
 from perfdoctor.model.device_work import DeviceWork
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.iterations import graph_starts, iteration_ranges
@@ -184,8 +185,9 @@ def _user_range_marks(ranges: Frame) -> Marks | None:
 def _families(ranges: Frame) -> Iterator[tuple[tuple[bool, float, int], Frame]]:
     """Ranges that differ only in a running number, or carry a step's name, with their rank (lowest is best)."""
     stems: dict[str, list[int]] = {}
-    for code, name in enumerate(ranges.name.values):
-        if not torch_names.NOT_A_STEP.search(name) and len(_NUMBER.findall(name)) <= 1:
+    for code in distinct(ranges.name.codes[~ranges.name.matches(torch_names.NOT_A_STEP)]).tolist():
+        name = ranges.name.values[code]
+        if len(_NUMBER.findall(name)) <= 1:
             stems.setdefault(_NUMBER.sub("#", name), []).append(code)
     span = int(ranges.end_ns.max() - ranges.start_ns.min()) if len(ranges) else 0
     for stem, codes in stems.items():

@@ -40,7 +40,7 @@ def phases(run: Run) -> tuple[Phase, ...]:
 def _of_place(place: Place) -> dict[str, tuple[int, int]]:
     """By phase: how many iterations, and the busy time of what was launched in them, in ns."""
     ranges = place.timeline.ranges.of(rank=place.rank)
-    named = np.array([phase(name) for name in ranges.name.values], dtype=object)[ranges.name.codes]
+    named = np.array(ranges.name.classified(phase), dtype=object)[ranges.name.codes]
     launched, work, found = launches(place), place.work, {}
     for name in dict.fromkeys(each for each in named.tolist() if each):
         rows = outermost(ranges.take(named == name))
