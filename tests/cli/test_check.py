@@ -268,5 +268,20 @@ def test_the_summary_of_the_step_is_added_to(project, monkeypatch):
     assert "✅ **No change" in text
 
 
+def test_a_check_writes_nothing_into_the_history(project):
+    before = Path("history.db").read_bytes()
+    assert call("check", "ten").exit_code == 3
+    assert Path("history.db").read_bytes() == before
+    assert {path.name for path in project.iterdir()} <= {
+        "a",
+        "b",
+        "three",
+        "ten",
+        "history.db",
+        "history.db-shm",
+        "history.db-wal",
+    }
+
+
 def test_quiet_prints_the_verdict_alone(project):
     assert call("check", "ten", "-q").stdout.count("\n") == 1

@@ -14,6 +14,7 @@ import jsonschema
 import junitparser
 import pytest
 from builders import draw_steps
+from folders import ROOT
 from rich.console import Console
 
 from perfdoctor.comparison.check import LIMIT, BaselineRun, check
@@ -190,6 +191,16 @@ def test_junit_has_the_form_that_jenkins_asks_for_and_no_character_that_xml_forb
     assert not case.result or case.result[0].message == words.verdict(found)
 
 
+def test_each_field_of_the_json_is_described(checks):
+    page = (ROOT / "docs" / "json.md").read_text("utf-8")
+    section = page.partition("\n## check\n")[2].partition("\n## ")[0]
+    described = set(re.findall(r"^\| `([\w.\[\]]+)` \|", section, re.MULTILINE))
+    document = json.loads(json_report.render(checks["regression"]))
+    found = {*document.keys() - {"format", "perfdoctor", "baseline"}, "baseline.name"}
+    found |= {f"baseline.runs[].{name}" for name in document["baseline"]["runs"][0]}
+    assert found == described
+
+
 # --- people ----------------------------------------------------------------------------------------------------------
 
 
@@ -218,3 +229,12 @@ def test_what_is_too_noisy_says_what_would_decide_it(checks):
     said = words.runs_needed(planned)
     assert said == "About 7 runs on each side would show whether it changed by 3 % (here 1 and 1)."
     assert words.runs_needed(checks["regression"]) == ""
+
+
+def test_causes_are_named_where_the_difference_is_sure_and_of_its_sign(checks):
+    assert list(words.causes(checks["regression"])) == ["compute: other kernels +3.00 ms"]
+    assert list(words.causes(checks["improvement"])) == ["compute: other kernels −3.00 ms"]
+    assert list(words.causes(checks["too noisy"])) == list(words.causes(checks["no change"])) == []
+    found = checks["regression"]
+    stretched = replace(found.comparison, difference_ns=-found.comparison.difference_ns)
+    assert list(words.causes(replace(found, comparison=stretched))) == []

@@ -91,11 +91,16 @@ def baseline(check: Check) -> str:
 
 
 def causes(check: Check) -> Iterator[str]:
-    """What most of the difference is, largest first: `input wait +4.10 ms`."""
+    """What most of a sure difference is, largest first: `input wait +4.10 ms`.
+
+    Nothing where recorded steps changed the other way: recording stretched one side more.
+    """
     comparison = check.comparison
-    whole = abs(comparison.difference_ns)
+    whole = comparison.difference_ns
+    if check.decision not in ("regression", "improvement") or whole * comparison.judged.change <= 0:
+        return
     for each in comparison.causes[:_CAUSES]:
-        if abs(each.delta_ns) >= _NOTABLE * whole and each.fate != "same":
+        if each.delta_ns / whole >= _NOTABLE and each.fate != "same":
             yield f"{each.label} {words.delta(each.delta_ns)}"
 
 
