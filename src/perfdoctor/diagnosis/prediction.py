@@ -182,7 +182,7 @@ def answered(
             fix = _fix(question, can[question.rule], replay)
             fixes[question.rule] = replace(fix, cause=causes.get(question.rule, question.rule))
         elif question.rule not in SIZES:
-            why = _why_not(question.rule, by_rule, outcomes)
+            why = _why_not(question.rule, by_rule, outcomes, run)
             raise UsageError(f"--what-if {question.rule}: {why}", do=_can_be_asked(sorted(can), run))
         elif why := why_not(question.rule, question.amount, run, question.network_bytes_per_second):
             asked = f"{question.rule}={question.choice}"
@@ -213,7 +213,7 @@ def _of_range(
     if question.rule in SIZES or question.share is not None:
         raise UsageError(f"{asked}={question.choice}: a range is not replayed", do=right)
     if question.rule not in known:
-        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes)}", do=right)
+        raise UsageError(f"{asked}: {_why_not(question.rule, _by_rule(found), outcomes, run)}", do=right)
     saving = known[question.rule].saving_ns_per_step
     cases = (saving.low, saving.likely, saving.high)
     low, likely, high = (cases[CASES.index(question.choice)],) * 3 if question.choice in CASES else cases
@@ -242,8 +242,13 @@ def _fix(question: Question, found: Found, replay: Replay) -> SimulatedFix:
     return fix
 
 
-def _why_not(rule: str, by_rule: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
+def _why_not(rule: str, by_rule: Mapping[str, Found], outcomes: Sequence[Outcome], run: Run) -> str:
     outcome = next((each for each in outcomes if each.rule == rule), None)
+    if rule in by_rule and run.summaries is not None and by_rule[rule].rule.action == "collectives":
+        return (
+            f"found, but its fix changes what all {len(run.ranks):,} ranks wait for, and only {len(run.places)} of "
+            "them were read in full and can be simulated: its saving is that of the finding"
+        )
     if rule in by_rule:
         return "found, but its fix cannot be simulated on this recording"
     if outcome is None:

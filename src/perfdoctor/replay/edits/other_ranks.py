@@ -85,7 +85,7 @@ def askable(run: Run) -> Askable:
 
 def _unclear(run: Run, ranks: int) -> str:
     """Why the model cannot have the collectives, as half a sentence; "" where it can."""
-    for place in run.places:
+    for place in run.job.places:
         frame = place.recorded_collectives
         known = frame.text("kind").equals(*MODELLED)
         sized = (frame["bytes"] != UNKNOWN) | frame.text("kind").equals("barrier")
@@ -138,9 +138,11 @@ def alone(graph: Graph) -> Graph:
 
 
 def own_steps_ns(graphs: Sequence[Graph]) -> Ints:
-    """How long single steps of all ranks take where none waits for another, in ns."""
+    """How long single steps of all ranks take where none waits for another, in ns: of those that a graph stands for,
+    each as long as its own.
+    """
     by_themselves = [alone(graph) for graph in graphs]
-    steps = [steps_ns(graph, simulate([graph]).end_ns[0]) for graph in by_themselves]
+    steps = [np.repeat(steps_ns(graph, simulate([graph]).end_ns[0]), graph.stands_for) for graph in by_themselves]
     found: Ints = np.concatenate(steps)
     return found
 
@@ -166,10 +168,10 @@ def measured(run: Run) -> Iterator[Message]:
 
     Of a rank that was recorded without the others, the shortest is the one for which it came last, or nearly so.
     """
-    matched = skew(run)
+    matched = skew(run.job)
     everybody = matched is not None and len(matched.ranks) == recorded_ranks(run)
     found: dict[tuple[str, int], list[int]] = {}
-    for place in run.places:
+    for place in run.job.places:
         frame, rows = place.recorded_collectives, np.arange(len(place.recorded_collectives))
         took = frame.duration_ns
         if matched is not None and everybody:

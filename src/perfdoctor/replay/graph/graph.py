@@ -69,6 +69,8 @@ class Graph:
     transfer_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: How far this rank's clock is ahead of the first one's.
     clock_ns: int = 0
+    #: For how many places of the job it stands (`Run.stands_for`).
+    stands_for: int = 1
 
     def __len__(self) -> int:
         return int(self.kind.size)

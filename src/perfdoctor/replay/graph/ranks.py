@@ -24,6 +24,8 @@ def graphs_of(run: Run, *, paced: bool = True, most_work: int = MOST_WORK) -> tu
     units = min((graph.units for graph in known), default=0)
     if any(graph.units != units for graph in known):  # together they can only simulate equally many steps
         known = _graphs(run, lambda place: _graph(place, most, paced=paced, most_units=units))
+    if run.stands_for and known:
+        known = tuple(replace(graph, stands_for=count) for graph, count in zip(known, run.stands_for, strict=True))
     # Steps are simulated as they were launched: the last of them may lie behind the window.
     matched = skew(run, everywhere=True) if len(known) > 1 else None
     return _joined(known, matched) if matched is not None else known

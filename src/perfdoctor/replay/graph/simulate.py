@@ -26,8 +26,9 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True)
 class Simulation:
-    """`step_ns`: the steady step, mean over ranks. `end_ns`: per graph, each node's end in the last repetition.
+    """`step_ns`: the steady step, mean over all ranks that the graphs stand for.
 
+    `end_ns`: per graph, each node's end in the last repetition.
     Ends are counted from a moment shortly before the first repetition, the same for all ranks.
     """
 
@@ -56,8 +57,13 @@ def simulate(
             rank.skip(_SKIPPED)
         _together(ranks)
         _together(ranks)
-    steps = [rank.took / rank.units for rank in ranks]
-    return Simulation(float(np.mean(steps)), tuple(rank.ends for rank in ranks))
+    return Simulation(mean_of([rank.took / rank.units for rank in ranks], graphs), tuple(rank.ends for rank in ranks))
+
+
+def mean_of(values: Sequence[float], graphs: Sequence[Graph]) -> float:
+    """Of one number a graph, over all ranks that the graphs stand for."""
+    weights = [graph.stands_for for graph in graphs]
+    return float(np.average(values, weights=weights) if max(weights) > 1 else np.mean(values))
 
 
 def _together(ranks: Sequence[_SimulatedRank]) -> None:

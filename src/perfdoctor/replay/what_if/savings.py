@@ -17,7 +17,7 @@ from perfdoctor.replay.edits.actions import WHOLLY, Edit, affected_ns, edit_of, 
 from perfdoctor.replay.graph.graph import Graph
 from perfdoctor.replay.graph.order import SimulationOrder, order_of
 from perfdoctor.replay.graph.ranks import graphs_of
-from perfdoctor.replay.graph.simulate import Simulation, simulate
+from perfdoctor.replay.graph.simulate import Simulation, mean_of, simulate
 from perfdoctor.replay.what_if.spread import range_of_later
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
@@ -74,8 +74,14 @@ class Replay:
     @property
     def error(self) -> float:
         """By how much the replay of the unchanged step misses the recorded one, as a share of it."""
-        recorded = sum(graph.period_ns / graph.units for graph in self.graphs) / len(self.graphs)
-        return self.base_ns / recorded - 1
+        return self.base_ns / self.recorded_ns - 1
+
+    @property
+    def recorded_ns(self) -> float:
+        """The recorded step of the graphs, mean over all ranks that they stand for."""
+        if any(graph.stands_for > 1 for graph in self.graphs):
+            return mean_of([graph.step_ns for graph in self.graphs], self.graphs)
+        return sum(graph.step_ns for graph in self.graphs) / len(self.graphs)
 
     def can_replay(self, action: str, finding: Finding) -> bool:
         """Can this action of a finding be simulated on this run?
