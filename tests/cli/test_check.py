@@ -205,7 +205,7 @@ def test_another_command_is_refused_unless_both_are_said_to_be_one_program(tmp_p
         ("none.db", (), "there is no history yet", "perfdoctor history pin main"),
         ("off", (), "PERFDOCTOR_HISTORY is off", "name a file with --db"),
         ("history.db", ("--baseline", "release"), "nothing is pinned as 'release'", "Pinned are: main."),
-        ("history.db", ("--baseline", "\x1b[31m::error::"), "nothing is pinned as", "Pinned are: main."),
+        ("history.db", ("--baseline", "\x1b[31mx\n::error::y"), "nothing is pinned as", "Pinned are: main."),
     ],
 )
 def test_without_the_baseline_one_line_says_what_and_one_what_to_do(project, monkeypatch, setting, arguments, said, do):
@@ -235,6 +235,12 @@ def test_files_are_written_beside_what_is_printed(project):
     for name in ("json", "markdown", "sarif", "junit"):
         assert call("check", "ten", "--format", name).stdout == Path(files[name]).read_text("utf-8")
     assert "Regression" not in done.stderr
+
+
+def test_a_dash_is_standard_output(project):
+    assert call("check", "b", "--sarif", "-").stdout == call("check", "b", "--format", "sarif").stdout
+    done = call("check", "b", "--sarif", "-", "--format", "junit")
+    assert (done.exit_code, "both want standard output" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--json", "--markdown", "--sarif", "--junit"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import hardware_options, report_files, scale_options, selection_options, shared_options
-from perfdoctor.cli.analyze import CONDITION_MET, Asked, rules_of
+from perfdoctor.cli.analyze import CONDITION_MET, STANDARD_OUTPUT, Asked, rules_of
 from perfdoctor.cli.check_runs import Reader, Side, stored_runs
 from perfdoctor.cli.compare import limit_of
 from perfdoctor.cli.compare_inputs import at_hand
@@ -20,7 +20,7 @@ from perfdoctor.cli.history import Db
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from perfdoctor.comparison.check import Check
     from perfdoctor.history.facts import Row
@@ -82,7 +82,7 @@ def check(
     program: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Take all commands with this text in them for one program.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="What is printed to standard output.")] = Format.TEXT,
+    format_: Annotated[Format | None, typer.Option("--format", help="What is printed to standard output.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write it as JSON.", metavar="FILE")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write it for a pull request.", metavar="FILE")] = None,
     sarif: Annotated[Path | None, typer.Option(help="Write it for code scanning.", metavar="FILE")] = None,
@@ -102,15 +102,13 @@ def check(
 ) -> None:
     """Compare recordings with a stored baseline, for CI."""
     limit = limit_of(fail_above)
-    files = {
-        kind: path for kind, path in zip(_MARKERS, (json, markdown, sarif, junit), strict=True) if path is not None
-    }
+    output, files = _outputs(format_, dict(zip(_MARKERS, (json, markdown, sarif, junit), strict=True)))
     asked = Asked(
         rules_of([], []), user_values=hardware_options.user_values(gpu, peak or [], None, None),
         part=selection_options.selection(range_, steps), process=process, cluster=scale_options.cluster(cluster),
     )  # fmt: skip
     scale_options.set_jobs(jobs)
-    names = baseline or [DEFAULT_BASELINE]
+    names = list(dict.fromkeys(baseline or [DEFAULT_BASELINE]))
     stored = stored_runs(names, db, verbose=verbose)
     recorded = [name for name in names if name not in stored]
     with at_hand([*paths, *recorded], asked, quiet=quiet, verbose=verbose) as given:
@@ -121,13 +119,22 @@ def check(
         after = read.recordings(given[: len(paths)])
         before = read.baseline(names, stored, dict(zip(recorded, given[len(paths) :], strict=True)))
         found = _checked(names, before, after, limit, program)
-        _show(found, format_, show_all=show_all, quiet=quiet)
+        _show(found, output, show_all=show_all, quiet=quiet)
         for kind, path in files.items():
             written(f"--{kind.value}", path, partial(_renderers()[kind], found))
         if html is not None:
             _write_page(html, found, before, after, local)
     if found.failed:
         raise typer.Exit(CONDITION_MET)
+
+
+def _outputs(given: Format | None, named: Mapping[Format, Path | None]) -> tuple[Format, dict[Format, Path]]:
+    """What standard output gets, where `-` names it, too; and the other files."""
+    wanted = [kind for kind, path in named.items() if str(path) == STANDARD_OUTPUT] + ([given] if given else [])
+    if len(set(wanted)) > 1:
+        raise typer.BadParameter(f"{' and '.join(kind.value for kind in wanted)} both want standard output.")
+    files = {kind: path for kind, path in named.items() if path is not None and str(path) != STANDARD_OUTPUT}
+    return wanted[0] if wanted else Format.TEXT, files
 
 
 # --- the check -------------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ def _of_each_recording(runs: Sequence[StoredRun]) -> tuple[StoredRun, ...]:
 
 
 def _no_baseline(name: str, file: Path | None, known: Sequence[str]) -> PerfdoctorError:
-    from perfdoctor.history.facts import plain_text
+    from perfdoctor.report.words.foreign_text import clean_name
 
-    shown = plain_text(name, 100)
+    shown = clean_name(name)
     if file is None:
         return PerfdoctorError(
             f"there is no baseline {shown!r}: PERFDOCTOR_HISTORY is off", do="Unset it, or name a file with --db."
