@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import draw_steps
+from folders import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from perfdoctor.comparison.work import work_of
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.scale.read import read_run
+from perfdoctor.system.progress import silent
 from perfdoctor.vocabulary.rulebook import load_rules
 
 GEMM, NVJET = "ampere_sgemm_128x64_tn", "nvjet_hsh_128x256"
@@ -182,3 +185,15 @@ def test_variables_of_the_environment_that_differ_are_said_where_both_sides_reco
         ("NCCL_P2P_DISABLE", "1", "not set")
     ]
     assert compare([before], [replace(after, settings={})]).settings == ()
+
+
+def test_ranks_read_by_their_summaries_compare_as_ranks_read_in_full():
+    folder, rules = FIXTURES / "straggler" / "torch", load_rules()
+    runs = [read_run([folder], silent, most_in_full=most) for most in (None, 0)]
+    assert runs[1].summaries is not None
+    full, reduced = (of_examination("job", examine(run, list(rules.values())), rules, [folder]) for run in runs)
+    assert reduced.parts == pytest.approx(full.parts)
+    assert reduced.steps.steps_ns == pytest.approx(full.steps.steps_ns)
+    found = compare([full], [reduced])
+    assert (found.difference_ns, found.step.change) == (0, 0)
+    assert sum(each.delta_ns for each in found.work) + found.work_rest_ns == 0

@@ -74,7 +74,12 @@ def _of_folder(run: Run, paths: Sequence[Path]) -> dict[str, str]:
         return found
     variables = {f"{VARIABLE}{name}": value for name, value in (known.environment or {}).items()}
     passes = " and ".join(record.name for record in folder.manifest.passes)
-    return {**found, **variables, "options": passes, "program": " ".join(folder.manifest.command)}
+    return {**found, **variables, "options": passes, "program": _program(folder.manifest.command)}
+
+
+def _program(command: Sequence[str]) -> str:
+    """As it was called, without the folder of the interpreter."""
+    return " ".join([Path(command[0]).name, *command[1:]]) if command else ""
 
 
 def differing(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:

@@ -84,9 +84,9 @@ def _sample(run: Run, diagnosis: Diagnosis) -> StepSample:
     """The steps as they were recorded, a mean over the ranks, which step together."""
     if not run.per_step:
         return StepSample(np.array([float(run.step_ns)]))
-    each = [place.steps.durations_ns.astype(np.float64) for place in run.places]
+    each = [place.steps.durations_ns.astype(np.float64) for place in run.job.places]
     used = min(steps.size for steps in each)
-    steps = np.average([steps[:used] for steps in each], axis=0, weights=run.stands_for or None)
+    steps = np.mean([steps[:used] for steps in each], axis=0)
     known = diagnosis.real_time
     scale = known.unrecorded_ns / run.step_ns if known is not None and run.step_ns else 1.0
     return StepSample(np.asarray(steps, np.float64), scale, cpu_use.contended_share(run))

@@ -7,6 +7,7 @@ that the times of all work sum to the step exactly, and the difference of two st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,7 +54,31 @@ class _Rows:
 
 
 def work_of(run: Run) -> tuple[Work, ...]:
-    """All work of a mean step of an average place, in ns; it sums to the step."""
+    """All work of a mean step of an average place, in ns; it sums to the step.
+
+    Of a job of which only some ranks were read in full, parts are those of all ranks, and their work that of the some.
+    """
+    work = _of_ranks_read(run)
+    return work if run.summaries is None else tuple(_as_of_all_ranks(work, run))
+
+
+def _as_of_all_ranks(work: Sequence[Work], run: Run) -> Iterator[Work]:
+    whole: dict[str, float] = {}
+    for place in run.job.places:
+        for part, pieces in place.parts.items():
+            whole[part] = whole.get(part, 0.0) + pieces.total_ns / place.units / len(run.job.places)
+    read: dict[str, float] = {}
+    for each in work:
+        read[each.part] = read.get(each.part, 0.0) + each.ns
+    for each in work:
+        if read[each.part]:
+            yield replace(each, ns=each.ns * whole.get(each.part, 0.0) / read[each.part])
+    for part, ns in whole.items():
+        if ns and part not in read:
+            yield Work(part, "", "", "", "", "", "", "", ns, 0.0)
+
+
+def _of_ranks_read(run: Run) -> tuple[Work, ...]:
     weights = np.asarray(run.stands_for or [1] * len(run.places), np.float64)
     found: dict[tuple[str, ...], list[float]] = {}
     for place, weight in zip(run.places, (weights / weights.sum()).tolist(), strict=True):
