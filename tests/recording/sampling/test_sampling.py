@@ -154,6 +154,7 @@ def test_when_perfdoctor_is_killed_sampler_and_py_spy_end_and_the_program_goes_o
         parent.wait()
         wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").is_file() and is_alive(pid) for pid in spies))
         wait_for(lambda: not is_alive(settings["sampler"]))
+        assert not Path(settings["ready"]).exists()
         assert program.wait(60) == 0
     finally:
         program.kill()

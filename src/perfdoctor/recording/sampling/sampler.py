@@ -11,8 +11,8 @@ py-spy reads another process's memory (process_vm_readv) and does not stop it (-
 each process into FOLDER; `sampled.jsonl` there says what each one is. Where Yama restricts ptrace, an agent permits it
 to this process and its children; the kernel takes that back when this process ends (admin-guide/LSM/Yama.rst).
 
-This process ends, and ends what it has started, when its standard input is closed: when `perfdoctor run` ends,
-for whatever reason.
+This process ends, and ends what it has started, when its standard input is closed: when `perfdoctor run` ends it, or
+ends itself for whatever reason; then FOLDER is removed as well, as nobody else would.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,8 @@ _LONGEST_S = 600
 #: py-spy writes its file when it is interrupted; that takes some ms.
 _WRITING_S = 5.0
 INDEX = "sampled.jsonl"
+#: What `perfdoctor run` writes when nothing more is to be sampled.
+ENOUGH = b"e"
 
 
 def ready_file(folder: Path, pid: int) -> Path:
@@ -150,7 +153,6 @@ class Sampler:
 
 def main(requests: str, folder: str, budget: str, py_spy: str) -> None:
     """Read requests until the standard input is closed."""
-    end_with_parent()
     sampler = Sampler(Path(folder), float(budget), py_spy)
     source, parent = os.open(requests, os.O_RDWR), sys.stdin.fileno()  # O_RDWR: no end when an agent closes it
     begun = b""
@@ -163,8 +165,11 @@ def main(requests: str, folder: str, budget: str, py_spy: str) -> None:
             for line in lines:
                 with contextlib.suppress(ValueError, OSError):
                     sampler.obey(line.decode("ascii"))
-        if parent in readable and not os.read(parent, 1):
+        if parent in readable:
+            is_asked = os.read(parent, 1) == ENOUGH
             sampler.end_all()
+            if not is_asked:
+                shutil.rmtree(folder, ignore_errors=True)
             return
 
 

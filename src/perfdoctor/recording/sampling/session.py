@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfdoctor.recording.sampling import stacks
+from perfdoctor.recording.sampling.sampler import ENOUGH
 from perfdoctor.recording.tools.py_spy import PySpy, explain
 from perfdoctor.system.processors import own_cores
 
@@ -55,7 +56,9 @@ class Sampler:
             self.held = -1
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
-            self.process.stdin.close()
+            if not self.process.stdin.closed:
+                self.process.stdin.write(ENOUGH)
+                self.process.stdin.close()
         try:
             self.process.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
