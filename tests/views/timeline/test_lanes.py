@@ -73,9 +73,9 @@ def test_a_chain_of_overlaps_takes_two_rows_and_not_one_a_piece():
 def test_of_those_that_start_together_the_longest_is_outermost():
     both = frame("ops", [{"start_ns": 5, "end_ns": 9, "name": "inner"}, {"start_ns": 5, "end_ns": 20, "name": "outer"}])
     lane = lane_of("ops", "", both, np.arange(2), Window(0, 100))
-    assert list(lane.name) == ["outer", "inner"]
+    assert list(lane.pieces.name) == ["outer", "inner"]
     assert lane.row.tolist() == [0, 1]
-    assert lane.rows.tolist() == [1, 0]
+    assert lane.pieces.rows.tolist() == [1, 0]
 
 
 def test_pieces_are_cut_at_the_edges_of_the_window():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.model.columns import Text
-from perfdoctor.views.timeline.lanes import Lane
+from perfdoctor.views.timeline.lanes import Drawn, Lane
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, thinned
 
 Piece = tuple[int, int, int]
@@ -21,7 +21,7 @@ def lane_of(pieces: list[Piece], values: list[float] | None = None) -> Lane:
     order = sorted(range(len(pieces)), key=lambda at: pieces[at][1])
     row, start, end = (np.array([pieces[at][side] for at in order], dtype=np.int64) for side in range(3))
     numbers = np.array([values[at] for at in order]) if values else np.empty(0)
-    return Lane("ops", "", start, end - start, Text.constant("x", len(pieces)), row, values=numbers)
+    return Lane("ops", "", Drawn(start, end - start, Text.constant("x", len(pieces))), row, values=numbers)
 
 
 @st.composite

@@ -19,7 +19,7 @@ from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Span
 from perfdoctor.records.views import TimelineView, Track, TrackGroup
 from perfdoctor.views.timeline.details import details
-from perfdoctor.views.timeline.lanes import Lane, Window
+from perfdoctor.views.timeline.lanes import Lane, OfSignal, Window
 from perfdoctor.views.timeline.places import idle_lane, memory_lanes, sampled_lanes, step_lane, typical_step
 from perfdoctor.views.timeline.signals import collective_lanes, device_lanes, host_lanes
 from perfdoctor.views.timeline.thin import JOINED_BYTES, LONE_BYTES, Thinned, thinned
@@ -136,7 +136,7 @@ def _letters(drawn: Sequence[Thinned]) -> int:
     texts: dict[int, list[Text]] = {}  # by their values, which the tracks of a signal share
     for each in drawn:
         lone = each.piece[each.count == 1]
-        for text in (each.lane.name.take(each.piece), details(each.lane, lone)):
+        for text in (each.lane.names(each.piece), details(each.lane, lone)):
             texts.setdefault(id(text.values), []).append(text)
     total = 0
     for alike in texts.values():
@@ -176,15 +176,16 @@ class _Launch:
 def _launches(timeline: Timeline, drawn: Sequence[Thinned], window: Window) -> Iterator[_Launch]:
     """For device work that is not merged, by the calls in the window; unknown for all others."""
     calls = timeline.calls
-    track_of_call = np.full(len(calls), -1, np.int64)
+    track_of_call = np.full(len(calls), -1, np.int32)
     for number, each in enumerate(drawn):
-        if each.lane.kind == "calls":
-            track_of_call[each.lane.rows] = number
+        if each.lane.kind == "calls" and isinstance(each.lane.pieces, OfSignal):
+            track_of_call[each.lane.pieces.rows] = number
     for each in drawn:
         track, at_ns = np.full(len(each), -1, np.int64), np.zeros(len(each), np.int64)
-        if each.lane.kind in SIGNALS and each.lane.frame is timeline[each.lane.kind] and len(calls):
+        kind, of = each.lane.kind, each.lane.pieces
+        if kind in SIGNALS and isinstance(of, OfSignal) and of.frame is timeline[kind] and len(calls):
             lone = np.flatnonzero(each.count == 1)
-            call = launching_calls(timeline, each.lane.kind)[each.lane.rows[each.piece[lone]]]
+            call = launching_calls(timeline, kind)[of.rows[each.piece[lone]]]
             is_known = (call != UNKNOWN) & (track_of_call[call] >= 0)
             track[lone[is_known]] = track_of_call[call[is_known]]
             at_ns[lone[is_known]] = calls.start_ns[call[is_known]] - window.start_ns
@@ -202,7 +203,7 @@ def _track(group: int, each: Thinned, launch: _Launch, names: _Names, window: Wi
         title=lane.title,
         start_ns=each.start_ns,
         duration_ns=each.duration_ns,
-        name=names.places(lane.name.take(each.piece), "(no name)"),
+        name=names.places(lane.names(each.piece), "(no name)"),
         row=each.row,
         count=each.count,
         busy_ns=each.busy_ns,

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfdoctor.model.columns import UNKNOWN, Ints, Text
 from perfdoctor.model.timeline import Frame
-from perfdoctor.views.timeline.lanes import Lane, apart
+from perfdoctor.views.timeline.lanes import Lane, OfSignal, apart
 
 _POWERS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _NOTHING = {"", "unknown", "none"}
@@ -20,9 +20,9 @@ _NOTHING = {"", "unknown", "none"}
 def details(lane: Lane, pieces: Ints) -> Text:
     """A text for each of these pieces of the lane; "" where there is none."""
     describe = _DETAILS.get(lane.kind)
-    if lane.frame is None or describe is None or not pieces.size:
+    if not isinstance(lane.pieces, OfSignal) or describe is None or not pieces.size:
         return Text.constant("", pieces.size)
-    return describe(lane.frame.take(lane.rows[pieces]))
+    return describe(lane.pieces.frame.take(lane.pieces.rows[pieces]))
 
 
 def exact_size(size_bytes: int) -> str:

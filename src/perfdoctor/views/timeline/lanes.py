@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfdoctor.late import dataclass
-from perfdoctor.model.columns import Ints, Mask, Text
+from perfdoctor.model.columns import Ints, Mask, Text, Whole
 from perfdoctor.model.timeline import Floats, Frame
 from perfdoctor.records.views import Unit
 
@@ -40,33 +40,77 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Pieces of its own that a track has, with their names."""
+
+    start_ns: Ints
+    duration_ns: Ints
+    name: Text
+
+
+@dataclass(frozen=True)
+class OfSignal:
+    """Pieces that are rows of a signal: nothing is held of them but which rows."""
+
+    frame: Frame
+    rows: Whole
+    window: Window
+
+    @property
+    def start_ns(self) -> Ints:
+        return self.window.inside(self.frame.start_ns[self.rows], self.frame.end_ns[self.rows])[0]
+
+    @property
+    def duration_ns(self) -> Ints:
+        return self.window.inside(self.frame.start_ns[self.rows], self.frame.end_ns[self.rows])[1]
+
+    @property
+    def name(self) -> Text:
+        return self.frame.name.take(self.rows)
+
+
+@dataclass(frozen=True)
 class Lane:
     """One track, every piece of it, sorted by start; times are ns since the window's start, cut at its edges.
 
-    `kind` is a signal's name, or step, idle or counter. `frame` and `rows` give the row of a signal of each piece; None
-    and empty where it is none.
+    `kind` is a signal's name, or step, idle or counter. `row`: in which row of the track each piece is drawn.
     """
 
     kind: str
     title: str
-    start_ns: Ints
-    duration_ns: Ints
-    name: Text
-    row: Ints
-    frame: Frame | None = None
-    rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    pieces: Drawn | OfSignal
+    row: Whole
     values: Floats = field(default_factory=lambda: np.empty(0))
     unit: Unit = "count"
 
     def __len__(self) -> int:
-        return int(self.start_ns.size)
+        return int(self.row.size)
+
+    @property
+    def start_ns(self) -> Ints:
+        return self.pieces.start_ns
+
+    @property
+    def duration_ns(self) -> Ints:
+        return self.pieces.duration_ns
+
+    def names(self, pieces: Ints) -> Text:
+        """Of these pieces."""
+        if isinstance(self.pieces, OfSignal):
+            return self.pieces.frame.name.take(self.pieces.rows[pieces])
+        return self.pieces.name.take(pieces)
 
 
 def lane_of(kind: str, title: str, frame: Frame, rows: Ints, window: Window) -> Lane:
     """These rows of a signal as a track; `rows` ascend."""
     rows = rows[_outer_first(frame.start_ns[rows], frame.end_ns[rows])]
     start, duration = window.inside(frame.start_ns[rows], frame.end_ns[rows])
-    return Lane(kind, title, start, duration, frame.name.take(rows), depths(start, start + duration), frame, rows)
+    return Lane(kind, title, OfSignal(frame, short(rows), window), short(depths(start, start + duration)))
+
+
+def short(numbers: Ints) -> Whole:
+    """Numbers that are not negative, in 32 bits where these are enough."""
+    return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
 
 
 def _outer_first(start: Ints, end: Ints) -> Ints:
@@ -128,7 +172,7 @@ def _first_free(starts: list[int], ends: list[int]) -> list[int]:
     return rows
 
 
-def order(small: Ints) -> Ints:
+def order(small: Whole) -> Ints:
     """A stable order of non-negative integers."""
     most = int(small.max(initial=0))
     if not most:

@@ -8,12 +8,12 @@ import numpy as np
 
 from perfdoctor.metrics.accounting.basis import noun_of
 from perfdoctor.metrics.machine.gpu_samples import of_places
-from perfdoctor.model.columns import Ints, Text
+from perfdoctor.model.columns import Ints, Text, constant
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
 from perfdoctor.model.timeline import Floats, Frame, Timeline
 from perfdoctor.records.views import Unit
-from perfdoctor.views.timeline.lanes import Lane, Window, split
+from perfdoctor.views.timeline.lanes import Drawn, Lane, Window, split
 
 #: A GPU that computed for half of the time between two samples was at work, which assigns its samples to a rank.
 _AT_WORK = 0.5
@@ -39,7 +39,7 @@ def step_lane(place: Place, window: Window) -> Lane | None:
     what = noun_of(place)
     labels = [f"{what} {at - first + 1}" if first <= at < last else f"{what} left out" for at in touch.tolist()]
     start, duration = window.inside(starts[touch], ends[touch])
-    return Lane("step", f"{what}s", start, duration, Text.of(labels), np.zeros(touch.size, np.int64))
+    return Lane("step", f"{what}s", Drawn(start, duration, Text.of(labels)), constant(0, touch.size))
 
 
 def _edges(place: Place) -> tuple[Ints, Ints]:
@@ -63,7 +63,7 @@ def idle_lane(place: Place, window: Window) -> Lane | None:
     codes = np.repeat(np.arange(len(causes), dtype=np.int32), [len(pieces) for pieces in causes.values()])
     at = np.argsort(start, kind="stable")
     names = Text(codes[at], list(causes))
-    return Lane("idle", "idle by cause", start[at], duration[at], names, np.zeros(at.size, np.int64))
+    return Lane("idle", "idle by cause", Drawn(start[at], duration[at], names), constant(0, at.size))
 
 
 def typical_step(run: Run, window: Window) -> tuple[int, int]:
@@ -122,7 +122,5 @@ def _counter(title: str, at_ns: Ints, values: Floats, unit: Unit, window: Window
     holds = np.flatnonzero((until > window.start_ns) & (at_ns < window.end_ns) & (until > at_ns))
     if holds.size:
         start, duration = window.inside(at_ns[holds], until[holds])
-        name = Text.constant(title, holds.size)
-        yield Lane(
-            "counter", title, start, duration, name, np.zeros(holds.size, np.int64), values=values[holds], unit=unit
-        )
+        name = Text(np.broadcast_to(np.int32(0), holds.size), [title])
+        yield Lane("counter", title, Drawn(start, duration, name), constant(0, holds.size), values[holds], unit)

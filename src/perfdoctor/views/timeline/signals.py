@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from perfdoctor.metrics.accounting.host_place import HostPlace
-from perfdoctor.model.columns import Ints, Text
+from perfdoctor.model.columns import Ints
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.timeline import Frame, Timeline
-from perfdoctor.views.timeline.lanes import Lane, Window, lane_of, split
+from perfdoctor.views.timeline.lanes import Lane, OfSignal, Window, lane_of, split
 from perfdoctor.vocabulary.signals import SIGNALS
 
 #: Host threads of all ranks with tracks of their own; a screen shows some forty.
@@ -95,13 +95,7 @@ def _together(kind: str, title: str, frame: Frame, threads: list[Ints], window: 
     """Several threads in one track, with the rows of each below those of the one before."""
     lanes = [lane_of(kind, title, frame, rows, window) for rows in threads]
     below = np.cumsum([0, *(int(lane.row.max(initial=0)) + 1 for lane in lanes)])
-    start = np.concatenate([lane.start_ns for lane in lanes])
-    at = np.argsort(start, kind="stable")
-    return Lane(
-        kind, title, start[at],
-        np.concatenate([lane.duration_ns for lane in lanes])[at],
-        Text.join([lane.name for lane in lanes]).take(at),
-        np.concatenate([lane.row + base for lane, base in zip(lanes, below[:-1].tolist(), strict=True)])[at],
-        frame,
-        np.concatenate([lane.rows for lane in lanes])[at],
-    )  # fmt: skip
+    at = np.argsort(np.concatenate([lane.start_ns for lane in lanes]), kind="stable")
+    row = np.concatenate([lane.row + base for lane, base in zip(lanes, below[:-1].tolist(), strict=True)])[at]
+    rows = np.concatenate([lane.pieces.rows for lane in lanes if isinstance(lane.pieces, OfSignal)])[at]
+    return Lane(kind, title, OfSignal(frame, rows, window), row)

@@ -9,16 +9,20 @@ step alone exceeds the budget, it has a shorter t of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from perfdoctor.late import dataclass
-from perfdoctor.model.columns import Floats, Ints, Mask
+from perfdoctor.model.columns import Floats, Ints, Mask, Whole
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.views.timeline.lanes import Lane, order
 
 TimeSpan = tuple[int, int]
+
+#: So many pieces are looked at together.
+_BLOCK = 1 << 18
+_NEVER = np.iinfo(np.int64).max
 
 #: The packed size of one event, as measured on the recordings with the least regular times; and of merged events, which
 #: also have a count and a duration.
@@ -53,47 +57,58 @@ class Thinned:
 class _Pieces:
     """All pieces of all lanes, by lane and row, then by start. `line` numbers the rows of all lanes.
 
-    `lanes` has each lane's order of its pieces, `edges` the index of its first piece, and the end of the last lane.
+    `edges` has the index of each lane's first piece, and the end of the last lane.
     """
 
-    line: Ints
+    line: Whole
     start: Ints
     end: Ints
-    lanes: Sequence[Ints]
     edges: Ints
 
     def __len__(self) -> int:
         return int(self.start.size)
 
-    @property
-    def duration(self) -> Ints:
-        return self.end - self.start
-
     def overlapping(self, span: TimeSpan) -> Mask:
         found: Mask = (self.start < span[1]) & (self.end > span[0])
         return found
 
+    def some(self, begin: int, end: int) -> _Pieces:
+        """Those from one index to another."""
+        return _Pieces(self.line[begin:end], self.start[begin:end], self.end[begin:end], self.edges)
+
+    def take(self, rows: Ints) -> _Pieces:
+        return _Pieces(self.line[rows], self.start[rows], self.end[rows], self.edges)
+
+
+def _blocks(count: int) -> Iterator[tuple[int, int]]:
+    """So many pieces a few at a time, which takes little memory: where each block begins and ends."""
+    for begin in range(0, count, _BLOCK):
+        yield begin, min(begin + _BLOCK, count)
+
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Neighbours that may be merged: the second of each pair, both starts, and the t above which they are merged."""
+    """Neighbours that may be merged: when each piece starts, and the t above which it is merged with the next one.
 
-    second: Ints
-    first_start: Ints
-    second_start: Ints
+    Of a piece that may not be merged with the next one this is never.
+    """
+
+    start: Ints
     above_ns: Ints
 
-    def joined(self, cell_ns: int) -> Ints:
-        """The second pieces of the pairs that are merged."""
-        at = np.flatnonzero(self.above_ns < cell_ns)
-        first, second = self.first_start[at], self.second_start[at]
-        if cell_ns & (cell_ns - 1) == 0:  # a shift is several times as fast as a division
-            shift = cell_ns.bit_length() - 1
-            same: Mask = first >> shift == second >> shift
-        else:
-            same = first // cell_ns == second // cell_ns
-        found: Ints = self.second[at[same]]
-        return found
+    def joined(self, cell_ns: int) -> Mask:
+        """One bool a piece: is it merged with the one before?"""
+        joined = np.zeros(self.start.size, dtype=bool)
+        for begin, end in _blocks(self.above_ns.size):
+            at = np.flatnonzero(self.above_ns[begin:end] < cell_ns) + begin
+            first, second = self.start[at], self.start[at + 1]
+            if cell_ns & (cell_ns - 1) == 0:  # a shift is several times as fast as a division
+                shift = cell_ns.bit_length() - 1
+                same: Mask = first >> shift == second >> shift
+            else:
+                same = first // cell_ns == second // cell_ns
+            joined[at[same] + 1] = True
+        return joined
 
 
 def thinned(
@@ -103,7 +118,7 @@ def thinned(
 
     The budget is exceeded only if there are more rows than it has room for pieces: each row keeps one.
     """
-    pieces = _joined(lanes)
+    pieces = _all_of(lanes)
     if len(pieces) * LONE_BYTES <= budget_bytes:
         last = max(int(pieces.end.max(initial=0)), typical[1], 1)
         return _apart(lanes, pieces, np.arange(len(pieces))), Intervals.single(0, last)
@@ -112,48 +127,51 @@ def thinned(
     is_fine = np.zeros(len(pieces), dtype=bool)
     if Intervals.single(*typical) - whole:
         is_fine = pieces.overlapping(typical)
-    fine, coarse = _pairs(pieces, whole, is_fine, typical)
     of_typical = int(is_fine.sum())
-    ones = np.empty(0, np.int64)
+    joined = np.zeros(len(pieces), dtype=bool)
     if of_typical:
         room = max(for_whole, budget_bytes - (len(pieces) - of_typical) * LONE_BYTES)
         room -= int((held & ~is_fine).sum()) * LONE_BYTES
-        ones = _shortest(fine, lambda seconds: _bytes(of_typical, seconds) <= room)
-    room = budget_bytes - _bytes(of_typical, ones)
-    others = _shortest(coarse, lambda seconds: _bytes(len(pieces) - of_typical, seconds) <= room)
-    begins = np.ones(len(pieces), dtype=bool)
-    begins[ones] = begins[others] = False
-    return _apart(lanes, pieces, np.flatnonzero(begins)), whole
+        rows = np.flatnonzero(is_fine)
+        fine = _pairs(pieces.take(rows), whole, typical, np.diff(rows) == 1)
+        joined[rows] = _shortest(fine, lambda ones: _bytes(of_typical, ones) <= room)
+    room = budget_bytes - _bytes(of_typical, joined)
+    coarse = _pairs(pieces, whole, typical, ~(is_fine[1:] | is_fine[:-1]))
+    others = _shortest(coarse, lambda ones: _bytes(len(pieces) - of_typical, ones) <= room)
+    return _apart(lanes, pieces, np.flatnonzero(~(joined | others))), whole
 
 
-def _bytes(pieces: int, seconds: Ints) -> int:
-    """The packed size of pieces if these of them are merged with the one before."""
-    groups = int((np.diff(seconds) > 1).sum()) + 1 if seconds.size else 0
-    return (pieces - seconds.size - groups) * LONE_BYTES + groups * JOINED_BYTES
+def _bytes(pieces: int, joined: Mask) -> int:
+    """The packed size of so many pieces if these are merged with the one before."""
+    groups = np.count_nonzero(joined[1:] & ~joined[:-1]) + int(joined[:1].any())
+    return int((pieces - np.count_nonzero(joined) - groups) * LONE_BYTES + groups * JOINED_BYTES)
 
 
-def _shortest(pairs: _Pairs, fits: Callable[[Ints], bool]) -> Ints:
-    """The pieces to merge with the shortest t that fits; with the longest t if none fits."""
+def _shortest(pairs: _Pairs, fits: Callable[[Mask], bool]) -> Mask:
+    """Which pieces to merge with the one before, with the shortest t that fits; with the longest t if none fits."""
     low, high = 0, len(_CELLS) // _BETWEEN
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(pairs.joined(_CELLS[middle * _BETWEEN])) else (middle + 1, high)
     for finer in range(max(low - 1, 0) * _BETWEEN + 1, low * _BETWEEN):
-        seconds = pairs.joined(_CELLS[finer])
-        if fits(seconds):
-            return seconds
+        joined = pairs.joined(_CELLS[finer])
+        if fits(joined):
+            return joined
     return pairs.joined(_CELLS[low * _BETWEEN])
 
 
-def _joined(lanes: Sequence[Lane]) -> _Pieces:
+def _all_of(lanes: Sequence[Lane]) -> _Pieces:
     """The pieces of all lanes in one array."""
-    orders = [order(lane.row) for lane in lanes]
-    rows = np.cumsum([0, *(int(lane.row.max(initial=-1)) + 1 for lane in lanes)]).tolist()
-    none = [np.empty(0, np.int64)]
-    start = np.concatenate([lane.start_ns[at] for lane, at in zip(lanes, orders, strict=True)] or none)
-    duration = np.concatenate([lane.duration_ns[at] for lane, at in zip(lanes, orders, strict=True)] or none)
-    line = np.concatenate([lane.row[at] + row for lane, at, row in zip(lanes, orders, rows, strict=False)] or none)
-    return _Pieces(line, start, start + duration, orders, np.cumsum([0, *(len(lane) for lane in lanes)]))
+    edges = np.cumsum([0, *(len(lane) for lane in lanes)])
+    start, end = np.empty(edges[-1], np.int64), np.empty(edges[-1], np.int64)
+    line, lines = np.empty(edges[-1], np.int32), 0
+    for lane, first, last in zip(lanes, edges.tolist(), edges[1:].tolist(), strict=False):
+        at = order(lane.row)
+        start[first:last] = lane.start_ns[at]
+        end[first:last] = start[first:last] + lane.duration_ns[at]
+        line[first:last] = lane.row[at] + lines
+        lines += int(lane.row.max(initial=-1)) + 1
+    return _Pieces(line, start, end, edges)
 
 
 def _whole(pieces: _Pieces, wanted: Sequence[TimeSpan], room: int) -> tuple[Intervals, Mask]:
@@ -166,47 +184,46 @@ def _whole(pieces: _Pieces, wanted: Sequence[TimeSpan], room: int) -> tuple[Inte
     return chosen, held
 
 
-def _pairs(pieces: _Pieces, whole: Intervals, is_fine: Mask, typical: TimeSpan) -> tuple[_Pairs, _Pairs]:
+def _pairs(pieces: _Pieces, whole: Intervals, typical: TimeSpan, may_be: Mask) -> _Pairs:
     """Pairs of neighbours that may be merged: in the same row, both outside `whole`, on the same side of each span.
 
-    Those in the typical step, if it has a t of its own, and the others.
+    `may_be`: one bool a pair.
     """
-    start, duration = pieces.start, pieces.duration
-    free = np.ones(len(pieces), dtype=bool)
-    for span in whole:
-        free &= ~pieces.overlapping(span)
-    between = np.searchsorted(np.sort(np.append(whole.starts, typical[0])), start, side="right")
-    same = (pieces.line[1:] == pieces.line[:-1]) & (between[1:] == between[:-1]) & (is_fine[1:] == is_fine[:-1])
-    same &= free[1:] & free[:-1]
-    above = np.maximum(duration[1:], duration[:-1])
-
-    def those(mask: Mask) -> _Pairs:
-        first = np.flatnonzero(mask)
-        second = first + 1
-        return _Pairs(second, start[first], start[second], above[first])
-
-    return those(same & is_fine[1:]), those(same & ~is_fine[1:])
+    above = np.full(max(len(pieces) - 1, 0), _NEVER)
+    sides = np.sort(np.append(whole.starts, typical[0]))
+    for begin, end in _blocks(above.size):
+        some = pieces.some(begin, end + 1)
+        free = np.ones(len(some), dtype=bool)
+        for span in whole:
+            free &= ~some.overlapping(span)
+        between = np.searchsorted(sides, some.start, side="right")
+        same = (some.line[1:] == some.line[:-1]) & (between[1:] == between[:-1]) & may_be[begin:end]
+        same &= free[1:] & free[:-1]
+        duration = some.end - some.start
+        above[begin:end][same] = np.maximum(duration[1:], duration[:-1])[same]
+    return _Pairs(pieces.start, above)
 
 
 def _apart(lanes: Sequence[Lane], pieces: _Pieces, begins: Ints) -> list[Thinned]:
     """The pieces of each lane, merged from each of `begins` to the next."""
-    count = np.diff(np.append(begins, len(pieces)))
-    duration = pieces.duration
-    busy = np.add.reduceat(duration, begins) if begins.size else begins
-    start, end = pieces.start[begins], pieces.end[begins + count - 1]
-    longest = _longest(duration, begins, count)
     edges = np.searchsorted(begins, pieces.edges).tolist()
     found = []
     for number, lane in enumerate(lanes):
-        own = edges[number] + np.argsort(start[edges[number] : edges[number + 1]], kind="stable")
-        base, of_lane = int(pieces.edges[number]), pieces.lanes[number]
-        piece = of_lane[longest[own] - base]
-        numbers = lane.values[of_lane] if lane.values.size else lane.values
-        values = _highest(numbers, begins[edges[number] : edges[number + 1]] - base)
+        first, last = pieces.edges[number : number + 2].tolist()
+        own = begins[edges[number] : edges[number + 1]] - first
+        some = pieces.some(first, last)
+        count = np.diff(np.append(own, len(some)))
+        duration = some.end - some.start
+        start, end = some.start[own], some.end[own + count - 1]
+        busy = np.add.reduceat(duration, own) if own.size else own
+        at = np.argsort(start, kind="stable")
+        of_lane = order(lane.row)
+        piece = of_lane[_longest(duration, own, count)[at]]
+        values = _highest(lane.values[of_lane] if lane.values.size else lane.values, own)
         found.append(
             Thinned(
-                lane, piece, start[own], (end - start)[own], lane.row[piece], count[own], busy[own],
-                values[own - edges[number]] if values.size else values,
+                lane, piece, start[at], (end - start)[at], lane.row[piece], count[at], busy[at],
+                values[at] if values.size else values,
             )
         )  # fmt: skip
     return found
