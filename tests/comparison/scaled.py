@@ -79,3 +79,11 @@ def training_on_a_ring(ranks: int) -> Training:
 
 def ring(ranks: int, folder: Path) -> Recorded:
     return recorded(training_on_a_ring(ranks), folder)
+
+
+def strong_ring(ranks: int, folder: Path) -> Recorded:
+    """The ranks share forward and backward pass, and send gradients of the same size over a ring."""
+    training = training_on_a_ring(ranks)
+    training.parts = (1 / ranks,)
+    training.batch_bytes = round(8_000_000 / ranks)
+    return recorded(training, folder)

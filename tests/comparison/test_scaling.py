@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.comparison.records import StepSample
-from perfdoctor.comparison.scaling.fits import line, through_origin
+from perfdoctor.comparison.scaling.fits import error_at, line, through_origin
 from perfdoctor.comparison.scaling.laws import karp_flatt
 from perfdoctor.comparison.scaling.recorded import of_document, stated
 from perfdoctor.comparison.scaling.series import scaling
@@ -85,6 +85,12 @@ def test_a_replay_predicts_the_largest_recording_from_the_next(series):
     )
     slower = scaling(series("ring"), network=20e9).ahead[0]
     assert slower.step_ns > ahead.step_ns
+
+
+def test_where_ranks_share_the_work_the_replay_divides_the_batch_as_well(series):
+    replayed = scaling(series("strong_ring")).checked[0]
+    assert (replayed.by, replayed.ranks) == ("replay", 8)
+    assert abs(replayed.error) < 0.1
 
 
 def test_efficiency_is_throughput_over_what_the_number_of_ranks_would_bring(series):
@@ -208,6 +214,11 @@ def test_names_of_files_are_no_markup(series):
 # --- formulas --------------------------------------------------------------------------------------------------------
 
 
+def residual(x, y):
+    """The variance that is left, by numpy."""
+    return np.polyfit(x, y, 1, full=True)[1].sum() / (len(x) - 2)
+
+
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(-1e6, 1e6)), min_size=4, max_size=12))
 def test_lines_and_their_errors_are_those_of_numpy(points):
     x, y = np.array(points).T
@@ -219,6 +230,8 @@ def test_lines_and_their_errors_are_those_of_numpy(points):
     assert found.slope == pytest.approx(slope, abs=1e-5 * size)
     assert found.intercept == pytest.approx(intercept, abs=1e-4 * size)
     assert found.slope_error == pytest.approx(math.sqrt(covariance[0, 0]), rel=1e-3, abs=1e-4 * size)
+    expected = np.sqrt(covariance[0, 0] * 49 + 14 * covariance[0, 1] + covariance[1, 1] + residual(x, y))
+    assert error_at(x, y, 7) == pytest.approx(expected, rel=1e-3, abs=1e-3 * size)
     assert found.intercept_error == pytest.approx(math.sqrt(covariance[1, 1]), rel=1e-3, abs=1e-3 * size)
 
 

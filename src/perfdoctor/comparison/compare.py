@@ -145,6 +145,8 @@ def _notes(before: Sequence[Snapshot], after: Sequence[Snapshot], step: StepChan
     ]
     if few:
         yield f"{', '.join(few)}: record 20 or more, or several runs, to see small differences."
+    if {each.settings.get("ranks", "") for each in before} != {each.settings.get("ranks", "") for each in after}:
+        yield "The number of ranks differs: perfdoctor compare --scaling says what more of them bring."
     common = set.intersection(*(set(each.notes) for each in (*before, *after)))
     for runs, name in ((before, "BEFORE"), (after, "AFTER")):
         for note in dict.fromkeys(note for each in runs for note in each.notes):

@@ -1,7 +1,8 @@
 """Which line fits numbers best, and how sure is it? Ordinary least squares with standard errors.
 
 Slope b = Σ(x − x̄)(y − ȳ) / Σ(x − x̄)², intercept a = ȳ − b·x̄; s² = Σ(y − a − b·x)² / (m − 2);
-standard errors s / √Σ(x − x̄)² of the slope and s·√(1/m + x̄² / Σ(x − x̄)²) of the intercept
+standard errors s / √Σ(x − x̄)² of the slope, s·√(1/m + x̄² / Σ(x − x̄)²) of the intercept, and
+s·√(1 + 1/m + (x − x̄)² / Σ(x − x̄)²) of another observation at x
 (N. Draper, H. Smith, Applied Regression Analysis, 3rd ed., 1998, chapter 1). A line through the origin: b = Σxy / Σx²,
 with m − 1 degrees of freedom. Both are linear in y: the lines of several causes sum to the line of their sum.
 """
@@ -42,6 +43,16 @@ def line(x: Sequence[float], y: Sequence[float]) -> Line:
     return Line(
         intercept, slope, left * math.sqrt(1 / across.size + middle**2 / spread), left / math.sqrt(spread)
     )  # fmt: skip
+
+
+def error_at(x: Sequence[float], y: Sequence[float], at: float) -> float:
+    """The standard error of another observation there, by the line through these; 0.0 where two points show none."""
+    fit, across = line(x, y), np.asarray(x, np.float64)
+    if fit.slope_error is None:
+        return 0.0
+    spread = float(((across - across.mean()) ** 2).sum())
+    left = fit.slope_error * math.sqrt(spread)
+    return left * math.sqrt(1 + 1 / across.size + (at - float(across.mean())) ** 2 / spread)
 
 
 def through_origin(x: Sequence[float], y: Sequence[float]) -> Line:

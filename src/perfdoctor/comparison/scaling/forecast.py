@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.comparison.scaling.fits import line
+from perfdoctor.comparison.scaling.fits import error_at, line
 from perfdoctor.comparison.scaling.records import Forecast, Kind, Recorded, Way
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass
@@ -83,10 +83,11 @@ def _fitted(known: Known, ranks: int) -> _Range | str:
     if len(known.ranks) < 2 or not known.kind:
         return "a law needs three numbers of ranks, of which it predicts the largest from the others"
     across = [_across(known.kind, each / known.ranks[0]) for each in known.ranks]
-    step_ns = line(across, known.steps_ns).at(_across(known.kind, ranks / known.ranks[0]))
+    at = _across(known.kind, ranks / known.ranks[0])
+    step_ns, error_ns = line(across, known.steps_ns).at(at), error_at(across, known.steps_ns, at)
     if step_ns <= 0:
         return f"the steps follow no law: a fit of them is below zero at {ranks}"
-    return step_ns, step_ns, step_ns
+    return max(step_ns - error_ns, 0.0), step_ns, step_ns + error_ns
 
 
 def _across(kind: Kind, more: float) -> float:

@@ -246,11 +246,11 @@ def assumed(scaling: Scaling) -> Iterator[str]:
     if any(each.by == "replay" for each in scaling.ahead):
         most = scaling.rungs[-1].ranks
         yield (
-            f"Ranges are as wide as each was off. Links among {2 * most:,} are taken to be as fast as among {most:,}; "
+            f"Ranges are at least as wide as each was off. Links among {2 * most:,} are taken to be as fast as among {most:,}; "
             "--network says what a slower network gives."
         )
     elif scaling.ahead:
-        yield "Ranges are as wide as the fit was off."
+        yield "The range is at least as wide as the fit was off."
     if scaling.unpredicted:
         yield f"{'No replay' if scaling.ahead else 'None'}: {clean(scaling.unpredicted)}."
 
