@@ -246,8 +246,8 @@ def assumed(scaling: Scaling) -> Iterator[str]:
     if any(each.by == "replay" for each in scaling.ahead):
         most = scaling.rungs[-1].ranks
         yield (
-            f"Ranges are at least as wide as each was off. Links among {2 * most:,} are taken to be as fast as among {most:,}; "
-            "--network says what a slower network gives."
+            f"Ranges are at least as wide as each was off. Links among {2 * most:,} are taken to be as fast as among "
+            f"{most:,}; --network says what a slower network gives."
         )
     elif scaling.ahead:
         yield "The range is at least as wide as the fit was off."
