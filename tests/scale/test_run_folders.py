@@ -10,6 +10,7 @@ from folders import FIXTURES
 from planet import Job, write, write_runs
 
 from perfdoctor.diagnosis.engine import examine
+from perfdoctor.metrics.machine.gpu_samples import gpus
 from perfdoctor.scale.read import read_run
 from perfdoctor.system.processors import JOBS
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -64,6 +65,14 @@ def test_what_was_recorded_beside_the_ranks_joins_them(machines):
     assert whole.timeline["device_samples"]["is_on_clock"].all()
     assert set(run.timeline["memory"]["rank"]) == {place.rank for place in run.places}
     assert run.timeline.world_size == 16
+
+
+def test_gpus_of_equal_numbers_in_several_machines_are_not_mixed(machines):
+    run, _ = found(machines, 0)
+    sampled = gpus(run.timeline)
+    assert len(sampled) == 16
+    assert {gpu.file for gpu in sampled} == {f"{folder.name}/samples.csv" for folder in machines}
+    assert len({len(gpu.samples) for gpu in sampled}) == 1
 
 
 @pytest.mark.parametrize("name", TWO_RANKS)

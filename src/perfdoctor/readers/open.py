@@ -142,14 +142,24 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
 
 def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None, only: Only | None) -> Timeline:
     if only is None:
-        return merge(_with_own_ranks([recorded_run.read(run, progress, process) for run in runs]))
+        return merge(_with_own_ranks([_of_run(run, runs, recorded_run.read(run, progress, process)) for run in runs]))
     found = []
     for run in runs:
         numbers = {
             rank: number for file in only.ranks if run.path in file.parents for rank, number in only.ranks[file].items()
         }
-        found.append(_renumbered(recorded_run.read(run, progress, process, only.of_run(run)), numbers))
+        chosen = recorded_run.read(run, progress, process, only.of_run(run))
+        found.append(_renumbered(_of_run(run, runs, chosen), numbers))
     return merge(found)
+
+
+def _of_run(run: RunFolder, runs: Sequence[RunFolder], timeline: Timeline) -> Timeline:
+    """Of several machines each has samples of a GPU 0, in files of one name: their folder tells them apart."""
+    samples = timeline["device_samples"]
+    if len(runs) == 1 or not len(samples):
+        return timeline
+    named = samples.with_columns(name=samples.name.mapped(lambda name: f"{run.path.name}/{name}"))
+    return replace(timeline, frames={**timeline.frames, "device_samples": named})
 
 
 def _is_profile(file: Path) -> bool:
