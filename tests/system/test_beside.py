@@ -101,6 +101,11 @@ def test_results_come_in_the_order_of_the_functions(jobs: int) -> None:
     assert _says(program, jobs) == "True\n"
 
 
+def test_a_program_that_ignores_the_ends_of_its_children_has_the_result() -> None:
+    program = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    assert _says(program + _WHERE) == "True\n"
+
+
 def test_large_results_arrive() -> None:
     program = "import numpy as np\nwith begun(lambda: np.arange(3_000_000)) as r: print(int(r().sum()))"
     assert _says(program, OPENBLAS_NUM_THREADS="1") == f"{3_000_000 * 2_999_999 // 2}\n"

@@ -119,8 +119,9 @@ class Child:
     def end(self) -> None:
         """It is gone afterwards, whatever it does."""
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # who ignores SIGCHLD has waited already
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
             self.pid = 0
         for stream in (self.questions, self.answers):
             with contextlib.suppress(OSError):  # what was on its way to it
