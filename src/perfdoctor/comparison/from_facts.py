@@ -13,6 +13,7 @@ from perfdoctor.comparison.settings import batch_words
 from perfdoctor.comparison.snapshot import parts_of
 from perfdoctor.model.columns import Floats
 from perfdoctor.vocabulary.basis import EXECUTION, ITERATION, RECORDING, STEP, Basis
+from perfdoctor.vocabulary.parts import PARTS
 from perfdoctor.vocabulary.rulebook import Rule
 
 #: Columns of the history, by the names of `settings.SETTINGS`.
@@ -21,6 +22,7 @@ _SETTINGS = {
     "driver": "driver",
     "steps analysed": "steps", "steps found by": "steps_found_by",
 }  # fmt: skip
+UNKNOWN_CAUSE = "unknown"
 _RECORDERS = ("nsys", "kineto")
 
 
@@ -33,16 +35,17 @@ def of_facts(
     rules: Mapping[str, Rule],
 ) -> Snapshot:
     """`row`, `parts` (ns over all windows), `findings` and `steps_ns`: as the history has them; None: not known."""
-    window_ns = row["window_ns"] or sum(parts.values())
+    window_ns = sum(parts.values())
     step_ns = float(row["recorded_step_ns"] or window_ns)
     unrecorded = row["unrecorded_step_ns"] or (row["step_ns"] if row["step_ns"] != row["recorded_step_ns"] else None)
-    steps = np.asarray(steps_ns, np.float64) if steps_ns else np.array([step_ns])
+    known = [float(ns) for ns in steps_ns if ns > 0]  # the file may come from elsewhere
+    steps = np.asarray(known or [step_ns], np.float64)
     return Snapshot(
         name=name,
         step_ns=step_ns,
         basis=_basis(row).noun,
-        steps=StepSample(steps, _scale(unrecorded, steps), row["contended_share"] or 0.0),
-        parts={part: ns * step_ns / window_ns for part, ns in parts.items() if ns and window_ns},
+        steps=StepSample(steps, _scale(unrecorded, steps), max(row["contended_share"] or 0.0, 0.0)),
+        parts=_parts(parts, step_ns / window_ns if window_ns else 0.0),
         compute={},
         work=(),
         by_op=False,
@@ -56,6 +59,15 @@ def of_facts(
         unrecorded_ns=unrecorded,
         items_per_step=row["items_per_step"],
     )
+
+
+def _parts(parts: Mapping[str, int], a_step: float) -> dict[str, float]:
+    """Of a step. A part that only a later perfdoctor knows is idle time of unknown cause here."""
+    found: dict[str, float] = {}
+    for part, ns in parts.items():
+        name = part if part in PARTS else UNKNOWN_CAUSE
+        found[name] = found.get(name, 0.0) + ns * a_step
+    return {name: ns for name, ns in found.items() if ns > 0}
 
 
 def _scale(unrecorded_ns: int | None, steps_ns: Floats) -> float:

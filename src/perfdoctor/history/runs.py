@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,9 @@ def numbers_in(text: object) -> tuple[int, ...]:
         found = json.loads(text) if isinstance(text, str) else ()
     except ValueError:
         return ()
-    return tuple(int(each) for each in found if isinstance(each, int | float)) if isinstance(found, list) else ()
+    if not isinstance(found, list):
+        return ()
+    return tuple(int(each) for each in found if isinstance(each, int | float) and math.isfinite(each))
 
 
 def save(db: Database, facts: Facts) -> str:
