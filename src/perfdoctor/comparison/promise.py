@@ -65,7 +65,7 @@ def promises(
     margin = _margin(step)
     low, likely, high = _together(worked_on, before[0].predictions, step.before.mean_ns)
     rules = tuple(each.rule for each in worked_on)
-    title = worked_on[0].title if len(worked_on) == 1 else "all that was fixed"
+    title = worked_on[0].title if len(worked_on) == 1 else "All that was fixed"
     whole = Promise(
         rules, title, low, likely, high, shown_ns,
         *_kept(low, high, shown_ns, margin, causes, settings), whole=True,

@@ -151,7 +151,7 @@ def cause(each: Contribution) -> str:
 def work(each: Changed) -> str:
     """What it is called, and where it stands; of idle time, what the host did meanwhile."""
     part = PARTS[each.part]
-    name = clean_name(each.label, 72) if each.label else "the host's work was not recorded"
+    name = clean_name(each.label, 72) if each.label else "host work not recorded"
     name = f"{name} ({clean(each.where, 60)})" if each.where else name
     return name if each.part in _NAMED_ALONE and each.label else f"{part.short}: {name}"
 
