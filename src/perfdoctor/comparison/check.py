@@ -21,7 +21,7 @@ _DECISIONS: Mapping[Verdict, Decision] = {
 }  # fmt: skip
 
 #: The smallest limit that one run a side decides on a GPU: the interval of two runs of 30 steps reaches 1.5 to 2 % to
-#: each side (runs differ by 0.5 %, steps by up to 2 %), so that of 200 equal pairs 96 % are "no change" within 3 %.
+#: each side (runs are taken to differ by 0.5 %, steps do by up to 2 %), so that 96 % of equal pairs are "no change".
 LIMIT = 0.03
 #: Batches that vary from step to step differ in their means by less; with more items the device is used otherwise.
 _SAME_BATCH = 0.1
