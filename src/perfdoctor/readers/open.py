@@ -16,7 +16,7 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Frame, Timeline, merge
-from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files
+from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files, text_rows
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable, unopened
 from perfdoctor.readers.ncu import profiles as ncu
@@ -51,7 +51,8 @@ _KINDS: dict[str, Callable[[bytes], bool]] = {
     "nsys": lambda head: head.startswith(b"SQLite format 3\x00"),
     "report": nsys_export.is_report,
     "ncu-report": ncu.is_report,
-    "ncu-table": ncu.is_table,
+    # Its header may stand behind pages of other text: in JSON, of which traces are, nobody looks for it.
+    "ncu-table": lambda head: not text_rows.is_json(head) and ncu.is_table(head),
     _SNAPSHOT: memory_snapshot.looks_like,
     _PURPOSES: memory_timeline.looks_like,
     "kineto": kineto.looks_like,
@@ -183,9 +184,9 @@ def _kind_of(file: Path) -> str | None:
     return _kind_at(file, now.st_size, now.st_mtime_ns)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 18)
 def _kind_at(file: Path, _bytes: int, _changed_ns: int) -> str | None:
-    """Asked several times of each file of a folder, which may hold tens of thousands."""
+    """Asked several times of each file of a folder, which may hold a hundred thousand."""
     return _kind(_head(file))
 
 
