@@ -122,6 +122,7 @@ def test_where_neither_batch_nor_work_is_known_nothing_is_claimed(series):
     assert math.isnan(found.rungs[-1].efficiency)
     assert "--weak" in found.notes[-1]
     assert "if each has as much work as before" in words.verdict(found)
+    assert {words.efficiency(each) for each in found.rungs} == {"–"}
     assert scaling(unknown, "weak").rungs[-1].efficiency == scaling(series("weak")).rungs[-1].efficiency
 
 

@@ -101,7 +101,7 @@ def each_doubling(scaling: Scaling) -> str:
 def efficiency(rung: Rung) -> str:
     """`83 % (81 % to 85 %)`."""
     likely = fine_share(rung.efficiency)
-    if rung.efficiency_low is None or rung.efficiency_high is None:
+    if rung.efficiency_low is None or rung.efficiency_high is None or math.isnan(rung.efficiency):
         return likely
     return f"{likely} ({fine_share(rung.efficiency_low)} to {fine_share(rung.efficiency_high)})"
 
@@ -116,6 +116,8 @@ def speedup(rung: Rung) -> str:
 
 def counted(scaling: Scaling) -> str:
     """What the throughput counts."""
+    if math.isnan(scaling.rungs[0].throughput):
+        return "--weak (each has as much) or --strong (they share it) shows throughput and efficiency."
     if scaling.counted == "items":
         return f"Throughput: items of all {unit(scaling)}s, which are the targets of the loss."
     if scaling.counted == "steps":
@@ -156,7 +158,7 @@ def serial(scaling: Scaling) -> Iterator[str]:
     one = on(scaling, scaling.rungs[0].ranks)
     share = _share(found.share, found.error)
     if found.share <= (found.error or 0.0):
-        yield f"Nothing is seen that is not shared, beyond the error of the fit: {share} of the step."
+        yield f"Nothing serial is seen beyond the error of the fit: {share} of the step."
         return
     if found.law == "amdahl":
         yield f"{share} of the step on {one} is not shared (Amdahl's law, t = s + p / k)."
