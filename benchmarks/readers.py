@@ -4,14 +4,16 @@ usage: python benchmarks/readers.py [MB ...]        (default 44 140)
 
 The exports are grown (`grown.py`), and deleted afterwards. Of the tables of kernels and of the calls that launched them, the
 columns are read that perfdoctor reads. sqlite3 and ADBC are read as perfdoctor does; connectorx takes part
-where it is installed. Each way runs in a process of its own, so that its import and its peak of memory are its own. The
-cost of an import depends on whether its files are in memory: run it twice.
+where it is installed. Each way runs in a process of its own, so that its import and its peak of memory are its own, and on
+one core: seconds are of the processor, which other programs hardly change. The cost of an import depends on whether its
+files are in memory: run it twice.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from urllib.parse import quote
 
 import grown
@@ -107,15 +109,15 @@ WAYS: dict[str, Callable[[], Read]] = {
 
 
 def measure(way: str, path: Path, rounds: int) -> None:
-    """In a process of its own: seconds of the import, the best of some rounds, and the peak of memory."""
-    begun = perf_counter()
+    """In a process of its own: seconds of the processor for the import, the best of some rounds, and the peak of memory."""
+    begun = process_time()
     read = WAYS[way]()
-    imported = perf_counter() - begun
+    imported = process_time() - begun
     times = []
     for _ in range(rounds):
-        begun = perf_counter()
+        begun = process_time()
         found = read(path)
-        times.append(perf_counter() - begun)
+        times.append(process_time() - begun)
         checksum = [int((column & 255).sum()) & 255 for table in found for column in table.values()]
         del found
     with Path("/proc/self/status").open() as status:  # not ru_maxrss, which a child inherits from its parent
@@ -130,7 +132,9 @@ def rows_of(path: Path) -> int:
 
 def _measured(way: str, path: Path, rounds: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--measure", way, str(path), str(rounds)]
-    figures: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    environment = os.environ | {"PERFDOCTOR_JOBS": "1"}
+    done = subprocess.run(command, capture_output=True, check=True, env=environment)
+    figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
 
