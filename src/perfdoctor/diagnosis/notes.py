@@ -163,9 +163,11 @@ def _of_limits(run: Run, found: Sequence[Found]) -> Iterator[str]:
     if spare_ns is not None and any(
         "host" in each.rule.hidden_by and each.saving.expected.likely >= spare_ns for each in found
     ):
-        share = 100 * spare_ns / max(run.step_ns, 1)
+        share = f"{100 * spare_ns / max(run.step_ns, 1):.0f}"
+        room = f"in {share} % less time, no more" if share != "0" else "in no less time"
+        nearly = "nearly " * (share != "0")
         yield (
-            f"The host is nearly the limit: it could launch the same work in {share:.0f} % less time, no more. "
+            f"The host is {nearly}the limit: it could launch the same work {room}. "
             "Savings on the GPU beyond that come true when the host has less to do."
         )
 

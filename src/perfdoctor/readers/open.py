@@ -155,7 +155,7 @@ def _of_runs(runs: Sequence[RunFolder], progress: Progress, process: int | None,
 
 
 def _of_run(run: RunFolder, runs: Sequence[RunFolder], timeline: Timeline) -> Timeline:
-    """Of several machines each has samples of a GPU 0, in files of one name: their folder tells them apart."""
+    """Of several machines each has samples of a GPU 0, in files of one name: their folders differ."""
     samples = timeline["device_samples"]
     if len(runs) == 1 or not len(samples):
         return timeline

@@ -20,7 +20,7 @@ from perfdoctor.views.timeline.lanes import Lane, order
 
 TimeSpan = tuple[int, int]
 
-#: So many pieces are looked at together.
+#: So many pieces are compared together.
 _BLOCK = 1 << 18
 _NEVER = np.iinfo(np.int64).max
 
