@@ -11,6 +11,8 @@ from builders import only_finding, timeline
 from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.metrics.accounting.prepare import prepare
+from perfdoctor.metrics.host.sampled_lines import of_ops
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
 from perfdoctor.readers import sampled_stacks
 from perfdoctor.vocabulary.rulebook import load_rules
@@ -110,6 +112,24 @@ def test_a_wait_for_data_names_the_line_of_the_dataset_and_its_text(tmp_path):
     assert first.text == ("[slow(x) for x in row]",)
     assert (second.line, second.share) == (9, pytest.approx(0.25, abs=0.02))
     assert not first.is_worker
+
+
+def test_ops_name_the_line_of_the_forward_pass_unless_only_the_backward_was_sampled(tmp_path):
+    """Of 20 ms a step 4 are forward, 5 backward in the engine, and 3 in own code inside a backward pass."""
+    stacks = [["model.py(3): forward"], [TRAIN, GRAPH], [TRAIN, GRAPH, "autograd_function.py(8): backward"]]
+    samples = [
+        (20 * step + begin, 20 * step + end, number)
+        for step in range(8)
+        for begin, end, number in ((0, 4, 0), (4, 9, 1), (9, 12, 2))
+    ]
+    whole = [(0, Intervals.single(0, 160 * MS))]
+    joined = sampled_stacks.join(steps(), [written(tmp_path, document(stacks, samples, hertz=1000))], {7: 0}, EPOCH)
+    forward, own = of_ops(joined, whole)
+    assert (forward.name, own.name) == ("model.py(3): forward", "autograd_function.py(8): backward")
+    assert (forward.samples, own.samples) == (pytest.approx(32, abs=2), pytest.approx(24, abs=2))
+    alone = document([[TRAIN, GRAPH]], [(5, 15, 0)], hertz=1000)
+    joined = sampled_stacks.join(steps(), [written(tmp_path, alone)], {7: 0}, EPOCH)
+    assert [line.name for line in of_ops(joined, whole)] == [TRAIN]
 
 
 def test_with_workers_their_lines_are_named_and_their_own_waits_left_out(tmp_path):

@@ -1,7 +1,7 @@
 """Which lines of the user's own code does a finding come from? Those that were sampled in the time that it is about.
 
 Of idle time by a cause it is the training thread's line at that moment; of a wait for data that of the loader's
-workers, which prepare the batch meanwhile.
+workers, which prepare the batch meanwhile; of ops that of the forward pass, from which those of the backward follow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     if SHRINKS.get(rule.action) == "input_wait":
         found = sampled_lines.of_workers(timeline, ((place.rank, place.window) for place in run.places))
     if not found:
-        found = sampled_lines.of_training(timeline, _times(rule, finding, run))
+        is_of_ops = SHRINKS.get(rule.action) == "compute"
+        lines_of = sampled_lines.of_ops if is_of_ops else sampled_lines.of_training
+        found = lines_of(timeline, _times(rule, finding, run))
     return tuple(_line(each, run) for each in found[:_SHOWN])
 
 

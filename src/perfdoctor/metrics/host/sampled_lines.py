@@ -15,6 +15,7 @@ from perfdoctor.model.cache import once_per_timeline
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
+from perfdoctor.vocabulary.names import python_code
 
 _PARTS = regex(r"^(.*)\((\d+)\): (.*)$", 16)  # DOTALL: a function may have any name
 _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
@@ -56,6 +57,19 @@ def _of_training(timeline: Timeline, rank: int) -> _Samples:
 
 
 @once_per_timeline
+def _of_forward(timeline: Timeline, rank: int) -> _Samples:
+    """Of the thread that trains, without the samples in which it waits for a backward pass that runs no own code."""
+    rows = timeline["stack_samples"].of(rank=rank)
+    rows = rows.take(~rows["is_worker"] & rows["is_main"])
+    return _samples(rows.take(~rows.text("stack").where(_waits_for_backward)))
+
+
+def _waits_for_backward(stack: str) -> bool:
+    began = python_code.BACKWARD.search(stack)
+    return began is not None and not any(map(python_code.is_user_function, stack[began.end() :].split("\n")))
+
+
+@once_per_timeline
 def _of_workers(timeline: Timeline, rank: int) -> _Samples:
     """Of the loader's workers while they fetch samples, each in its main thread."""
     rows = timeline["stack_samples"].of(rank=rank)
@@ -70,6 +84,16 @@ def _samples(rows: Frame) -> _Samples:
 def of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
     """Lines of the training thread in these times of each rank, costliest function first; empty without samples."""
     return _counted(((_of_training(timeline, rank), times) for rank, times in when), is_worker=False)
+
+
+def of_ops(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
+    """Lines of the training thread that asked for the ops of these times.
+
+    The ops of a backward pass follow from the forward's: where lines of a forward pass were sampled, they alone count.
+    """
+    when = list(when)
+    forward = _counted(((_of_forward(timeline, rank), times) for rank, times in when), is_worker=False)
+    return forward or of_training(timeline, when)
 
 
 def of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
