@@ -3,6 +3,7 @@
     python benchmarks/bench.py                     everything, about ten minutes on two quiet cores; writes the page
     python benchmarks/bench.py --quick             small files and one round, to try the bench itself; writes nothing
     python benchmarks/bench.py --only trace growth some parts of it; writes nothing
+    python benchmarks/bench.py --huge              4 GB of Kineto alone, some minutes, 6 GB of disk; writes its part of the page
 
 What counts are ratios within a round: who is compared runs on the same file, one behind the other, and a noisy machine slows
 all of them. A ratio is the median of the rounds, with the least and the greatest behind it. Recordings are grown
@@ -40,12 +41,15 @@ from measured import CommandError, Taken, run
 _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- bench: begin, `make bench` writes this -->", "<!-- bench: end -->"
+BEGIN_HUGE = "<!-- huge: begin, `python benchmarks/bench.py --huge` writes this -->"
+END_HUGE = "<!-- huge: end -->"
 #: Cores that other programs have before the bench begins: a fifth of one changes what is measured.
 _MOST_BUSY = 0.2
 _LOOKED_AT_S = 3
 #: Cores of a machine on which ranks are trained: what its diagnosis would take follows from one core and all.
 _MANY_CORES = 16
 _GROWTH = (1, 4, 16)
+HUGE_MB = 4_000
 
 Round = Mapping[str, Taken]
 
@@ -148,6 +152,33 @@ def growth(kind: str, plan: Plan, folder: Path) -> Iterator[str]:
     yield (
         f"From {_GROWTH[1]} to {_GROWTH[2]} times the length, time grows as length to the power "
         f"{spread([time for time, _ in powers])}, memory to the power {spread([memory for _, memory in powers])}: 1 is linear."
+    )
+
+
+def huge(folder: Path, megabytes: float = HUGE_MB) -> Iterator[str]:
+    """A trace as long as no viewer opens, and a quarter of it, once each: what counts is memory."""
+    source, cores = grown.kineto_source(), os.cpu_count() or 1
+    copies = grown.copies_for(source, megabytes)
+    quarter = grown.grow(source, folder / "quarter.json", max(copies // 4, 1))
+    whole = grown.grow(source, folder / "whole.json", copies)
+    packed = grown.grow(source, folder / "packed.json.gz", copies)
+    name = f"{of(whole)}, {perfdoctor(cores).name}"
+    asked = [
+        (of(quarter), perfdoctor(cores), quarter),
+        (of(whole), perfdoctor(cores), whole),
+        (of(whole), perfdoctor(1), whole),
+        (f"{of(whole)} as .json.gz of {of(packed)}", perfdoctor(cores), packed),
+        (of(whole), perfdoctor(cores, with_report=True), whole),
+    ]
+    taken = {f"{what}, {who.name}": who.measured(file)[who.name] for what, who, file in asked}
+    yield from table("A trace of torch.profiler", name, [taken])
+    first = next(iter(taken.values()))
+    shown = (significant(math.log(now / then, copies / max(copies // 4, 1))) for now, then in (
+        (taken[name].processor_s, first.processor_s), (taken[name].peak_bytes, first.peak_bytes),
+    ))  # fmt: skip
+    yield ""
+    yield "From a quarter to the whole, processor time grows as length to the power {}, memory to the power {}.".format(
+        *shown
     )
 
 
@@ -300,9 +331,9 @@ class Others:
         return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def with_part(text: str, part: str) -> str:
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{part}\n{END}{rest.split(END)[1]}"
+def with_part(text: str, part: str, begin: str = BEGIN, end: str = END) -> str:
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{part}\n{end}{rest.split(end)[1]}"
 
 
 # --- the bench -----------------------------------------------------------------------------------------------------
@@ -336,6 +367,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small files and one round; nothing is written")
     parser.add_argument("--only", nargs="+", choices=parts(QUICK, Path()), help="these parts; nothing is written")
+    parser.add_argument("--huge", action="store_true", help="4 GB of Kineto instead; writes its part of the page")
     parser.add_argument("--rounds", type=int, metavar="N", help="instead of three")
     parser.add_argument("--busy", action="store_true", help="write the page although other programs run")
     given = parser.parse_args()
@@ -350,21 +382,24 @@ def main() -> int:
         )
     said, others = [], Others()
     with tempfile.TemporaryDirectory() as folder:
-        for name, (heading, lines) in parts(plan, Path(folder)).items():
+        all_parts = {"huge": ("", lambda: huge(Path(folder)))} if given.huge else parts(plan, Path(folder))
+        for name, (heading, lines) in all_parts.items():
             if given.only and name not in given.only:
                 continue
-            for line in chain(["", f"## {heading}", ""], lines()):
+            for line in chain(["", *([f"## {heading}", ""] if heading else [])], lines()):
                 said.append(line)
                 print(line, flush=True)
-    peers = ", ".join([*contestants.versions()])
+    command = "python benchmarks/bench.py --huge" if given.huge else "make bench"
+    peers = "" if given.huge else "; " + ", ".join([*contestants.versions()])
     said.insert(
         0,
-        f"`make bench` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}; {peers}. Other programs had "
+        f"`{command}` on {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}: {machine()}{peers}. Other programs had "
         f"{others.cores():.2f} cores meanwhile.",
     )
     print(f"\n{said[0]}")
     if not (given.quick or given.only or is_busy):
-        PAGE.write_text(with_part(PAGE.read_text("utf-8"), "\n".join(said)), "utf-8")
+        marks = (BEGIN_HUGE, END_HUGE) if given.huge else (BEGIN, END)
+        PAGE.write_text(with_part(PAGE.read_text("utf-8"), "\n".join(said), *marks), "utf-8")
     return 0
 
 

@@ -54,11 +54,14 @@ class Contestant:
 # --- perfdoctor ----------------------------------------------------------------------------------------------------
 
 
-def perfdoctor(jobs: int) -> Contestant:
-    """From the file to the diagnosis in the terminal."""
+def perfdoctor(jobs: int, *, with_report: bool = False) -> Contestant:
+    """From the file to the diagnosis in the terminal, and to the HTML report."""
     return Contestant(
-        f"perfdoctor, {jobs} core{'s' if jobs > 1 else ''}",
-        lambda file: [sys.executable, "-m", "perfdoctor.cli.main", "analyze", file, "--no-html"],
+        f"perfdoctor, {jobs} core{'s' if jobs > 1 else ''}{', with the HTML report' if with_report else ''}",
+        lambda file: [
+            *(sys.executable, "-m", "perfdoctor.cli.main", "analyze", file),
+            *(["--html", file.with_suffix(".html")] if with_report else ["--no-html"]),
+        ],
         environment={"PERFDOCTOR_JOBS": str(jobs)},
     )
 
