@@ -49,6 +49,7 @@ def run(
     stacks: run_options.Stacks = False,
     sampling: run_options.Sampling = True,
     source: run_options.Source = True,
+    modules: run_options.Modules = True,
     html: run_options.Html = None,
     no_html: shared_options.NoHtml = False,
     json: run_options.Json = None,
@@ -92,8 +93,9 @@ def run(
     outside = outside_options.outside(metrics, log or [])
     shown = _Shown(format_, html, no_html, json, show_all, quiet, verbose, no_save, outside)
     session = _session(
-        command, output, passes, steps, skip_steps, timeout, stop=stop, stacks=stacks, sampling=sampling, source=source
-    )
+        command, output, passes, steps, skip_steps, timeout,
+        stop=stop, stacks=stacks, sampling=sampling, source=source, modules=modules,
+    )  # fmt: skip
     notify = _printer(quiet=quiet)
     _print_plan(session, notify)
     ended = _record(session, notify, quiet=quiet, verbose=verbose)
@@ -130,7 +132,7 @@ def _printer(*, quiet: bool) -> Callable[[str], None]:
 
 def _session(
     command: Sequence[str], output: Path | None, passes: str, steps: int, skip: int, timeout: float | None,
-    *, stop: bool | None, stacks: bool, sampling: bool, source: bool,
+    *, stop: bool | None, stacks: bool, sampling: bool, source: bool, modules: bool,
 ) -> Session:  # fmt: skip
     from perfdoctor.recording import plan
     from perfdoctor.recording.launch import startable
@@ -155,7 +157,7 @@ def _session(
             do="Leave out --passes, or run perfdoctor env to see what is missing.",
         )
     several = len(made.passes) > 1
-    window = Window(steps, skip, several if stop is None else stop, stacks, sampling, source)
+    window = Window(steps, skip, several if stop is None else stop, stacks, sampling, source, modules)
     return Session(tuple(command), environment, made, window, _folder(where, command, environment, made), timeout)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.comparison.records import Work
-from perfdoctor.late import dataclass, regex
+from perfdoctor.late import dataclass
 from perfdoctor.metrics import grouping
 from perfdoctor.metrics.accounting.driving_threads import below_step, driving_threads
 from perfdoctor.metrics.host.own_code import own_functions
@@ -32,8 +32,6 @@ from perfdoctor.vocabulary.names.running_numbers import without_numbers
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 _PHASES = ("", FORWARD, BACKWARD, OPTIMIZER)
 _HOST_MEMORY = ("pageable", "pinned", "managed")
-#: torch.profiler's rows of modules (`with_modules`, or stacks): `nn.Module: Linear_0`.
-_MODULE = regex(r"^nn\.Module: ")
 #: What ran on the host while the device was idle, where no function of the user's own was recorded.
 _HOST_SIGNALS = ("ranges", "ops", "calls")
 
@@ -215,7 +213,7 @@ def _module_and_range(place: Place, launched: Launches | None, size: int) -> tup
     if launched is None:
         return none, none
     functions, ranges = place.timeline["functions"], place.timeline.ranges
-    modules = named(place.timeline, "functions", _MODULE) if len(functions) else np.zeros(0, bool)
+    modules = named(place.timeline, "functions", torch_names.MODULE) if len(functions) else np.zeros(0, bool)
     module, inside = none, none
     if modules.any():
         module = _taken(functions.name, _inside(place, launched, "functions", modules)).mapped(_module_name)
@@ -227,7 +225,7 @@ def _module_and_range(place: Place, launched: Launches | None, size: int) -> tup
 
 
 def _module_name(name: str) -> str:
-    return name.removeprefix("nn.Module: ")
+    return name.removeprefix(torch_names.MODULE_PREFIX)
 
 
 def _no_steps(place: Place, ranges: Frame) -> Mask:

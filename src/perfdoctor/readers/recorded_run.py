@@ -412,13 +412,13 @@ def joined(system: Timeline, ops: Timeline, epoch_ns: int | None) -> Timeline:
         )
     known = set(system.ranges.of(rank=rank).name)
     ranges = ops.ranges.take(~ops.ranges.name.equals(*known))
-    added = {"ops": ops.ops, "functions": ops["functions"], "ranges": ranges}
+    added = {"ops": ops.ops, "functions": ops["functions"], "modules": ops["modules"], "ranges": ranges}
     frames = dict(system.frames)
     for signal, rows in added.items():
         frames[signal] = Frame.join([frames[signal], _shifted(rows, shift_ns)])
     return Timeline.build(
         frames,
-        system.recorded | {signal for signal in ("ops", "functions", "ranges") if signal in ops.recorded},
+        system.recorded | (added.keys() & ops.recorded),
         sources=[*system.sources, *ops.sources],
         devices=system.devices,
         world_size=max(system.world_size, ops.world_size),

@@ -133,6 +133,13 @@ SIGNALS: Mapping[str, Signal] = {
     ),
     # Python functions, where stacks were recorded.
     "functions": Signal("Python stacks", "record with torch.profiler and with_stack=True", _HOST_WORK, track="Python"),
+    # Modules of the model: a row for each forward and, `is_backward`, for each node of the backward pass that its forward
+    # made. name: the path from the outermost module, of which the class stands for its name (`GPT.layers.7.attn`).
+    "modules": Signal(
+        "modules of the model",
+        "record with `perfdoctor run`, or torch.profiler with with_stack=True",
+        {**_HOST_WORK, "module_class": str, "is_backward": bool},
+    ),
     # Python stacks, sampled from outside: a row for each time in which all samples of a thread showed the same stack.
     # name: the innermost line of the user's own, `file(line): function`, "" without one (of a loader's worker: in what
     # fetches a sample, or what that called first); stack: all of it, outermost first, a line each. training: the

@@ -48,6 +48,8 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     shapes: msgspec.Raw = _named("Input Dims", _NOTHING)
     types: msgspec.Raw = _named("Input type", _NOTHING)
     values: msgspec.Raw = _named("Concrete Inputs", _NOTHING)
+    sequence: Any = _named("Sequence number")
+    forward_thread: Any = _named("Fwd thread id")
     collective: Any = _named("Collective name")
     elements_in: Any = _named("In msg nelems")
     elements_out: Any = _named("Out msg nelems")
@@ -98,6 +100,8 @@ class _OpArgs(msgspec.Struct, gc=False, frozen=True):
     shapes: msgspec.Raw = _named("Input Dims", _NOTHING)
     types: msgspec.Raw = _named("Input type", _NOTHING)
     values: msgspec.Raw = _named("Concrete Inputs", _NOTHING)
+    sequence: int = _named("Sequence number", UNKNOWN)
+    forward_thread: int = _named("Fwd thread id", 0)
 
 
 class _TotalArgs(msgspec.Struct, gc=False, frozen=True):
@@ -260,6 +264,8 @@ def _op_rows(events: Events, args: Events, convert: Convert) -> Numbers:
     return {
         **_host_rows(events, args, convert),
         "identity": convert([arg.identity for arg in args]),
+        "sequence": convert([arg.sequence for arg in args]),
+        "forward_thread": convert([arg.forward_thread for arg in args]),
         "is_annotation": np.fromiter([event.is_annotation for event in events], np.int64, len(events)),
     }
 

@@ -12,6 +12,7 @@ from perfdoctor.late import dataclass, regex
 from perfdoctor.model.columns import constant
 from perfdoctor.model.timeline import SIGNALS, UNKNOWN, Column, Frame, Ints, Text
 from perfdoctor.readers.collective_kinds import kinds_as_launched
+from perfdoctor.readers.kineto import modules
 from perfdoctor.readers.kineto.columns import product
 from perfdoctor.vocabulary.names import cuda as cuda_names
 from perfdoctor.vocabulary.names import torch as torch_names
@@ -89,11 +90,14 @@ def frames_of(tables: dict[str, Table], hosts: Hosts, rank: int) -> dict[str, Fr
         put("stream_waits", table, process=hosts.launching(table["correlation"]))
     if table := tables.pop("calls", None):
         put("calls", table, name=table.texts["name"].mapped(cuda_names.without_version))
+    if found := _modules(tables, hosts, rank):
+        frames["modules"] = found
     if table := tables.pop("ops", None):
+        is_mark = table.texts["name"].matches(torch_names.MODULE)
         is_range = (table["is_annotation"] == 1) | table.texts["name"].matches(torch_names.OWN_RANGE)
         on_device = np.isin(table["process"], list(devices - hosts.processes)) | (table["thread"] == UNKNOWN)
-        put("ranges", table.take(is_range & ~on_device))
-        table.keep(~is_range)
+        put("ranges", table.take(is_range & ~on_device & ~is_mark))
+        table.keep(~is_range & ~is_mark)
         put("ops", table)
     if table := tables.pop("functions", None):
         table = table.take(~table.texts["name"].matches(OWN_AGENT))
@@ -108,7 +112,17 @@ def frames_of(tables: dict[str, Table], hosts: Hosts, rank: int) -> dict[str, Fr
     return frames
 
 
-def _own_place(table: Table, hosts: Hosts) -> dict[str, Column]:
+def _modules(tables: Mapping[str, Table], hosts: Hosts, rank: int) -> Frame | None:
+    """From the agent's marks, else from recorded stacks. The tables are left as they are."""
+    ops, functions = tables.get("ops"), tables.get("functions")
+    found = modules.of_marks(ops, ops.texts["name"].matches(torch_names.MODULE), rank) if ops else None
+    if found is None and functions:
+        place = _own_place(functions, hosts)
+        found = modules.of_functions(functions, place["process"], place["thread"], ops, rank)
+    return found
+
+
+def _own_place(table: Table, hosts: Hosts) -> dict[str, Ints]:
     """Process and thread; overheads and outermost Python frames are written with process 0 or -1."""
     known = np.isin(table["process"], list(hosts.processes))
     return {
@@ -173,4 +187,4 @@ def recorded_by(frames: Mapping[str, Frame]) -> set[str]:
         recorded |= {"ranges"} | ({"ops"} if len(frames["ops"]) else set())
     if len(frames.get("memory_totals", ())):
         recorded.add("memory_totals")
-    return recorded | (frames.keys() & {"calls", "functions", "overheads", "stream_waits"})
+    return recorded | (frames.keys() & {"calls", "functions", "modules", "overheads", "stream_waits"})

@@ -26,6 +26,8 @@ class Window:
     #: Stacks are sampled from outside; with the text of the lines that they name.
     sampling: bool = True
     source: bool = True
+    #: Forwards of modules are marked.
+    modules: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def environment(
         "skip": window.skip,
         "stop": window.stop,
         "stacks": window.stacks,
+        "modules": window.modules,
         "nccl": str(nccl.absolute()) if nccl else "",
         "masking": masking.__file__,
         "sampling": sampling,

@@ -37,6 +37,12 @@ OP = regex(
     r"|xformers|flash_attn)::|^\w+Backward\d*$"
 )
 
+# --- modules ---
+
+#: Rows of modules: the agent's marks (`nn.Module: Linear GPT.head`), and torch.profiler's functions (`nn.Module: Linear_0`).
+MODULE_PREFIX = "nn.Module: "
+MODULE = regex(r"^nn\.Module: ")
+
 # --- batches from tensors in memory (torch/utils/data/_utils/collate.py) ---
 
 #: An item of a tensor, `tensor[i]` or `tensor[i:j]`: no bytes are read.

@@ -29,6 +29,7 @@ from perfdoctor_agent.foreign import Foreign
 from perfdoctor_agent.forward import ForwardWatch
 from perfdoctor_agent.loaders import LoaderWatch
 from perfdoctor_agent.memory import MemorySamples
+from perfdoctor_agent.modules import ModuleMarks
 from perfdoctor_agent.pace import StepEnds, unrecorded
 from perfdoctor_agent.processor import ProcessorUse
 from perfdoctor_agent.ranges import RangeHooks
@@ -100,7 +101,8 @@ class Agent:
         self.behind: StepEnds | None = None  # ends of steps behind the window, while they are timed
         self.is_done = False
         self._lock = threading.RLock()
-        self.forward = ForwardWatch(self.torch, self._forward)
+        self.modules = ModuleMarks(self.torch)
+        self.forward = ForwardWatch(self.torch, self._forward, self.modules)
         self.backward = BackwardWatch(self.torch, self._backward_ended)
         self.step_range = StepRangeWatch(self.torch, self._range_ended)
         self.updates_by_hand = False  # there was a backward pass, and no optimizer
@@ -306,6 +308,8 @@ class Agent:
         self.recorder.before_export = self._recorded
         self.foreign.is_alone = True
         self.recorder.warm_up()
+        if self.settings.get("modules") and self.modules.switch_on():
+            self.forward.install()  # also in the step of warm-up, in which the modules get their names
 
     def _target(self, stem: str) -> str:
         """A new file for the trace: two processes may have the same rank."""
@@ -381,6 +385,7 @@ class Agent:
 
     def _recorded(self) -> None:
         """End the recorded steps: no tool records what follows."""
+        self.modules.switch_off()
         self.sampling.end()
         if self.ranges is not None:
             self.ranges.steps_end()
@@ -501,6 +506,7 @@ class Agent:
             self.report.note("perfdoctor's agent failed: " + why)
             self.report.write(state="failed")
             self.sampling.end()
+            self.modules.switch_off()
             if self.ranges is not None:
                 self.ranges.remove()
             self._leave()
@@ -531,6 +537,7 @@ class Agent:
             if self.ranges is not None:
                 self.ranges.nvtx = None
                 self.ranges.remove()
+            self.modules.switch_off()
             self._off()
             self.is_fork = True
             self._renew()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor_agent import imports
+from perfdoctor_agent.modules import ModuleMarks
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
 #: These modules of torch._dynamo remember the unpatched `__call__`, and take a short cut where they find it.
@@ -25,9 +26,13 @@ class _Depth(threading.local):
 
 
 class ForwardWatch:
-    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `install` and `remove`."""
+    """Calls `around(call, module, *args, **kwargs)` for each outermost forward, between `install` and `remove`.
 
-    def __init__(self, torch: Any, around: Callable[..., Any]) -> None:
+    While `marks` are on, each forward inside has a mark around it, too.
+    """
+
+    def __init__(self, torch: Any, around: Callable[..., Any], marks: ModuleMarks | None = None) -> None:
+        self.marks = marks or ModuleMarks(torch)
         self.module = torch.nn.Module
         self.original = self.module.__dict__["__call__"]
         self.wrapper = self._wrapper(torch, around)
@@ -36,16 +41,30 @@ class ForwardWatch:
 
     def _wrapper(self, torch: Any, around: Callable[..., Any]) -> Any:
         depth, original, is_compiling = _Depth(), self.original, torch.compiler.is_compiling
+        marks, mark = self.marks, self.marks.mark
 
+        # As little as possible: every module of the model gets here.
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or depth.inside:
+            if is_compiling():
                 return original(self, *args, **kwargs)
+            if depth.inside:
+                if not marks.is_on:
+                    return original(self, *args, **kwargs)
+                with mark(marks.name(self)):
+                    return original(self, *args, **kwargs)
             depth.inside = True
             try:
-                return around(original, self, *args, **kwargs)
+                if not marks.is_on:
+                    return around(original, self, *args, **kwargs)
+                marks.know(self)
+                return around(marked, self, *args, **kwargs)
             finally:
                 depth.inside = False
+
+        def marked(module: Any, *args: Any, **kwargs: Any) -> Any:
+            with mark(marks.name(module)):
+                return original(module, *args, **kwargs)
 
         return call
 
