@@ -32,6 +32,7 @@ def test_the_document_has_the_documented_fields():
         "efficiency",
         "roofline",
         "memory",
+        "modules",
         "cost",
     }
     assert document["run"] == {

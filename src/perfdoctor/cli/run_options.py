@@ -54,9 +54,7 @@ Sampling = Annotated[
 Source = Annotated[
     bool, typer.Option("--source/--no-source", help="Keep the text of your own lines that the stacks name.")
 ]
-Modules = Annotated[
-    bool, typer.Option("--modules/--no-modules", help="Mark the forwards of modules: 1 to 2 µs each.")
-]
+Modules = Annotated[bool, typer.Option("--modules/--no-modules", help="Mark the forwards of modules: 1 to 2 µs each.")]
 Html = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the HTML report here.", show_default="report.html in the folder"),

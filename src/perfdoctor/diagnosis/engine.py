@@ -26,6 +26,7 @@ from perfdoctor.metrics.kind_of_work import kind_of_work
 from perfdoctor.metrics.memory.peak import memory_uses
 from perfdoctor.metrics.work.device_peaks import peaks
 from perfdoctor.metrics.work.efficiency import efficiency
+from perfdoctor.metrics.work.modules import module_costs
 from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.model.selection import WHOLE_RECORDING, Selection
@@ -117,13 +118,15 @@ def missing(rule: Rule, run: Run) -> tuple[str, ...]:
 
 def _numbers(run: Run) -> dict[str, Any]:
     """What a diagnosis says of the run whatever the rules find: by the fields of `Diagnosis`."""
+    use = efficiency(run)
     return {
         "steps": step_stats(run.job),
         "time": tuple(split(place) for place in run.job.places),
         "recording": tuple(split_of_all(place) for place in run.places),
         "kernels": kernel_table(run),
         "memory": memory_uses(run.timeline),
-        "efficiency": efficiency(run),
+        "efficiency": use,
+        "modules": module_costs(run, use.peak_flop_per_second if use else None),
         "job": job_time(run),
     }
 

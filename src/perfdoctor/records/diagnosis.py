@@ -14,6 +14,7 @@ from perfdoctor.model.timeline import RecordedProcess
 from perfdoctor.records.cost import Cost
 from perfdoctor.records.findings import Advice, Outcome
 from perfdoctor.records.memory import MemoryUse
+from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import CriticalPath, Prediction
 from perfdoctor.records.real_time import RealTime
 from perfdoctor.records.time_split import JobTime, KernelRow, StepStats, TimeSplit
@@ -80,6 +81,7 @@ class Diagnosis:
     real_time: RealTime | None = None
     job: JobTime | None = None
     cost: Cost | None = None
+    modules: tuple[ModuleCost, ...] = ()
 
     @property
     def contenders(self) -> tuple[Advice, ...]:

@@ -114,6 +114,30 @@ class Heat:
 
 
 @dataclass(frozen=True)
+class Node:
+    """A part of a whole, and the parts inside it. `value`: with all of them, which may leave a rest."""
+
+    name: str
+    value: float
+    children: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Icicle:
+    """A flame graph that hangs down: each node as wide as its share of the root, its children below it.
+
+    `explained` says in a sentence what is counted.
+    """
+
+    page: str
+    id: str
+    title: str
+    unit: Unit
+    root: Node
+    explained: str = ""
+
+
+@dataclass(frozen=True)
 class Track:
     """What one stream, thread or device did, as pieces sorted by start. Arrays have one element a piece.
 
@@ -171,5 +195,6 @@ class Views:
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
     heats: tuple[Heat, ...] = ()
+    icicles: tuple[Icicle, ...] = ()
     timeline: TimelineView | None = None
     failed: tuple[tuple[str, str], ...] = ()

@@ -42,12 +42,12 @@ SHOWN_RANKS = 16
 #: A page with a row for each of more ranks would be slow to load: the page `ranks` has those that stand out.
 _MOST_FOLDED = 64
 #: In this order: a file uses what earlier files define, or what is only called after all are loaded.
-STYLES = ("style.css", "charts.css", "tables.css", "timeline.css")
+STYLES = ("style.css", "charts.css", "icicle.css", "tables.css", "timeline.css")
 SCRIPTS = (
-    "format.js", "shell.js", "csv.js", "tables.js", "timeline_data.js", "timeline_layout.js", "timeline_colours.js",
-    "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js", "timeline_search.js",
-    "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js", "timeline.js", "unpack.js",
-    "start.js",
+    "format.js", "shell.js", "csv.js", "tables.js", "icicle.js", "timeline_data.js", "timeline_layout.js",
+    "timeline_colours.js", "timeline_raster.js", "timeline_draw.js", "timeline_overlay.js", "timeline_axis.js",
+    "timeline_search.js", "timeline_panel.js", "timeline_toolbar.js", "timeline_stage.js", "timeline_input.js",
+    "timeline.js", "unpack.js", "start.js",
 )  # fmt: skip
 _BEFORE_UNIT = regex(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b))")
 
@@ -145,7 +145,7 @@ def content_hash(text: str) -> str:
 def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
     """The pages that have content."""
     filled: set[str] = {table.page for table in views.tables} | {chart.page for chart in views.charts}
-    filled |= {heat.page for heat in views.heats}
+    filled |= {picture.page for picture in (*views.heats, *views.icicles)}
     others = {
         "timeline": views.timeline,
         "memory": diagnosis.memory,

@@ -16,6 +16,7 @@ from perfdoctor.records.derivations import Derivation
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.findings import Advice, Evidence, Measure, Rows
 from perfdoctor.records.memory import MemoryUse
+from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import CriticalPath, Prediction, Scaling
 from perfdoctor.records.real_time import RealTime
 from perfdoctor.records.savings import CASES
@@ -58,6 +59,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "roofline": _roofline(diagnosis.efficiency),
         "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
+        "modules": [_module(module) for module in diagnosis.modules],
         "cost": _cost(diagnosis.cost),
         "contenders": [advice.rule for advice in diagnosis.contenders],
         "notes": list(diagnosis.notes),
@@ -90,6 +92,10 @@ def _shown(diagnosis: Diagnosis) -> Sequence[TimeSplit]:
 
 def _memory(use: MemoryUse) -> dict[str, Any]:
     return {**_fields(use), "holders": [_fields(holder) for holder in use.holders]}
+
+
+def _module(module: ModuleCost) -> dict[str, Any]:
+    return {**_fields(module), "own_ns": module.own_ns, "ns": module.ns}
 
 
 def _time(split: TimeSplit) -> dict[str, Any]:

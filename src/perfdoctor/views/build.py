@@ -10,11 +10,11 @@ from importlib import import_module
 from perfdoctor.model import by_several
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.views import Chart, Heat, Table, TimelineView, Views
+from perfdoctor.records.views import Chart, Heat, Icicle, Table, TimelineView, Views
 from perfdoctor.vocabulary.basis import Basis
 from perfdoctor.vocabulary.pages import PAGES
 
-View = Table | Chart | Heat | TimelineView
+View = Table | Chart | Heat | Icicle | TimelineView
 
 
 #: Takes as long as all others together.
@@ -32,6 +32,7 @@ def views(run: Run, diagnosis: Diagnosis) -> Views:
         tables=tuple(_of(Table, made)),
         charts=tuple(_of(Chart, made)),
         heats=tuple(_of(Heat, made)),
+        icicles=tuple(_of(Icicle, made)),
         timeline=next(_of(TimelineView, made), None),
         failed=tuple((name, error) for name in PAGES if (error := pages[name][1])),
     )
@@ -53,6 +54,8 @@ def _worded(view: View, basis: Basis) -> View:
     """The same with headings and explanations in the words that fit; cells are as they are."""
     if isinstance(view, TimelineView):
         return view
+    if isinstance(view, Icicle):
+        return replace(view, title=basis.numbers(view.title), explained=basis.numbers(view.explained))
     if not isinstance(view, Table):
         return replace(view, title=basis.numbers(view.title), description=basis.numbers(view.description))
     columns = (

@@ -133,8 +133,8 @@ SIGNALS: Mapping[str, Signal] = {
     ),
     # Python functions, where stacks were recorded.
     "functions": Signal("Python stacks", "record with torch.profiler and with_stack=True", _HOST_WORK, track="Python"),
-    # Modules of the model: a row for each forward and, `is_backward`, for each node of the backward pass that its forward
-    # made. name: the path from the outermost module, of which the class stands for its name (`GPT.layers.7.attn`).
+    # Modules of the model: a row for each forward and, `is_backward`, for each node of the backward pass that it made.
+    # name: the path from the outermost module, of which the class stands for its name (`GPT.layers.7.attn`).
     "modules": Signal(
         "modules of the model",
         "record with `perfdoctor run`, or torch.profiler with with_stack=True",

@@ -117,15 +117,18 @@ def _makers(ops: Table) -> tuple[Ints, Ints]:
     is_node = (sequence >= 0) & (forward_thread > 0) & ops.texts["name"].matches(torch_names.EVALUATED_NODE)
     makers = np.flatnonzero((sequence >= 0) & (forward_thread <= 0))
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for number in np.unique(forward_thread[is_node]).tolist():
-        nodes = np.flatnonzero(is_node & (forward_thread == number))
-        found.append(_of_thread(ops, nodes, makers))
+    numbers, counts = np.unique(forward_thread[is_node], return_counts=True)
+    for number in numbers[np.argsort(-counts, kind="stable")].tolist():
+        nodes, maker = _of_thread(ops, np.flatnonzero(is_node & (forward_thread == number)), makers)
+        found.append((nodes, maker))
+        if maker.size:
+            makers = makers[ops["thread"][makers] != ops["thread"][maker[0]]]
     nodes, maker = (np.concatenate(each) for each in zip(*found, strict=True))
     return nodes, maker
 
 
 def _of_thread(ops: Table, nodes: Ints, makers: Ints) -> tuple[Ints, Ints]:
-    """By the thread that made most of these nodes: each thread has numbers of its own."""
+    """By the thread that made most of these nodes: each thread has numbers of its own, which are like another's."""
     best = nodes[:0], nodes[:0]
     for thread in np.unique(ops["thread"][makers]).tolist():
         own = makers[ops["thread"][makers] == thread]

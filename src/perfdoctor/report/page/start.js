@@ -4,6 +4,7 @@ startShell();
 unpacked("views").then((views) => {
   if (!views) return;
   startTables(views.tables);
+  startIcicles(views.icicles);
   if (!views.timeline) return;
   startTimeline(views.timeline);
   timelineIsThere(showOnTimeline);

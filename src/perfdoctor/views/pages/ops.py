@@ -1,4 +1,4 @@
-"""The page `ops`: which functions, ops, ranges and calls take the time of the host and of the GPU?"""
+"""The page `ops`: which functions, modules, ops, ranges and calls take the time of the host and of the GPU?"""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from perfdoctor.metrics.kernels.costs import short_types
 from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
-from perfdoctor.records.views import Table, TableColumn
+from perfdoctor.records.views import Icicle, Table, TableColumn
+from perfdoctor.views import module_pictures
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 
 #: A large model has a few hundred ops with different shapes.
 _MOST_ROWS = 1_000
 
 
-def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
+def view(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
     yield from _sampled(run)
     if (costs := line_costs(run)) is not None:
         explained = (
@@ -29,6 +30,7 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Table]:
             f"line where the function begins, or the line it was at when the recording began. {basis(run)}"
         )
         yield from table("ops", "lines", "Your code", explained, _columns(run, costs, ("function",)), most=_MOST_ROWS)
+    yield from module_pictures.pictures(run, diagnosis)
     if (costs := op_costs(run)) is not None:
         explained = f"Framework ops by shapes and types of their inputs; costliest first. {basis(run)}"
         keys = ("op", "input shapes", "input types")

@@ -39,7 +39,8 @@ OP = regex(
 
 # --- modules ---
 
-#: Rows of modules: the agent's marks (`nn.Module: Linear GPT.head`), and torch.profiler's functions (`nn.Module: Linear_0`).
+#: Rows of modules: marks of perfdoctor's agent (`nn.Module: Linear GPT.head`), and functions in torch.profiler's stacks
+#: (`nn.Module: Linear_0`).
 MODULE_PREFIX = "nn.Module: "
 MODULE = regex(r"^nn\.Module: ")
 

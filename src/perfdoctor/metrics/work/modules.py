@@ -1,0 +1,233 @@
+"""What did each module of the model cost: forward and backward, by itself and with the modules inside it?
+
+Work of a GPU belongs to the innermost module around its launch; on a run without a GPU the time of the training
+thread's ops to the innermost module at that moment. A node of the backward pass is a row of the module that made it
+(readers/kineto/modules.py). What was launched outside of modules is a row of its own, so that all sums are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.late import dataclass
+from perfdoctor.metrics import grouping
+from perfdoctor.metrics.accounting.driving_threads import driving_threads
+from perfdoctor.metrics.host.launch_window import host_window
+from perfdoctor.metrics.work.op_work import op_work
+from perfdoctor.model.cache import once_per_place
+from perfdoctor.model.host_rows import Nested, nested_rows
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.launches import launches, launches_of
+from perfdoctor.model.place import Place
+from perfdoctor.model.run import Run
+from perfdoctor.model.timeline import UNKNOWN, Floats, Frame, Ints, Mask
+from perfdoctor.records.modules import ModuleCost
+
+_QUANTITIES = ("calls", "forward_ns", "backward_ns", "model_flop", "exposed_communication_ns", "idle_ns")
+
+
+def module_costs(run: Run, peak_flop_per_second: float | None = None) -> tuple[ModuleCost, ...]:
+    """The costliest by itself first; what is outside of modules last. Empty where no module was recorded.
+
+    `peak_flop_per_second`: what the FLOP of a module are held against, on a GPU.
+    """
+    names = run.timeline["modules"].name
+    if not len(names) or not run.places:
+        return ()
+    own = {name: _mean(run, [_of_place(place)[name] for place in run.places]) for name in _QUANTITIES}
+    used = np.flatnonzero(np.sum(list(own.values()), axis=0)[:-1] > 0).tolist()
+    paths = [names.values[code] for code in used]
+    tree = _Tree(paths)
+    on_gpu = any(place.device is not None for place in run.places)
+    whole = {name: tree.totals(values[used]) for name, values in own.items()}
+    classes = _classes(run.timeline["modules"])
+    peak = peak_flop_per_second if on_gpu else None
+    costs = [
+        _cost(path, classes[code], tree.depth(path), {k: v[code] for k, v in own.items()},
+              {k: v[at] for k, v in whole.items()}, peak)
+        for at, (path, code) in enumerate(zip(paths, used, strict=True))
+    ]  # fmt: skip
+    outside = {name: values[-1] for name, values in own.items()}
+    costs.sort(key=lambda cost: (-cost.own_ns, cost.path))
+    return (*costs, _cost("", "", 0, outside, outside, peak))
+
+
+def _mean(run: Run, each: list[Floats]) -> Floats:
+    """Per step and rank: of a rank's several devices the sum."""
+    ranks = len({place.rank for place in run.places})
+    weights = run.stands_for or (1,) * len(run.places)
+    per_step = [values / place.units * weight for values, place, weight in zip(each, run.places, weights, strict=True)]
+    whole = sum(weights) * ranks / len(run.places)
+    mean: Floats = np.sum(per_step, axis=0) / whole
+    return mean
+
+
+def _cost(
+    path: str, module_class: str, depth: int, own: dict[str, Any], whole: dict[str, Any], peak: float | None
+) -> ModuleCost:
+    ns = float(whole["forward_ns"] + whole["backward_ns"])
+    known = peak and ns > 0 and whole["model_flop"] > 0
+    return ModuleCost(
+        path,
+        module_class,
+        depth,
+        calls=float(own["calls"]),
+        peak_share=float(whole["model_flop"]) / (peak * ns / 1e9) if peak and known else None,
+        **{f"own_{name}": float(own[name]) for name in _QUANTITIES[1:]},
+        **{name: float(whole[name]) for name in _QUANTITIES[1:]},
+    )
+
+
+def _classes(modules: Frame) -> list[str]:
+    """The class of each path, by the number of its text; of several the last one."""
+    classes, found = modules.text("module_class"), [""] * len(modules.name.values)
+    pairs = np.unique(np.stack((modules.name.codes, classes.codes)), axis=1)
+    for path, code in pairs.T.tolist():
+        found[path] = classes.values[code]
+    return found
+
+
+class _Tree:
+    """Which module is inside which, by their paths: the longest other path that a path begins with."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._row = {path: row for row, path in enumerate(paths)}
+        self.parents = [self._parent(path) for path in paths]
+
+    def _parent(self, path: str) -> int:
+        while "." in path:
+            path = path.rpartition(".")[0]
+            if path in self._row:
+                return self._row[path]
+        return UNKNOWN
+
+    def depth(self, path: str) -> int:
+        depth, row = 0, self.parents[self._row[path]]
+        while row != UNKNOWN:
+            depth, row = depth + 1, self.parents[row]
+        return depth
+
+    def totals(self, own: Floats) -> Floats:
+        """Each with all that is inside it: a longer path is never around a shorter one."""
+        whole: Floats = own.astype(np.float64)
+        for path in sorted(self._row, key=len, reverse=True):
+            row = self._row[path]
+            if self.parents[row] != UNKNOWN:
+                whole[self.parents[row]] += whole[row]
+        return whole
+
+
+# --- one place -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Modules:
+    """The modules' rows of one rank. `code`: of each row its path; one more stands for what is outside."""
+
+    rows: Nested
+    code: Ints
+    in_backward: Mask
+    outside: int
+
+    @classmethod
+    def of(cls, place: Place) -> _Modules:
+        rows = nested_rows(place.timeline, place.rank, "modules")
+        is_backward = rows.rows["is_backward"].astype(bool)
+        return cls(
+            rows,
+            rows.rows.name.codes.astype(np.int64),
+            rows.outermost_of(is_backward) != UNKNOWN,
+            len(place.timeline["modules"].name.values),
+        )
+
+    def paths(self, row: Ints) -> Ints:
+        """The path of each row, UNKNOWN ones outside."""
+        return np.append(self.code, self.outside)[row]
+
+    def sums(self, row: Ints, values: Any) -> Floats:
+        return grouping.sums(self.paths(row), values, self.outside + 1)
+
+
+@once_per_place
+def _of_place(place: Place) -> dict[str, Floats]:
+    """By quantity: of each path, and of what is outside, in the whole window."""
+    modules = _Modules.of(place)
+    forward, backward = _time(place, modules) if place.device is not None else _op_time(place, modules)
+    return {
+        "calls": _calls(place, modules),
+        "forward_ns": forward,
+        "backward_ns": backward,
+        "model_flop": _flop(place, modules),
+        "exposed_communication_ns": _exposed(place, modules),
+        "idle_ns": _inside(place, modules, place.idle),
+    }
+
+
+def _calls(place: Place, modules: _Modules) -> Floats:
+    frame = modules.rows.rows
+    here = host_window(place).overlap_ns(frame.start_ns, frame.start_ns + 1) > 0
+    rows = np.flatnonzero(here & ~modules.in_backward)
+    return modules.sums(rows, np.ones(rows.size))
+
+
+def _time(place: Place, modules: _Modules) -> tuple[Floats, Floats]:
+    """Of everything that ran on the device inside the window; what overlaps counts in full."""
+    ns = place.window.overlap_ns(place.work.start_ns, place.work.end_ns)
+    row = launches(place).inside(modules.rows)
+    later = np.append(modules.in_backward, False)[row]
+    return modules.sums(row[~later], ns[~later]), modules.sums(row[later], ns[later])
+
+
+def _op_time(place: Place, modules: _Modules) -> tuple[Floats, Floats]:
+    ns, outside = _inside_rows(place, modules, place.compute)
+    rows = np.arange(ns.size)
+    later = modules.in_backward
+    forward = modules.sums(rows[~later], ns[~later])
+    forward[modules.outside] += outside
+    return forward, modules.sums(rows[later], ns[later])
+
+
+def _flop(place: Place, modules: _Modules) -> Floats:
+    work = op_work(place)
+    counted = work.known & ~work.again
+    ops = work.ops.take(counted)
+    row = modules.rows.innermost(ops.start_ns, ops["process"], ops["thread"])
+    return modules.sums(row, work.model_flop[counted])
+
+
+def _exposed(place: Place, modules: _Modules) -> Floats:
+    """Of collectives that run at the same time, the moment belongs to the one that began first."""
+    if place.device is None:
+        return _inside(place, modules, place.exposed_communication)
+    rows = place.collectives
+    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, rows.end_ns))[:-1]
+    first = np.maximum(rows.start_ns, reach)
+    ns = place.exposed_communication.overlap_ns(first, np.maximum(rows.end_ns, first))
+    return modules.sums(launches_of(place, "collectives").inside(modules.rows), ns)
+
+
+def _inside(place: Place, modules: _Modules, pieces: Intervals) -> Floats:
+    ns, outside = _inside_rows(place, modules, pieces)
+    found = modules.sums(np.arange(ns.size), ns)
+    found[modules.outside] += outside
+    return found
+
+
+def _inside_rows(place: Place, modules: _Modules, pieces: Intervals) -> tuple[Ints, int]:
+    """How much of the pieces each row was the innermost, and how much was in none. Several threads share no moment."""
+    frame, left = modules.rows.rows, pieces
+    inside = np.zeros(len(frame), np.int64)
+    for rows in _by_thread(place, modules.rows):
+        inside[rows] = left.overlap_ns(frame.start_ns[rows], frame.end_ns[rows])
+        left = left - Intervals.of(frame.start_ns[rows], frame.end_ns[rows])
+    return modules.rows.own(inside), left.total_ns
+
+
+def _by_thread(place: Place, rows: Nested) -> Iterator[Ints]:
+    driving = driving_threads(place.timeline, place.rank)
+    for (_, thread), own in rows.threads.items():
+        if thread in driving:
+            yield own
