@@ -145,7 +145,7 @@ def content_hash(text: str) -> str:
 def _pages(views: Views, diagnosis: Diagnosis) -> list[str]:
     """The pages that have content."""
     filled: set[str] = {table.page for table in views.tables} | {chart.page for chart in views.charts}
-    filled |= {picture.page for picture in (*views.heats, *views.icicles)}
+    filled |= {heat.page for heat in views.heats} | {icicle.page for icicle in views.icicles}
     others = {
         "timeline": views.timeline,
         "memory": diagnosis.memory,

@@ -106,14 +106,10 @@ def test_modules_that_are_unlike_others_are_called_as_before(recorded) -> None:
             if name in ("training_", "__wrapped__"):
                 raise RuntimeError("nor here")
             return super().__getattr__(name)
-        def __eq__(self, other):
-            raise RuntimeError("nor like this")
-        __hash__ = None
         def forward(self, x):
             return self.fc(x)
     Long = type("L" * 1000 + "</script>\\n", (nn.Identity,), {})
     odd = nn.Sequential(Odd(), Long(), nn.Sequential(*(nn.Identity() for _ in range(300))))
-    optimizer = torch.optim.SGD(odd.parameters(), lr=0.1)
     lone = Odd()
     for number in range(8):
         step(odd)
@@ -125,7 +121,7 @@ def test_modules_that_are_unlike_others_are_called_as_before(recorded) -> None:
     """
     found = forwards(recorded(script, said="raised\n" * 8))
     assert found["Sequential.2.299"] == found["MSELoss"] == found["Odd"] == STEPS
-    assert found["Odd.Linear"] == STEPS  # its path is not known
+    assert found["Linear"] == STEPS  # made anew in each step
     assert all(len(name) <= 300 for name in found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 from builders import BASE_NS, draw, timeline
@@ -22,7 +23,7 @@ CPU = [ROOT / "fixtures" / name / "torch" for name in ("cpu-slow-input", "cpu-sl
 
 
 def tables(run):
-    return tables_of(ops.view(run, None))
+    return tables_of(ops.view(run, SimpleNamespace(modules=())))
 
 
 def parents(rows):

@@ -557,7 +557,10 @@ class Agent:
 
 def _identity(module: Any) -> Any:
     """Of a model itself; of a module without parameters its class, as losses are often made anew for each step."""
-    return id(module) if next(module.parameters(), None) is not None else type(module).__qualname__
+    try:
+        return id(module) if next(module.parameters(), None) is not None else type(module).__qualname__
+    except Exception:  # one of the program's own that is unlike others
+        return type(module).__qualname__
 
 
 def _median_gap(times_ns: list[int]) -> int:

@@ -23,7 +23,7 @@ class ModuleMarks:
         self.mark: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
         self.is_on = False
         self._names: dict[int, tuple[Any, str]] = {}
-        self._roots: dict[str, int] = {}
+        self._roots: dict[str, list[Any]] = {}
 
     def switch_on(self) -> bool:
         """False where this version of torch (before 2.2) has no marks that are fast enough."""
@@ -47,21 +47,29 @@ class ModuleMarks:
         if known is not None and known[0]() is root:
             return
         try:
-            top = type(root).__name__
-            number = self._roots[top] = self._roots.get(top, 0) + 1
-            top = top if number == 1 else f"{top}#{number}"
-            for path, module in root.named_modules():
-                if len(self._names) >= _MOST_NAMES:
-                    break
-                self._put(module, f"{top}.{path}" if path else top)
-        except Exception:  # a module of the program's own that is unlike others: it and those behind it have no path
+            left = [(self._top(root), root)]
+            while left and len(self._names) < _MOST_NAMES:
+                path, module = left.pop()
+                if self._put(module, path):
+                    left += [(f"{path}.{name}", each) for name, each in reversed(_children(module))]
+        except Exception:  # a module that cannot be named has no path
             pass
 
-    def _put(self, module: Any, path: str) -> None:
+    def _top(self, root: Any) -> str:
+        """Its class, with a number where several of it live at a time. One made anew in each step keeps its number."""
+        top = type(root).__name__
+        known = self._roots.setdefault(top, [])
+        number = next((at for at, other in enumerate(known) if other() is None), len(known))
+        known[number : number + 1] = [weakref.ref(root)]
+        return f"{top}#{number + 1}" if number else top
+
+    def _put(self, module: Any, path: str) -> bool:
+        """False where it has a name already."""
         known = self._names.get(id(module))
-        if known is None or known[0]() is not module:
-            text = f"{_PREFIX}{type(module).__name__} {path}"
-            self._names[id(module)] = weakref.ref(module), _printable(text)
+        if known is not None and known[0]() is module:
+            return False
+        self._names[id(module)] = weakref.ref(module), _printable(f"{_PREFIX}{type(module).__name__} {path}")
+        return True
 
     def _unnamed(self, module: Any) -> str:
         """Of one that was made since, or that no other holds: its class alone."""
@@ -72,6 +80,12 @@ class ModuleMarks:
         except Exception:
             pass
         return name
+
+
+def _children(module: Any) -> list[tuple[str, Any]]:
+    """As `named_children`, which a class may have changed."""
+    children = module.__dict__.get("_modules")
+    return [(str(name), each) for name, each in children.items() if each is not None] if children else []
 
 
 def _printable(name: str) -> str:
