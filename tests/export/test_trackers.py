@@ -57,8 +57,9 @@ def log(tmp_path):
 
 
 @pytest.fixture(params=["sqlite", "file"])
-def store(request, tmp_path):
+def store(request, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)  # a client of a new SQLite store makes artifacts' folder where it is
     if request.param == "sqlite":
         pytest.importorskip("sqlalchemy")
         uri, more = f"sqlite:///{tmp_path / 'mlflow.db'}", {}
