@@ -17,6 +17,7 @@ from perfdoctor.records.findings import (
     Rows,
     Span,
 )
+from perfdoctor.records.modules import ModuleCost
 from perfdoctor.records.predictions import PredictedStep, Prediction, Scaling
 from perfdoctor.records.savings import Saving
 from perfdoctor.records.time_split import KernelRow, StepStats, TimeSplit
@@ -443,6 +444,10 @@ POISONED = replace(
         asked=True,
     ),
     notes=(POISON, "z" * 5_000),
+    modules=(
+        ModuleCost(f"Net.{POISON}", POISON, 1, 1.0, *[30e6] * 6, math.inf, *[0.0] * 4),
+        ModuleCost("", "", 0, 0.0, *[40e6] * 6, None, *[1.5] * 4),
+    ),
 )
 SAMPLES = {
     "input_bound": INPUT_BOUND,

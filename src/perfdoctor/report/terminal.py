@@ -12,7 +12,7 @@ from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
 from perfdoctor.report.terminal_links import SOURCE_LINE, Links
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
-from perfdoctor.report.words import code_lines, cost, efficiency, memory, outlook, skipped_rules, wording
+from perfdoctor.report.words import code_lines, cost, efficiency, memory, modules, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, shorten
 from perfdoctor.report.words.parts import (
     SHOWN_FINDINGS,
@@ -46,7 +46,7 @@ CONFIDENCE = {"high": "green", "medium": "yellow", "low": DIM}
 
 
 def render(diagnosis: Diagnosis, console: Console, *, show_all: bool = False, page: Path | None = None) -> None:
-    """Print the diagnosis; `show_all` shows all findings, ranks and skipped rules.
+    """Print the diagnosis; `show_all` shows all findings, ranks and skipped rules, and the costliest modules.
 
     `page` is the HTML report that was written: findings link to it where the terminal supports links.
     """
@@ -80,6 +80,7 @@ class _Page:
             self.outlook(),
             self.cost(),
             self.memory(),
+            self.modules(),
             self.not_checked(),
             self.notes(),
             self.next(),
@@ -244,6 +245,15 @@ class _Page:
                 rows = [tuple(map(Text, (each.size, each.share, each.count, each.what))) for each in lines]
                 for row in columns(rows, words=(3,)) if rows else ():
                     yield from self.wrapped(row, " " * 4, "  ")
+
+    def modules(self) -> Iterator[Text]:
+        """With all: those that take most by themselves."""
+        shown = modules.costliest(self.diagnosis) if self.show_all else ()
+        if not shown:
+            return
+        yield from self.wrapped(Text(modules.heading(self.diagnosis), "bold"))
+        for row in columns([tuple(map(Text, (each.time, each.share, each.what))) for each in shown], words=(2,)):
+            yield from self.wrapped(row, " " * 4, "  ")
 
     def not_checked(self) -> Iterator[Text]:
         """Each group of skipped rules with what to record; for many rules only a count of what they lacked."""
