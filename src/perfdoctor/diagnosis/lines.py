@@ -2,6 +2,7 @@
 
 Of idle time by a cause it is the training thread's line at that moment; of a wait for data that of the loader's
 workers, which prepare the batch meanwhile; of ops that of the forward pass, from which those of the backward follow.
+Where stacks were recorded and not sampled, it is the function instead.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdoctor.metrics.host import sampled_lines
-from perfdoctor.metrics.host.sampled_lines import SampledLine
+from perfdoctor.metrics.host.own_code import time_in_functions
+from perfdoctor.metrics.host.sampled_lines import SampledLine, place_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
 from perfdoctor.model.run import Run
@@ -22,10 +24,10 @@ _SHOWN = 3
 
 
 def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
-    """The lines with most samples first; none where stacks were not sampled, or the finding is not about the host."""
+    """The lines with most samples first; none where no stacks are known, or the finding is not about the host."""
     timeline = run.timeline
-    if not len(timeline["stack_samples"]):
-        return ()
+    if not sampled_lines.on_clock(timeline):
+        return _functions(rule, finding, run) if len(timeline["functions"]) else ()
     found: list[SampledLine] = []
     if SHRINKS.get(rule.action) == "input_wait":
         found = sampled_lines.of_workers(timeline, ((place.rank, place.window) for place in run.places))
@@ -39,6 +41,18 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
 def _line(sampled: SampledLine, run: Run) -> CodeLine:
     return CodeLine(
         *sampled.place, sampled.samples, sampled.share, sampled.text(run.timeline), is_worker=sampled.is_worker
+    )
+
+
+def _functions(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
+    """The functions that took most of the time themselves."""
+    times = list(_times(rule, finding, run))
+    took = time_in_functions(run.timeline, times)
+    whole_ns = sum(each.total_ns for _, each in times)
+    steps = sum(place.units for place in run.places)
+    return tuple(
+        CodeLine(*place_of(name), 0, ns / whole_ns, is_function=True, time_ns=round(ns / steps))
+        for name, ns in took.most_common(_SHOWN)
     )
 
 

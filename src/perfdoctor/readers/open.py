@@ -16,7 +16,15 @@ import numpy as np
 from perfdoctor.errors import PerfdoctorError, UsageError
 from perfdoctor.late import dataclass, regex
 from perfdoctor.model.timeline import Frame, Timeline, merge
-from perfdoctor.readers import other_tools, plain_pickle, recorded_run, side_files, text_rows
+from perfdoctor.readers import (
+    other_tools,
+    plain_pickle,
+    recorded_run,
+    side_files,
+    stack_clock,
+    stack_files,
+    text_rows,
+)
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.readers.leaving_out import readable, unopened
 from perfdoctor.readers.ncu import profiles as ncu
@@ -46,8 +54,11 @@ _DIGITS = regex(r"\d+")
 _SNAPSHOT = "snapshot"
 #: torch.profiler's memory by purpose.
 _PURPOSES = "memory-timeline"
+#: Stacks that py-spy sampled, which describe what another file records.
+_STACKS = "stacks"
 #: Which file it is by its first bytes; the first one that says yes.
 _KINDS: dict[str, Callable[[bytes], bool]] = {
+    _STACKS: stack_files.looks_like,
     "nsys": lambda head: head.startswith(b"SQLite format 3\x00"),
     "report": nsys_export.is_report,
     "ncu-report": ncu.is_report,
@@ -165,7 +176,7 @@ def _of_run(run: RunFolder, runs: Sequence[RunFolder], timeline: Timeline) -> Ti
 
 def _is_profile(file: Path) -> bool:
     try:
-        return _kind_of_named(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, *side_files.KINDS)
+        return _kind_of_named(file) in (*_PROFILES, _SNAPSHOT, _PURPOSES, _STACKS, *side_files.KINDS)
     except PerfdoctorError:  # whoever reads it says so
         return False
 
@@ -195,7 +206,7 @@ def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[P
 
     An unreadable file that the user did not name (`beside`) costs only a note.
     """
-    profiles, snapshots, sides, notes = [], [], [], []
+    profiles, snapshots, sides, stacks, notes = [], [], [], [], []
     for file in (*named, *beside):
         progress(f"Reading {file.name}")
         try:
@@ -204,6 +215,10 @@ def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[P
                 snapshots.append(memory_snapshot.read(file))
             elif kind == _PURPOSES:
                 snapshots.append(memory_timeline.read(file))
+            elif kind == _STACKS:
+                if not timeline.sources and (alone := other_tools.refusal(file.name, _head(file))):
+                    raise alone
+                stacks.append(stack_files.read(file))
             elif kind in side_files.KINDS:
                 sides.append(side_files.read(file, kind))
             else:
@@ -214,6 +229,7 @@ def _with_profiles(timeline: Timeline, named: Sequence[Path], beside: Sequence[P
             notes.append(f"{error.what}: {error.do}".replace("..", "."))
     timeline = ncu.with_profiles(timeline, profiles) if profiles else timeline
     timeline = side_files.joined(timeline, sides) if sides else timeline
+    timeline = stack_clock.joined(timeline, stacks) if stacks else timeline
     return (snapshot_ranks.joined(timeline, snapshots) if snapshots else timeline).with_notes(*notes)
 
 

@@ -11,6 +11,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.late import dataclass, regex
 
 TORCH = "record with torch.profiler and pass the file that prof.export_chrome_trace writes"
+_BESIDE = f"pass it beside the recording of the same training; without one, {TORCH}"
 _NSYS = "record with Nsight Systems: perfdoctor run -- COMMAND"
 _SNAPSHOT = 'pass the snapshot itself: torch.cuda.memory._dump_snapshot("snapshot.pickle")'
 
@@ -44,7 +45,9 @@ OTHER_TOOLS = (
     _tool(
         rb'"\$schema"\s*:\s*"[^"]*speedscope|"shared"\s*:\s*\{\s*"frames"\s*:',
         "a speedscope file (py-spy writes such), which samples the host alone",
+        _BESIDE,
     ),
+    _tool(rb'"cat"\s*:\s*"py-spy"', "a Chrome trace of py-spy, which samples the host alone", _BESIDE),
     _tool(
         rb'"(TraceProcessEvent|CudaEvent|NvtxEvent)"\s*:',
         "what `nsys export --type json` writes",
@@ -61,7 +64,11 @@ OTHER_TOOLS = (
         rb"\A(#.*\n)*\S.{0,40}? +\d+(/\d+)? +(\[\d+\] +)?\d+\.\d+: +(\d+ +)?[\w:./-]+: *$",
         "the output of `perf script`, which samples the host alone",
     ),
-    _tool(rb"\A(\S[^;\n]*;)+[^;\n]+ \d+$", "a list of collapsed stacks (perf, py-spy), which samples the host alone"),
+    _tool(
+        rb"\A(\S[^;\n]*;)+[^;\n]+ \d+$|\A[^\n]*[^;\n]+ \([^;()\n]+:\d+\) \d+$",
+        "a list of collapsed stacks (perf, py-spy), which samples the host alone",
+        _BESIDE,
+    ),
     _tool(rb"\A[\x7b\xfb][\x28\x29\xa8\xa9]", "a profile of cProfile, which records Python alone"),
     # memory
     _tool(rb"MemoryViz\.js|add_local_files|_memory_viz", "the page that memory_viz draws of a snapshot", _SNAPSHOT),

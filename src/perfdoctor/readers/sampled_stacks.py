@@ -30,7 +30,7 @@ from perfdoctor.vocabulary.names.python_code import is_user_function
 _DAMAGED = (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError, AttributeError)
 _MAIN_THREAD = "MainThread"
 #: Functions of PyTorch whose whole time is a range of its profiler, and that range.
-_ANCHORS = (
+ANCHORS = (
     (python_code.BACKWARD, torch_names.BACKWARD),
     (python_code.UPDATE, torch_names.OPTIMIZER_STEP),
     (python_code.NEXT_BATCH, loaders.PYTORCH_NEXT),
@@ -60,7 +60,7 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
     frames, stacks, threads, hertz = (document[name] for name in ("frames", "stacks", "threads", "hertz"))
     samples, training = document["samples"], int(document["of"])
     texts = ["\n".join(frames[number] for number in stack) for stack in stacks]
-    line = _of_worker if document["is_worker"] is True else _own
+    line = own_line_of_worker if document["is_worker"] is True else own_line
     own = [line([frames[number] for number in stack]) for stack in stacks]
     columns = (samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack"))
     for thread, start_ns, end_ns, stack in zip(*columns, strict=True):
@@ -68,7 +68,7 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
             "rank": ranks.get(training, UNKNOWN), "process": int(document["pid"]),
             "thread": int(threads[thread]["tid"]), "is_main": _is_main(threads[thread], document["pid"]),
             "start_ns": start_ns - epoch_ns, "end_ns": end_ns - epoch_ns, "name": own[stack], "stack": texts[stack],
-            "training": training, "is_worker": document["is_worker"] is True,
+            "training": training, "is_worker": document["is_worker"] is True, "is_on_clock": True,
             "samples": max(1, round((end_ns - start_ns) * hertz / 1e9)),
         }  # fmt: skip
 
@@ -78,7 +78,7 @@ def _is_main(thread: Mapping[str, Any], process: int) -> bool:
     return bool(thread["tid"] == process or thread["name"] == _MAIN_THREAD)
 
 
-def _own(stack: Sequence[str]) -> str:
+def own_line(stack: Sequence[str]) -> str:
     """The innermost line of the user's own; one of a comprehension belongs to the function around it."""
     own = [name for name in stack if is_user_function(name)]
     if not own:
@@ -92,14 +92,14 @@ def _file(name: str) -> str:
     return name.partition(": ")[0].rpartition("(")[0]
 
 
-def _of_worker(stack: Sequence[str]) -> str:
+def own_line_of_worker(stack: Sequence[str]) -> str:
     """The own line in what fetches a sample, else what that called first; "" where a worker fetches none.
 
     Outside of it are the lines of the training itself, which a forked worker has on its stack.
     """
     fetching = [place for place, name in enumerate(stack) if python_code.FETCH.search(name)]
     inside = stack[fetching[-1] + 1 :] if fetching else ()
-    return _own(inside) or next(iter(inside), "")
+    return own_line(inside) or next(iter(inside), "")
 
 
 def source(file: Path) -> dict[str, list[str]]:
@@ -135,7 +135,7 @@ def alignment(samples: Frame, ranges: Frame) -> Alignment:
     """The shift by which most anchored samples lie inside their ranges: the middle one, where several are as good."""
     anchors = [
         (instants(samples.take(samples.text("stack").matches(function)))[1], _covered(ranges, name))
-        for function, name in _ANCHORS
+        for function, name in ANCHORS
     ]
     anchors = [(at_ns, covered) for at_ns, covered in anchors if at_ns.size and covered]
     anchored = sum(at_ns.size for at_ns, _ in anchors)

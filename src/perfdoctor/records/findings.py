@@ -52,10 +52,13 @@ Evidence = Measure | Rows | Span
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of the user's own code in the time that a finding is about, as sampled stacks show it.
+    """A line of the user's own code in the time that a finding is about, as stacks show it.
 
     `samples`: how many showed it, `share`: of all samples of that time. `text`: its statement when it was recorded, at
     most five lines, empty if not kept. `is_worker`: a loader's worker was in it, not the training thread.
+    `is_function`: stacks were recorded and not sampled, so `line` is where the function begins, `samples` is 0, and of
+    that time the function took `time_ns` a step (of all that was analysed, without steps) and `share`, without what
+    other functions of the user's took inside it.
     """
 
     file: str
@@ -65,6 +68,8 @@ class CodeLine:
     share: float
     text: tuple[str, ...] = ()
     is_worker: bool = False
+    is_function: bool = False
+    time_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,13 @@ SIGNALS: Mapping[str, Signal] = {
     # Python stacks, sampled from outside: a row for each time in which all samples of a thread showed the same stack.
     # name: the innermost line of the user's own, `file(line): function`, "" without one (of a loader's worker: in what
     # fetches a sample, or what that called first); stack: all of it, outermost first, a line each. training: the
-    # process whose steps it belongs to, which is the loader worker's parent.
+    # process whose steps it belongs to, which is the loader worker's parent. Not is_on_clock: when is not known, only
+    # how often.
     "stack_samples": Signal(
         "sampled Python stacks",
         "record with `perfdoctor run` where py-spy is installed",
-        {**_HOST_WORK, "stack": str, "training": int, "is_worker": bool, "is_main": bool, "samples": int},
+        {**_HOST_WORK, "stack": str, "training": int, "samples": int,
+         **dict.fromkeys(("is_worker", "is_main", "is_on_clock"), bool)},
         has_time=False,
     ),
     # Calls of the operating system's runtime (read, poll, pthread_cond_wait, …).

@@ -1,11 +1,15 @@
-"""Inside which function of the user's own code was work launched?"""
+"""Inside which function of the user's own code was work launched, and in which did a thread spend its time?"""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
 from perfdoctor.model.cache import once_per_timeline
-from perfdoctor.model.host_rows import Nested, nested
+from perfdoctor.model.host_rows import Nested, Thread, nested
+from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.launches import Launches
 from perfdoctor.model.timeline import UNKNOWN, Ints, Timeline
 from perfdoctor.vocabulary.names.python_code import is_user_function
@@ -32,8 +36,26 @@ def own_function(launched: Launches) -> Ints:
     has_own = np.zeros(thread.size, dtype=bool)
     for own_process, own_thread in functions.threads:
         has_own |= (process == own_process) & (thread == own_thread)
-    took = functions.rows.duration_ns
-    main = max(functions.threads, key=lambda each: int(took[functions.threads[each]].sum()))
-    process[~has_own], thread[~has_own] = main
+    process[~has_own], thread[~has_own] = _main_thread(functions)
     found = functions.innermost(launched.at_ns, process, thread)
     return np.where(launched.known, found, UNKNOWN)
+
+
+def _main_thread(functions: Nested) -> Thread:
+    """The one that own functions take most of."""
+    took = functions.rows.duration_ns
+    return max(functions.threads, key=lambda each: int(took[functions.threads[each]].sum()))
+
+
+def time_in_functions(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:
+    """How many ns of these times of each rank its main thread was in which own function, the innermost one."""
+    found: Counter[str] = Counter()
+    for rank, times in when:
+        functions = own_functions(timeline, rank)
+        if not functions.threads or not times:
+            continue
+        took = functions.own(times.overlap_ns(functions.rows.start_ns, functions.rows.end_ns))
+        main = functions.threads[_main_thread(functions)]
+        for row in main[took[main] > 0].tolist():
+            found[functions.rows.name[row]] += int(took[row])
+    return found

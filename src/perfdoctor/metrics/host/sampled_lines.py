@@ -17,7 +17,7 @@ from perfdoctor.model.stack_samples import instants
 from perfdoctor.model.timeline import Frame, Ints, Text, Timeline
 from perfdoctor.vocabulary.names import python_code
 
-_PARTS = regex(r"^(.*)\((\d+)\): (.*)$", 16)  # DOTALL: a function may have any name
+_PARTS = regex(r"^(.*)\((\d{1,9})\): (.*)$", 16)  # DOTALL: a function may have any name
 _LINE_NUMBER = regex(r"\(\d+\)(?=: )")
 
 
@@ -33,12 +33,22 @@ class SampledLine:
     @property
     def place(self) -> tuple[str, int, str]:
         """File, line, function."""
-        file, line, function = _PARTS.match(self.name).groups()  # type: ignore[union-attr]
-        return file, int(line), function
+        return place_of(self.name)
 
     def text(self, timeline: Timeline) -> tuple[str, ...]:
         """Its statement when it was recorded; empty where it was not kept."""
         return tuple(timeline.code.get(self.name.rpartition("): ")[0] + ")", ()))
+
+
+def place_of(name: str) -> tuple[str, int, str]:
+    """File, line, function of `file(line): function`; a recording may hold other names, too."""
+    found = _PARTS.match(name)
+    return (found[1], int(found[2]), found[3]) if found else (name, 0, "")
+
+
+def on_clock(timeline: Timeline) -> bool:
+    """Are there samples at known times of the recording?"""
+    return bool(timeline["stack_samples"]["is_on_clock"].any())
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class _Samples:
 def _of_training(timeline: Timeline, rank: int) -> _Samples:
     """Of the thread that trains: Python's main thread."""
     rows = timeline["stack_samples"].of(rank=rank)
-    return _samples(rows.take(~rows["is_worker"] & rows["is_main"]))
+    return _samples(rows.take(~rows["is_worker"] & rows["is_main"] & rows["is_on_clock"]))
 
 
 @once_per_timeline
@@ -73,7 +83,7 @@ def _waits_for_backward(stack: str) -> bool:
 def _of_workers(timeline: Timeline, rank: int) -> _Samples:
     """Of the loader's workers while they fetch samples, each in its main thread."""
     rows = timeline["stack_samples"].of(rank=rank)
-    return _samples(rows.take(rows["is_worker"] & rows["is_main"] & ~rows.name.equals("")))
+    return _samples(rows.take(rows["is_worker"] & rows["is_main"] & rows["is_on_clock"] & ~rows.name.equals("")))
 
 
 def _samples(rows: Frame) -> _Samples:
@@ -101,8 +111,23 @@ def of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> lis
     return _counted(((_of_workers(timeline, rank), times) for rank, times in when), is_worker=True)
 
 
+def of_profile(timeline: Timeline, *, is_worker: bool) -> list[SampledLine]:
+    """Lines of samples whose times are not known: of the main threads of trainings, or of their loaders' workers."""
+    rows = timeline["stack_samples"]
+    rows = rows.take(~rows["is_on_clock"] & rows["is_main"] & (rows["is_worker"] == is_worker))
+    samples = np.bincount(rows.name.codes, weights=rows["samples"], minlength=len(rows.name.values))
+    return _costliest(
+        Counter({name: int(n) for name, n in zip(rows.name.values, samples.tolist(), strict=True) if n}),
+        is_worker=is_worker,
+    )
+
+
 def _counted(parts: Iterable[tuple[_Samples, Intervals]], *, is_worker: bool) -> list[SampledLine]:
     counts = Counter(name for samples, times in parts for name in _within(samples, times))
+    return _costliest(counts, is_worker=is_worker)
+
+
+def _costliest(counts: Counter[str], *, is_worker: bool) -> list[SampledLine]:
     functions: Counter[str] = Counter()
     for name, count in counts.items():
         functions[_function(name)] += count

@@ -20,15 +20,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from perfdoctor.late import dataclass, regex
+from perfdoctor.late import dataclass
 from perfdoctor.recording.sampling.sampler import INDEX
 from perfdoctor.recording.tools import py_spy
 from perfdoctor.recording.tools.py_spy import ThreadSample
 from perfdoctor.system.masking import masked
-from perfdoctor.vocabulary.names.python_code import is_user_function
+from perfdoctor.vocabulary.names.python_code import IN_PACKAGES, is_user_function
 
 FORMAT = 1
-_PACKAGES = regex(r"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/(lib/python[\d.]+/.*)$")
 #: What is shown of one line of source, and of one statement.
 _LONGEST_LINE, _MOST_LINES = 200, 5
 #: A larger file was not written by hand.
@@ -113,7 +112,7 @@ def shortened(file: str, project: Path) -> str:
     """A path without the user's folders: from the project on, or from the folder of packages on; else as it is."""
     with contextlib.suppress(ValueError):
         return Path(file).relative_to(project).as_posix()
-    found = _PACKAGES.match(file)
+    found = IN_PACKAGES.match(file)
     return found[1] or found[2] if found else file
 
 

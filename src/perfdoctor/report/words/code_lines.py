@@ -25,7 +25,9 @@ def function(line: CodeLine) -> str:
 
 
 def weight(line: CodeLine) -> str:
-    """How sure that is: the share of all samples of that time, and how many they are."""
+    """How sure that is: the share of all samples of that time and how many they are, or a function's time."""
+    if line.is_function:
+        return f"the function begins there; {wording.duration(line.time_ns)}, {wording.share(line.share)} of that time"
     whose = " of the loader's workers" if line.is_worker else ""
     return f"{wording.counted(line.samples, 'sample')}, {wording.share(line.share)} of those{whose} in that time"
 

@@ -45,8 +45,24 @@ def view(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
 
 def _sampled(run: Run) -> Iterator[Table]:
     """Own lines, as samples of the stacks show them: of the training, and of its loader's workers."""
-    if not len(run.timeline["stack_samples"]):
-        return
+    if len(run.timeline["stack_samples"]):
+        yield from _on_clock(run) if sampled_lines.on_clock(run.timeline) else ()
+        yield from _profile(run)
+
+
+def _profile(run: Run) -> Iterator[Table]:
+    """Samples of another tool, of which only the number is known."""
+    explained = (
+        "Samples that are not on this recording's clock, so they are of all the time that was sampled, its start "
+        "included; library code counts for the line that called it. Costliest function first."
+    )
+    for name, title, is_worker in (("profile", "Your code", False), ("worker-profile", "Your data", True)):
+        lines = sampled_lines.of_profile(run.timeline, is_worker=is_worker)
+        columns = _lines(run, lines, None)
+        yield from table("ops", name, f"{title}, not on this recording's clock", explained, columns)
+
+
+def _on_clock(run: Run) -> Iterator[Table]:
     windows = [(place.rank, place.window) for place in run.places]
     idle = [(place.rank, place.idle) for place in run.places]
     lines = sampled_lines.of_training(run.timeline, windows)
@@ -62,7 +78,7 @@ def _sampled(run: Run) -> Iterator[Table]:
 
 
 def _lines(run: Run, lines: Sequence[SampledLine], while_idle: Mapping[str, int] | None) -> list[TableColumn]:
-    """`while_idle`: samples by name at which the device stood still; None for workers, whose time is no step's."""
+    """`while_idle`: samples by name at which the device stood still; None where their time is no step's."""
     shares = np.array([line.share for line in lines])
     columns = [
         text("line", [f"{file}:{number}" for file, number, _ in (line.place for line in lines)]),
@@ -71,7 +87,7 @@ def _lines(run: Run, lines: Sequence[SampledLine], while_idle: Mapping[str, int]
         numbers("samples", "count", [line.samples for line in lines], adds_up=True),
     ]
     if while_idle is None:
-        return [*columns, numbers("of their time", "share", shares, adds_up=True)]
+        return [*columns, numbers("of these samples", "share", shares, adds_up=True)]
     idle_share = np.array([while_idle.get(line.name, 0) / line.samples for line in lines])
     no_work = "no op ran" if run.places[0].device is None else "the GPU was idle"
     return [

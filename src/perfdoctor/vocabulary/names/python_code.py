@@ -24,7 +24,14 @@ OWN_AGENT = regex(r"(^|/)perfdoctor_agent/\w+\.py\(\d+\): ")
 IMPORT = regex(r"^<frozen importlib\._bootstrap(_external)?>\(\d+\): |^importlib/__init__\.py\(\d+\): import_module")
 
 #: What fetches a sample in a DataLoader; and in stacks of a line each:
-FETCH = regex(r"/torch/utils/data/_utils/fetch\.py\(\d+\): ")
+FETCH = regex(r"(?:^|/)torch/utils/data/_utils/fetch\.py\(\d+\): ")
+#: The loop of a loader's worker.
+WORKER = regex(r"(?:^|/)torch/utils/data/_utils/worker\.py\(\d+\): _worker_loop$")
+#: Where a thread begins that Python's `threading` starts.
+THREAD_BEGIN = regex(r"(?:^|/)threading\.py\(\d+\): (?:Thread\.)?_bootstrap$")
+#: What starts or ends a recording of torch.profiler, and what ends one.
+PROFILER_EDGE = regex(r"/torch/profiler/profiler\.py\(\d+\): (?:\w+\.)?(?:prepare|start|stop)_trace$", re.MULTILINE)
+PROFILER_STOP = regex(r"/torch/profiler/profiler\.py\(\d+\): (?:\w+\.)?stop_trace$", re.MULTILINE)
 #: What runs while PyTorch shows a range of its own: a backward pass, an update, a wait for a batch.
 BACKWARD = regex(r"/torch/autograd/graph\.py\(\d+\): _engine_run_backward$", re.MULTILINE)
 UPDATE = regex(r"/torch/optim/\w+\.py\(\d+\): (?:\w+\.)?step$", re.MULTILINE)
@@ -33,6 +40,8 @@ NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$
 COMPREHENSION = regex(r"<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>$")
 
 # Whole paths.
+#: What is left of a path without the folders above the packages, or above Python's own library.
+IN_PACKAGES = regex(r"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/(lib/python[\d.]+/.*)$")
 PYTHON_FILE = regex(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
 TORCH_FILE = regex(
     r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"

@@ -1,0 +1,207 @@
+"""When, on the clock of a recording, were stacks sampled that another tool wrote beside it?
+
+Such a file says no time of day. Backward passes, optimizer steps and waits for batches are ranges in the recording and
+functions in the stacks: of all shifts of the file's clock one must make nearly all of these samples lie in their
+ranges, nearly all samples in these ranges be theirs, and be clearly better than any other shift, for steps that are
+alike fit after one step, too. Where that is not so, the stacks describe the run as a whole, and stand for no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.late import dataclass
+from perfdoctor.model.columns import Floats, Ints, Mask
+from perfdoctor.model.intervals import Intervals
+from perfdoctor.model.stack_samples import instants
+from perfdoctor.model.timeline import UNKNOWN, Frame, Timeline
+from perfdoctor.readers.sampled_stacks import ANCHORS
+from perfdoctor.readers.stack_files import StackFile
+from perfdoctor.vocabulary.names import python_code
+from perfdoctor.vocabulary.names import torch as torch_names
+
+#: How well a shift must fit. A sampler that waits for a core is late: with eight programs a core 0.86 was measured.
+_LEAST_INSIDE = 0.8
+#: Fewer samples in ranges may fit by chance, and a shift that is better by no more than so many, or such a share.
+_FEWEST, _FEWEST_BETTER, _LEAST_BETTER = 20, 5, 0.1
+#: Shifts are tried in steps of a ms, or longer ones where that were more than these.
+_STEP_NS, _MOST_STEPS = 1_000_000, 1 << 21
+#: Nodes of autograd follow each other: a longer pause is between two backward passes.
+_PAUSE_NS = 1_000_000
+
+
+def joined(timeline: Timeline, files: Sequence[StackFile]) -> Timeline:
+    """The timeline with these stacks, each on its clock where that is proven, and a note where it is not."""
+    frames, notes = [timeline["stack_samples"]], []
+    for file in files:
+        rows = _with_ranks(file.rows, timeline)
+        kept = rows.take(rows["rank"] != UNKNOWN)
+        if not len(kept):
+            notes.append(f"The stacks in {file.name} are left out: which rank they belong to is not known.")
+            continue
+        placed = [_on_clock(kept.of(rank=rank), file, timeline) for rank in np.unique(kept["rank"]).tolist()]
+        frames += placed
+        if not all(rows["is_on_clock"].all() for rows in placed):
+            why = "its lines are listed, and findings name none of them."
+            notes.append(f"{file.name} cannot be put on the recording's clock: {why}")
+    return replace(
+        timeline.with_frame("stack_samples", Frame.join(frames)), recorded=timeline.recorded | {"stack_samples"}
+    ).with_notes(*notes)
+
+
+def _with_ranks(rows: Frame, timeline: Timeline) -> Frame:
+    """By the training's process; of a single rank and a single training these are the same."""
+    known = _ranks(timeline)
+    trainings = set(rows["training"][~rows["is_worker"].astype(bool)].tolist())
+    if len(timeline.ranks) == 1 and len(trainings) == 1 and not trainings & known.keys():
+        known = dict.fromkeys(trainings, timeline.ranks[0])
+    return rows.with_columns(rank=np.array([known.get(each, UNKNOWN) for each in rows["training"].tolist()], np.int64))
+
+
+def _ranks(timeline: Timeline) -> dict[int, int]:
+    """Ranks by process; a process that is in several ranks' rows, as containers number theirs alike, is none's."""
+    found: dict[int, set[int]] = {}
+    for signal in ("ops", "ranges", "calls", "functions"):
+        rows = timeline[signal]
+        for rank, process in set(zip(rows["rank"].tolist(), rows["process"].tolist(), strict=True)):
+            found.setdefault(process, set()).add(rank)
+    return {process: next(iter(ranks)) for process, ranks in found.items() if len(ranks) == 1 and process != UNKNOWN}
+
+
+def _on_clock(rows: Frame, file: StackFile, timeline: Timeline) -> Frame:
+    """Rows of one rank."""
+    training = rows.take(~rows["is_worker"] & rows["is_main"])
+    shift_ns = proven_shift(training, file.period_ns, timeline, int(rows["rank"][0])) if file.has_times else None
+    if shift_ns is None:
+        return rows.with_columns(start_ns=np.zeros_like(rows.start_ns), end_ns=np.zeros_like(rows.end_ns))
+    return rows.with_columns(
+        start_ns=rows.start_ns + shift_ns, end_ns=rows.end_ns + shift_ns, is_on_clock=np.ones(len(rows), dtype=bool)
+    )
+
+
+# --- the shift ---
+
+
+@dataclass(frozen=True)
+class _Anchored:
+    """Of one kind of anchor: when a sample showed its function, and when the recording shows its range."""
+
+    at_ns: Ints
+    ranges: Intervals
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """How samples lie at some shifts: in their ranges, outside of them while it was recorded, and others in ranges."""
+
+    inside: Floats
+    outside: Floats
+    others: Floats
+
+    @property
+    def score(self) -> Floats:
+        return self.inside - self.outside - self.others
+
+    def is_close(self, at: int) -> bool:
+        enough = self.inside[at] >= _FEWEST
+        mine, theirs = self.inside[at] + self.outside[at], self.inside[at] + self.others[at]
+        return bool(enough and self.inside[at] >= _LEAST_INSIDE * max(mine, theirs))
+
+
+def proven_shift(samples: Frame, period_ns: int, timeline: Timeline, rank: int) -> int | None:
+    """What to add to the times of a training thread's samples; None where no shift is proven.
+
+    Nothing is recorded while torch.profiler starts or stops, and it stops soon after what was recorded last.
+    """
+    row, at_ns = instants(samples)
+    anchors, recorded = _anchors(samples, row, at_ns, timeline, rank), _extent(timeline, rank)
+    if not anchors or recorded is None:
+        return None
+    quarter_ns = _quarter_of_a_step(anchors)
+    step_ns = max(_STEP_NS, int(at_ns.max() + recorded[1] - recorded[0]) // _MOST_STEPS)
+    shifts, fit = _fits(at_ns, anchors, recorded, step_ns)
+    edges, stops = (
+        at_ns[samples.text("stack").matches(function)[row]]
+        for function in (python_code.PROFILER_EDGE, python_code.PROFILER_STOP)
+    )
+    slack_ns = 2 * (period_ns + step_ns)
+    allowed = ~_any(edges, recorded[0] - shifts + slack_ns, recorded[1] - shifts - slack_ns)
+    if stops.size:
+        allowed &= _any(stops, recorded[1] - shifts - slack_ns, recorded[1] - shifts + slack_ns + 2 * quarter_ns)
+    score = np.where(allowed, fit.score, -np.inf)
+    best = int(score.argmax())
+    as_good = shifts[score > score[best] - max(_FEWEST_BETTER, _LEAST_BETTER * fit.inside[best])]
+    if not fit.is_close(best) or np.abs(as_good - shifts[best]).max() > quarter_ns:
+        return None
+    near = shifts[best] + np.arange(-2 * step_ns, 2 * step_ns + 1, step_ns // 8)
+    inside = np.sum([each.ranges.covers(each.at_ns + near[:, None]).sum(axis=1) for each in anchors], axis=0)
+    return int(np.median(near[inside == inside.max()]))
+
+
+def _quarter_of_a_step(anchors: Sequence[_Anchored]) -> int:
+    """Shifts that differ by less fit the same ranges, and the best of them is meant."""
+    apart = [np.diff(each.ranges.starts) for each in anchors if len(each.ranges) > 1]
+    return int(np.median(np.concatenate(apart))) // 4 if apart else 0
+
+
+def _anchors(samples: Frame, row: Ints, at_ns: Ints, timeline: Timeline, rank: int) -> list[_Anchored]:
+    """The kinds that both show."""
+    ranges, found = timeline.ranges.of(rank=rank), []
+    for function, name in ANCHORS:
+        own = ranges.take(ranges.name.matches(name))
+        when = Intervals.of(own.start_ns, own.end_ns)
+        if name is torch_names.BACKWARD and not when:
+            when = _backward(timeline, rank)
+        shown = at_ns[samples.text("stack").matches(function)[row]]
+        if when and shown.size:
+            found.append(_Anchored(shown, when))
+    return found
+
+
+def _backward(timeline: Timeline, rank: int) -> Intervals:
+    """When autograd ran, by its nodes: for a recording in which nobody opened a range around it."""
+    ops = timeline.ops.of(rank=rank)
+    ops = ops.take(ops.name.matches(torch_names.AUTOGRAD_NODE))
+    # Half of the pause at each end joins nodes that are no further apart.
+    wide = Intervals.of(ops.start_ns - _PAUSE_NS // 2, ops.end_ns + _PAUSE_NS // 2)
+    return Intervals.of(wide.starts + _PAUSE_NS // 2, wide.ends - _PAUSE_NS // 2)
+
+
+def _extent(timeline: Timeline, rank: int) -> tuple[int, int] | None:
+    frames = [rows for signal in ("ops", "ranges") if len(rows := timeline[signal].of(rank=rank))]
+    if not frames:
+        return None
+    return min(int(rows.start_ns[0]) for rows in frames), max(int(rows.end_ns.max()) for rows in frames)
+
+
+def _fits(at_ns: Ints, anchors: Sequence[_Anchored], recorded: tuple[int, int], step_ns: int) -> tuple[Ints, _Fit]:
+    """Of all shifts, in ns, at which a sample can lie in the recording: by correlation of counts and ranges."""
+    first, last = recorded
+    bins, places = int(at_ns.max()) // step_ns + 1, (last - first) // step_ns + 1
+    middle = first + np.arange(places) * step_ns + step_ns // 2
+    size = 1 << int(bins + places).bit_length()
+
+    def counted(times_ns: Ints) -> Any:
+        return np.fft.rfft(np.bincount(times_ns // step_ns, minlength=bins).astype(float), size).conj()
+
+    def shown(covered: Mask) -> Any:
+        return np.fft.rfft(covered.astype(float), size)
+
+    in_range = [shown(each.ranges.covers(middle)) for each in anchors]
+    mine = [counted(each.at_ns) for each in anchors]
+    whole, everything = shown(np.ones(places, dtype=bool)), counted(at_ns)
+    inside = np.fft.irfft(sum(a * b for a, b in zip(mine, in_range, strict=True)), size)
+    anchored = np.fft.irfft(sum(mine) * whole, size)
+    in_ranges = np.fft.irfft(everything * sum(in_range), size)
+    lags = np.concatenate((np.arange(places), np.arange(-bins + 1, 0)))
+    fit = _Fit(*(each[lags] for each in (inside, anchored - inside, in_ranges - inside)))
+    return first + lags * step_ns, fit
+
+
+def _any(instants_ns: Ints, begin_ns: Ints, end_ns: Ints) -> Mask:
+    """One bool for each stretch of time: does one of the instants, in their order, lie in it?"""
+    return np.searchsorted(instants_ns, begin_ns) < np.searchsorted(instants_ns, end_ns)
