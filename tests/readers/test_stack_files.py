@@ -294,3 +294,10 @@ def test_files_of_py_spy_beside_a_real_trace_name_the_slow_line(tmp_path, kind):
         found = sampled_lines.of_profile(joined, is_worker=False)
     assert kind != "raw" or not sampled_lines.on_clock(joined)
     assert slow in [line.place[1] for line in found if line.place[2].endswith("__getitem__")][:1]
+
+
+@pytest.mark.parametrize("part", [b"(", b"a (b:1) 5;", b'"cat" ', b" ", b'"$schema":"', b"x;"])
+def test_a_long_line_is_looked_at_once(part):
+    """Each of these took minutes where a pattern could be cut in several ways."""
+    for head in (part * (65_536 // len(part)), b'{"a": 1, "b": "' + part * (65_000 // len(part))):
+        assert not stack_files.looks_like(head)

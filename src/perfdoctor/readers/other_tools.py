@@ -65,7 +65,7 @@ OTHER_TOOLS = (
         "the output of `perf script`, which samples the host alone",
     ),
     _tool(
-        rb"\A(\S[^;\n]*;)+[^;\n]+ \d+$|\A[^\n]*[^;\n]+ \([^;()\n]+:\d+\) \d+$",
+        rb"\A(\S[^;\n]*;)+[^;\n]+ \d+$|\A[^\n]*\([^;()\n]+:\d+\) \d+$",
         "a list of collapsed stacks (perf, py-spy), which samples the host alone",
         _BESIDE,
     ),

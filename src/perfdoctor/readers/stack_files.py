@@ -31,9 +31,8 @@ from perfdoctor.vocabulary.names import python_code
 
 _SPEEDSCOPE = regex(rb'"\$schema"\s*:\s*"[^"]*speedscope|"shared"\s*:\s*\{\s*"frames"\s*:')
 _CHROME = regex(rb'\A\s*\[\s*\{[^{}]*(\{[^{}]*\}[^{}]*)?"cat"\s*:\s*"py-spy"')
-_FRAME = r"[^;\n]+ \([^;()\n]+:\d+\)"
 #: The last frame alone is asked for: a command line may stand before it.
-_COLLAPSED = regex(rf"\A[^\n]*{_FRAME} \d+$".encode(), re.MULTILINE)
+_COLLAPSED = regex(rb"\A[^\n]*\([^;()\n]+:\d+\) \d+$", re.MULTILINE)
 _COLLAPSED_FRAME = regex(r"^(.+) \((.+):(\d+)\)$")
 _PROCESS, _PROCESSES = regex(r'^process (\d+):"'), regex(r'(?:^|";)process (\d+):"')
 _THREAD = regex(r"^thread \((\w+)\)(?:: (.*))?$", 16)  # DOTALL: a thread may have any name
@@ -78,7 +77,8 @@ class _Row:
 
 def looks_like(head: bytes) -> bool:
     """Do these first bytes, decompressed, belong to such a file? Of speedscope's, those of other samplers do, too."""
-    return any(mark.search(head) is not None for mark in (_SPEEDSCOPE, _CHROME, _COLLAPSED))
+    marks = (_SPEEDSCOPE, _CHROME) if text_rows.is_json(head) else (_COLLAPSED,)
+    return any(mark.search(head) is not None for mark in marks)
 
 
 def read(file: Path) -> StackFile:
@@ -119,7 +119,8 @@ def _collapsed(text: str) -> Iterator[_Row]:
         written, _, count = stack.rpartition(" ")
         if int(count) < 0:
             raise ValueError("a stack has a count below 0")
-        outermost, *_ = frames = written.split(";")[:_DEEPEST]
+        # Paths are cut at any folder of sys.path: whose a file is that is imported cannot be seen.
+        outermost, *_ = frames = written.partition(" (<frozen importlib")[0].split(";")[:_DEEPEST]
         found = [place for each in frames if (place := _COLLAPSED_FRAME.match(each))]
         yield _Row(
             int(numbers[-1]) if numbers else UNKNOWN, *_thread(_THREAD.match(outermost)),

@@ -115,11 +115,15 @@ class Heat:
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a whole, and the parts inside it. `value`: with all of them, which may leave a rest."""
+    """A part of a whole, and the parts inside it. `value`: with all of them, which may leave a rest.
+
+    `is_muted`: it is not what the picture is about, and has no colour.
+    """
 
     name: str
     value: float
     children: tuple[Node, ...] = ()
+    is_muted: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def _icicle(icicle: Icicle) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     found = {"name": clean_name(node.name, _LONGEST_NODE), "value": _number(node.value)}
+    found |= {"muted": True} if node.is_muted else {}
     return {**found, "children": [_node(each) for each in node.children]} if node.children else found
 
 

@@ -53,10 +53,11 @@ def on_clock(timeline: Timeline) -> bool:
 
 @dataclass(frozen=True)
 class _Samples:
-    """One sample a row: its instant, and the name of its line, "" without one."""
+    """One sample a row: its instant, the name of its line, "" without one, and its stack, a line a frame."""
 
     at_ns: Ints
     line: Text
+    stack: Text
 
 
 @once_per_timeline
@@ -70,7 +71,7 @@ def _of_training(timeline: Timeline, rank: int) -> _Samples:
 def _of_forward(timeline: Timeline, rank: int) -> _Samples:
     """Of the thread that trains, without the samples in which it waits for a backward pass that runs no own code."""
     rows = timeline["stack_samples"].of(rank=rank)
-    rows = rows.take(~rows["is_worker"] & rows["is_main"])
+    rows = rows.take(~rows["is_worker"] & rows["is_main"] & rows["is_on_clock"])
     return _samples(rows.take(~rows.text("stack").where(_waits_for_backward)))
 
 
@@ -88,7 +89,7 @@ def _of_workers(timeline: Timeline, rank: int) -> _Samples:
 
 def _samples(rows: Frame) -> _Samples:
     row, at_ns = instants(rows)
-    return _Samples(at_ns, rows.name.take(row))
+    return _Samples(at_ns, rows.name.take(row), rows.text("stack").take(row))
 
 
 def of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> list[SampledLine]:
@@ -119,6 +120,41 @@ def of_profile(timeline: Timeline, *, is_worker: bool) -> list[SampledLine]:
     return _costliest(
         Counter({name: int(n) for name, n in zip(rows.name.values, samples.tolist(), strict=True) if n}),
         is_worker=is_worker,
+    )
+
+
+def stacks_of_training(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:
+    """How many samples of the training thread in these times of each rank show which stack, a line a frame."""
+    return _stacks(((_of_training(timeline, rank), times) for rank, times in when))
+
+
+def stacks_of_workers(timeline: Timeline, when: Iterable[tuple[int, Intervals]]) -> Counter[str]:
+    """The same of the loader's workers while they fetched; from what they fetch with on."""
+    found: Counter[str] = Counter()
+    for stack, count in _stacks(((_of_workers(timeline, rank), times) for rank, times in when)).items():
+        found[_fetching(stack)] += count
+    return found
+
+
+def _fetching(stack: str) -> str:
+    frames = stack.split("\n")
+    first = next((place for place, name in enumerate(frames) if python_code.FETCH.search(name)), 0)
+    return "\n".join(frames[first:])
+
+
+def stacks_of_profile(timeline: Timeline) -> Counter[str]:
+    """The same of the main threads of trainings, of samples whose times are not known."""
+    rows = timeline["stack_samples"]
+    rows = rows.take(~rows["is_on_clock"] & rows["is_main"] & ~rows["is_worker"])
+    found: Counter[str] = Counter()
+    for stack, count in zip(rows.text("stack"), rows["samples"].tolist(), strict=True):
+        found[stack] += count
+    return found
+
+
+def _stacks(parts: Iterable[tuple[_Samples, Intervals]]) -> Counter[str]:
+    return Counter(
+        stack for samples, times in parts for stack in samples.stack.take(np.flatnonzero(times.covers(samples.at_ns)))
     )
 
 

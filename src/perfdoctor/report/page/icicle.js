@@ -79,7 +79,7 @@ class IcicleView {
   }
 
   #part(node, row, left, size) {
-    const part = tableElement("button", { type: "button", tabIndex: -1, textContent: node.name, className: `icicle-${icicleShade(node.name)}` });
+    const part = tableElement("button", { type: "button", tabIndex: -1, textContent: node.name, className: `icicle-${node.muted ? "muted" : icicleShade(node.name)}` });
     part.dataset.row = String(row);
     part.style.left = `${left * 100}%`;
     part.style.width = `${size * 100}%`;

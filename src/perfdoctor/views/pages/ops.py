@@ -15,7 +15,7 @@ from perfdoctor.model.columns import Floats, Ints
 from perfdoctor.model.run import Run
 from perfdoctor.records.diagnosis import Diagnosis
 from perfdoctor.records.views import Icicle, Table, TableColumn
-from perfdoctor.views import module_pictures
+from perfdoctor.views import module_pictures, stack_pictures
 from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, text
 
 #: A large model has a few hundred ops with different shapes.
@@ -24,6 +24,7 @@ _MOST_ROWS = 1_000
 
 def view(run: Run, diagnosis: Diagnosis) -> Iterator[Icicle | Table]:
     yield from _sampled(run)
+    yield from stack_pictures.pictures(run)
     if (costs := line_costs(run)) is not None:
         explained = (
             "Functions of your code, including the library code that they call; costliest first. The number is the "

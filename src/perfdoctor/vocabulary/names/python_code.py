@@ -39,6 +39,8 @@ NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$
 #: Not named by the program: it stands in the function around it.
 COMPREHENSION = regex(r"<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>$")
 
+_PACKAGE, _OF_PYTHON = regex(r"(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)"), regex(r"^<|(?:^|/)lib/python[\d.]+/")
+
 # Whole paths.
 #: What is left of a path without the folders above the packages, or above Python's own library.
 IN_PACKAGES = regex(r"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/(lib/python[\d.]+/.*)$")
@@ -60,6 +62,13 @@ WORKSPACE_FUNCTION = regex(r"[wW]orkspace|getCurrentCUDABlas|getCurrentCUDABlasL
 def is_user_function(name: str) -> bool:
     """A function of the user's own: a line in a file that belongs to no library."""
     return _LINE.search(name) is not None and not is_library(name)
+
+
+def package(file: str) -> str:
+    """`torch` of a file of PyTorch, `Python` of Python's own library and of what has no file."""
+    if found := _PACKAGE.search(file):
+        return found[1]
+    return file.partition("/")[0] if "/" in file.lstrip("/") and not _OF_PYTHON.search(file) else "Python"
 
 
 def is_library(name: str) -> bool:
