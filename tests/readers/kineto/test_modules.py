@@ -83,6 +83,16 @@ def test_recorded_stacks_give_modules_numbered_by_class_inside_each_other() -> N
     assert len(timeline["functions"]) == 3
 
 
+def test_a_node_whose_row_of_the_engine_has_no_number_has_that_rows_time() -> None:
+    numbers = {"Sequence number": 7, "Fwd thread id": 1}
+    timeline = read(
+        mark("Net Net", 0, 10), forward("aten::mul", 1, 7),
+        event("autograd::engine::evaluate_function: MulBackward0", 20, 10, 12), event("hook", 21, 2, 12),
+        event("MulBackward0", 24, 5, 12, **numbers), event("OtherBackward0", 40, 5, 12, **numbers),
+    )  # fmt: skip
+    assert [row for row in rows(timeline) if row[3]] == [(20_000, "Net", "Net", True), (40_000, "Net", "Net", True)]
+
+
 def test_a_trace_without_modules_has_none_recorded() -> None:
     timeline = read(forward("aten::mul", 1, 2), node("MulBackward0", 5, 2))
     assert len(timeline["modules"]) == 0

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch_python import torch_python
 from warm_torch import ALL_AT_ONE
 
-from perfdoctor.model.timeline import Frame
+from perfdoctor.model.timeline import Frame, Timeline
 from perfdoctor.readers.kineto import trace as kineto
 from perfdoctor.recording.tools import torch_profiler
 from perfdoctor.recording.tools.torch_profiler import Recording, Window
@@ -68,8 +69,12 @@ def recorded(tmp_path: Path) -> Callable[..., Frame]:
         assert (done.returncode, done.stderr, done.stdout) == (0, "", said)
         (report,) = [json.loads(file.read_text()) for file in (tmp_path / "agents").glob("*.json")]
         assert (report["state"], report["steps_recorded"], report["notes"]) == ("written", STEPS, [])
-        return kineto.read(tmp_path / "torch" / "rank0.pt.trace.json")["modules"]
+        return trace()["modules"]
 
+    def trace() -> Timeline:
+        return kineto.read(tmp_path / "torch" / "rank0.pt.trace.json")
+
+    run.ranges = lambda: trace().ranges  # type: ignore[attr-defined]
     return run
 
 
@@ -92,6 +97,54 @@ def test_forwards_have_paths_and_backward_nodes_those_of_the_modules_that_made_t
     assert (backward["Net.layers.0"], backward["Net.layers.0.shared"], backward["MSELoss"]) == (STEPS, 2 * STEPS, STEPS)
     assert backward["Net.layers.1.fc"] == 2 * STEPS
     assert "Net" not in backward
+
+
+def test_what_autograd_itself_says_of_a_node_is_what_its_number_says(recorded) -> None:
+    """Each module's first node opens a range with the module's path while it runs: the row around it has that path.
+
+    Some of it is computed again in the backward pass, on whatever thread that is.
+    """
+    script = """
+    from torch.utils.checkpoint import checkpoint
+    record = torch.profiler.record_function
+    def truth(path):
+        def forward_hook(module, inputs, output):
+            open_ranges = []
+            def enter(_):
+                open_ranges.append(record("truth " + path)); open_ranges[-1].__enter__()
+            def leave(*_):
+                open_ranges.pop().__exit__(None, None, None)
+            output.grad_fn.register_prehook(enter); output.grad_fn.register_hook(leave)
+        return forward_hook
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+            self.c = nn.Sequential(nn.Linear(8, 8), nn.GELU())
+        def forward(self, x):
+            x = self.a(x)
+            x = checkpoint(self.c, x, use_reentrant=True) + checkpoint(self.b, x, use_reentrant=False)
+            with torch.no_grad():
+                self.a(x)
+            return self.b(x) * self.a(x)
+    net = Twice()
+    for path, module in net.named_modules():
+        if not list(module.children()):
+            module.register_forward_hook(lambda m, i, o, hook=truth("Twice." + path): hook(m, i, o) if o.grad_fn else None)
+    for _ in range(8): step(net)
+    """
+    modules, ranges = recorded(script), recorded.ranges()
+    seen = Counter()
+    for name, start, end in zip(ranges.name, ranges.start_ns.tolist(), ranges.end_ns.tolist(), strict=True):
+        if not name.startswith("truth "):
+            continue
+        around = (modules.start_ns <= start) & (modules.end_ns >= end) & modules["is_backward"].astype(bool)
+        innermost = modules.take(around).name[int(np.flatnonzero(around).size) - 1]
+        assert innermost == name.removeprefix("truth ")
+        seen[innermost] += 1
+    assert {name: count // STEPS for name, count in seen.items()} == {
+        "Twice.a": 2, "Twice.b": 2, "Twice.c.0": 1, "Twice.c.1": 1,
+    }  # fmt: skip
 
 
 def test_modules_that_are_unlike_others_are_called_as_before(recorded) -> None:

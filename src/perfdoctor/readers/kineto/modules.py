@@ -6,6 +6,7 @@ perfdoctor's agent marks forwards as `nn.Module: Attention GPT.layers.7.attn`; t
 A node of the backward pass belongs to the module in which it was made. Autograd numbers the nodes of a thread: an op
 carries the next number as its `Sequence number`, its node the same one, and as `Fwd thread id` a number of the op's
 thread, from 1 on (torch/csrc/autograd/profiler_kineto.cpp). Of several ops with one number the last one made the node.
+The engine's row around a node has the time of its hooks, too; where a hook ran first it has no number.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ def _with_backward(forwards: Frame, ops: Table | None) -> Frame:
     modules = nested(forwards)
     paths = _paths(modules)
     forwards = forwards.with_columns(name=paths)
-    if ops is None or "sequence" not in ops:
+    nodes, maker = _makers(ops) if ops is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
+    if ops is None or not nodes.size:
         return forwards
-    nodes, maker = _makers(ops)
+    nodes, first = np.unique(_with_hooks(ops, nodes), return_index=True)
+    maker = maker[first]
     module = modules.innermost(ops["start_ns"][maker], ops["process"][maker], ops["thread"][maker])
     nodes, module = nodes[module != UNKNOWN], module[module != UNKNOWN]
     backward = Frame({
@@ -114,7 +117,7 @@ def _numbered(known: dict[str, int], texts: Iterable[str]) -> Ints:
 def _makers(ops: Table) -> tuple[Ints, Ints]:
     """Rows of the nodes of the backward pass whose maker is known, and of the ops that made them."""
     sequence, forward_thread = ops["sequence"], ops["forward_thread"]
-    is_node = (sequence >= 0) & (forward_thread > 0) & ops.texts["name"].matches(torch_names.EVALUATED_NODE)
+    is_node = (sequence >= 0) & (forward_thread > 0)
     makers = np.flatnonzero((sequence >= 0) & (forward_thread <= 0))
     found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     numbers, counts = np.unique(forward_thread[is_node], return_counts=True)
@@ -125,6 +128,20 @@ def _makers(ops: Table) -> tuple[Ints, Ints]:
             makers = makers[ops["thread"][makers] != ops["thread"][maker[0]]]
     nodes, maker = (np.concatenate(each) for each in zip(*found, strict=True))
     return nodes, maker
+
+
+def _with_hooks(ops: Table, nodes: Ints) -> Ints:
+    """Of each node the row of the engine around it, else its own."""
+    is_engine = ops.texts["name"].matches(torch_names.EVALUATED_NODE)
+    chosen = is_engine.copy()
+    chosen[nodes] = True
+    rows = np.flatnonzero(chosen)
+    columns = {name: ops[name][rows] for name in ("process", "thread", "start_ns", "end_ns")}
+    parent = nested(Frame({**columns, "name": ops.texts["name"].take(rows)})).parent
+    around = parent[np.searchsorted(rows, nodes)]
+    outer = rows[np.maximum(around, 0)]
+    found: Ints = np.where((around != UNKNOWN) & is_engine[outer] & ~is_engine[nodes], outer, nodes)
+    return found
 
 
 def _of_thread(ops: Table, nodes: Ints, makers: Ints) -> tuple[Ints, Ints]:

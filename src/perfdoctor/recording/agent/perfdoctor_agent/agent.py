@@ -204,7 +204,8 @@ class Agent:
         self._event(id(optimizer), "optimizer")
 
     def _forward(self, call: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.window > 0 and self.ranges is not None and not self.is_done:
+        # A range would become part of what torch.jit.trace traces.
+        if self.window > 0 and self.ranges is not None and not self.is_done and not self.torch.jit.is_tracing():
             result = self.ranges.around("forward", call, module, *args, **kwargs)
         else:
             result = call(module, *args, **kwargs)
