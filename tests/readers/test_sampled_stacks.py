@@ -160,6 +160,12 @@ def test_a_damaged_file_is_named_and_left_out(tmp_path, damage):
     assert not len(joined["stack_samples"])
 
 
+def test_functions_of_perfdoctors_own_agent_are_left_out_of_stacks(tmp_path):
+    stack = [TRAIN, "perfdoctor_agent/ranges.py(80): around", GRAPH]
+    rows = sampled_stacks.read(written(tmp_path, document([stack], [(0, 1, 0)])), {7: 0}, EPOCH)
+    assert list(rows.text("stack")) == [f"{TRAIN}\n{GRAPH}"]
+
+
 def test_stacks_of_a_process_without_a_rank_are_left_out(tmp_path):
     joined = sampled_stacks.join(steps(), [written(tmp_path, stacks_of_steps(0))], {}, EPOCH)
     assert not len(joined["stack_samples"])

@@ -59,9 +59,11 @@ def read(file: Path, ranks: Mapping[int, int], epoch_ns: int) -> Frame:
 def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) -> Iterable[dict[str, object]]:
     frames, stacks, threads, hertz = (document[name] for name in ("frames", "stacks", "threads", "hertz"))
     samples, training = document["samples"], int(document["of"])
-    texts = ["\n".join(frames[number] for number in stack) for stack in stacks]
+    is_ours = [python_code.OWN_AGENT.search(name) is not None for name in frames]
+    named = [[frames[number] for number in stack if not is_ours[number]] for stack in stacks]
+    texts = ["\n".join(stack) for stack in named]
     line = own_line_of_worker if document["is_worker"] is True else own_line
-    own = [line([frames[number] for number in stack]) for stack in stacks]
+    own = [line(stack) for stack in named]
     columns = (samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack"))
     for thread, start_ns, end_ns, stack in zip(*columns, strict=True):
         yield {
