@@ -35,6 +35,7 @@ from perfdoctor.readers.nsys.frames import (
     host_frames,
 )
 from perfdoctor.readers.nsys.nccl_payloads import payloads, with_payloads
+from perfdoctor.readers.nsys.python_stacks import python_stacks
 from perfdoctor.readers.nsys.tables import (
     NONE,
     NVTX,
@@ -143,6 +144,7 @@ def _timeline(tables: Tables, known: Mapping[int, int], without: Collection[int]
     frames = {**device_frames(tables, device, ranks), **host_frames(host, ranks)}
     frames["collectives"] = frames["collectives"].with_columns(kind=kinds_as_launched(frames))
     frames["device_memory"] = memory_events.device_memory(tables, ranks)
+    frames["stack_samples"] = python_stacks(tables, ranks)
     frames["stream_waits"] = wait_events.stream_waits(tables, ranks, frames["calls"])
     if len(frames["collectives"]):
         frames["collectives"] = with_payloads(frames, payloads(tables.database, ranks.of_process))
@@ -214,7 +216,7 @@ def _recorded(tables: Tables, frames: Mapping[str, Frame]) -> set[str]:
         tables.notes.append(f"No GPU activity was recorded in {database.path.name}.")
     recorded |= {"calls"} if _CALLS in database.tables and _CALLS not in lost else set()
     recorded |= {"ranges"} if _was_nvtx_traced(database) and NVTX not in lost else set()
-    recorded |= {signal for signal in ("ops", "device_memory", "stream_waits") if len(frames[signal])}
+    recorded |= {signal for signal in ("ops", "device_memory", "stream_waits", "stack_samples") if len(frames[signal])}
     recorded |= {"os_calls"} if database.has_rows(_OS_CALLS) and _OS_CALLS not in lost else set()
     return recorded | ({"overheads"} if _OVERHEAD in database.tables and _OVERHEAD not in lost else set())
 
