@@ -17,7 +17,7 @@ TREE = Node(
             Node("layers.1 Block", 20e6),
             Node("tiny", 1e3),
         )),
-        Node("outside", 20e6),
+        Node("outside", 20e6, is_muted=True),
     ),
 )  # fmt: skip
 
@@ -60,6 +60,16 @@ def test_a_click_zooms_to_a_part_and_back(shown):
     assert page.locator(".icicle-said").text_content() == "layers.0 Block: 50.0 ms, 50 %"
     page.click("text=Show all")
     assert widths(page)["Net"] == 80
+
+
+def test_parts_that_it_is_not_about_have_no_colour(shown):
+    page = shown()
+    paint = "node => getComputedStyle(node).backgroundColor.match(/[\\d.]+/g).slice(0, 3).map(Number)"
+    spread = {}
+    for name in ("Net", "outside"):
+        channels = page.locator(".icicle-box button", has_text=name).evaluate(paint)
+        spread[name] = (max(channels) - min(channels)) / max(channels)
+    assert spread["outside"] < 0.05 < spread["Net"]
 
 
 def test_all_of_it_is_reached_by_keyboard(shown):

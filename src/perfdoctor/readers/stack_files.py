@@ -77,25 +77,28 @@ class Row:
 
 def looks_like(head: bytes) -> bool:
     """Do these first bytes, decompressed, belong to such a file? Of speedscope's, those of other samplers do, too."""
-    marks = (_SPEEDSCOPE, _CHROME) if text_rows.is_json(head) else (_COLLAPSED,)
-    return any(mark.search(head) is not None for mark in marks)
+    if not text_rows.is_json(head):
+        return _COLLAPSED.search(head) is not None
+    is_likely = any(word in head for word in (b"speedscope", b'"shared"', b'"py-spy"'))  # quicker than a pattern
+    return is_likely and any(mark.search(head) is not None for mark in (_SPEEDSCOPE, _CHROME))
 
 
 def read(file: Path) -> StackFile:
     """Raises PerfdoctorError where the file is damaged, or holds no stacks of Python."""
     try:
         rows, has_times, period_ns = _content(file)
-        if sum(row.samples for row in rows) > _MOST_SAMPLES:
+        samples = stack_samples(rows)
+        if samples["samples"][samples["is_main"]].sum(dtype=float) > _MOST_SAMPLES:
             raise ValueError("it says that there are more samples than a day has")
     except _DAMAGED as error:
         raise PerfdoctorError(
             f"the stacks in {file.name} cannot be read: {error}", do="Sample again: py-spy record --idle."
         ) from error
-    if not rows:
+    if not len(samples):
         raise PerfdoctorError(
             f"{file.name} holds no stacks of Python", do="Sample the training with: py-spy record --idle."
         )
-    return StackFile(file.name, stack_samples(rows), has_times, period_ns)
+    return StackFile(file.name, samples, has_times, period_ns)
 
 
 def _content(file: Path) -> tuple[list[Row], bool, int]:
