@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,8 @@ def _rows(document: Mapping[str, Any], ranks: Mapping[int, int], epoch_ns: int) 
     named = [[frames[number] for number in stack if not is_ours[number]] for stack in stacks]
     texts = ["\n".join(stack) for stack in named]
     line = own_line_of_worker if document["is_worker"] is True else own_line
-    own = [line(stack) for stack in named]
+    is_own = _is_own(document)
+    own = [line(stack, is_own) for stack in named]
     columns = (samples[name] for name in ("thread", "start_unix_ns", "end_unix_ns", "stack"))
     for thread, start_ns, end_ns, stack in zip(*columns, strict=True):
         yield {
@@ -80,9 +81,16 @@ def _is_main(thread: Mapping[str, Any], process: int) -> bool:
     return bool(thread["tid"] == process or thread["name"] == _MAIN_THREAD)
 
 
-def own_line(stack: Sequence[str]) -> str:
+def _is_own(document: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Is a frame of the user's own code? As it was recorded, by whole paths, else as far as its name shows it."""
+    if "own" not in document:
+        return is_user_function
+    return frozenset(document["frames"][number] for number in document["own"]).__contains__
+
+
+def own_line(stack: Sequence[str], is_own: Callable[[str], bool] = is_user_function) -> str:
     """The innermost line of the user's own; one of a comprehension belongs to the function around it."""
-    own = [name for name in stack if is_user_function(name)]
+    own = [name for name in stack if is_own(name)]
     if not own:
         return ""
     place, _, _ = own[-1].partition(": ")
@@ -94,14 +102,14 @@ def _file(name: str) -> str:
     return name.partition(": ")[0].rpartition("(")[0]
 
 
-def own_line_of_worker(stack: Sequence[str]) -> str:
+def own_line_of_worker(stack: Sequence[str], is_own: Callable[[str], bool] = is_user_function) -> str:
     """The own line in what fetches a sample, else what that called first; "" where a worker fetches none.
 
     Outside of it are the lines of the training itself, which a forked worker has on its stack.
     """
     fetching = [place for place, name in enumerate(stack) if python_code.FETCH.search(name)]
     inside = stack[fetching[-1] + 1 :] if fetching else ()
-    return own_line(inside) or next(iter(inside), "")
+    return own_line(inside, is_own) or next(iter(inside), "")
 
 
 def source(file: Path) -> dict[str, list[str]]:

@@ -211,14 +211,51 @@ def test_the_rate_keeps_to_the_budget(budget, processes, rate):
     assert rate * processes * sampler.SAMPLE_S <= budget or rate == sampler.LEAST_HERTZ
 
 
-def test_paths_are_cut_and_source_is_read_only_from_the_project(tmp_path):
+def place_of(file: str, project: Path) -> tuple[str, bool, bool]:
+    found = stacks.place_of(file, project)
+    return found.path, found.is_inside, found.is_own
+
+
+@pytest.mark.parametrize(
+    ("file", "shown", "is_own"),
+    [
+        ("/home/me/env/lib/python3.11/site-packages/torch/nn/x.py", "site-packages/torch/nn/x.py", False),
+        ("/opt/conda/envs/a/lib/python3.13t/json/decoder.py", "lib/python3.13t/json/decoder.py", False),
+        ("/usr/lib64/python3.11/queue.py", "lib64/python3.11/queue.py", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", "dist-packages/numpy/core.py", False),
+        ("<string>", "<string>", False),
+        ("<frozen runpy>", "<frozen runpy>", False),
+        ("<ipython-input-3-1f>", "<ipython-input-3-1f>", True),
+        ("/tmp/ipykernel_12/345.py", "/tmp/ipykernel_12/345.py", True),
+        ("/elsewhere/tools/train.py", "/elsewhere/tools/train.py", True),
+    ],
+)
+def test_files_elsewhere_are_cut_at_the_folder_of_packages_and_nobody_reads_them(tmp_path, file, shown, is_own):
+    assert place_of(file, tmp_path) == (shown, False, is_own)
+
+
+def test_files_of_the_project_are_own_whatever_they_are_called_unless_they_were_installed(tmp_path):
     project = tmp_path / "project"
-    assert stacks.shortened(str(project / "src/train.py"), project) == "src/train.py"
-    assert stacks.shortened("/home/me/env/lib/python3.11/site-packages/torch/nn/x.py", project) == (
-        "site-packages/torch/nn/x.py"
-    )
-    assert stacks.shortened("/usr/lib/python3.11/queue.py", project) == "lib/python3.11/queue.py"
-    assert stacks.shortened("<string>", project) == "<string>"
+    for folder, mark in ((".venv", "pyvenv.cfg"), ("conda", "conda-meta")):
+        (project / folder).mkdir(parents=True)
+        (project / folder / mark).touch()
+    for own in ("src/train.py", "logging/wandb.py", "copy.py", "_train.py", "lightning_modules/model.py", "bin/train"):
+        assert place_of(f"{project}/{own}", project) == (own, True, True)
+    for installed in (
+        ".venv/src/editable/model.py", ".venv/bin/torchrun", "conda/lib/python3.12/site-packages/x/y.py", "conda/bin/x",
+    ):  # fmt: skip
+        assert place_of(f"{project}/{installed}", project) == (installed, True, False)
+
+
+def test_a_path_with_dots_or_links_is_where_it_leads(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").touch()
+    (tmp_path / "link").symlink_to(project)
+    assert place_of(f"{project}/scripts/../src/model.py", project) == ("src/model.py", True, True)
+    assert place_of(f"{tmp_path}/link/train.py", project) == ("train.py", True, True)
+    assert place_of("train.py", project) == ("train.py", True, True)  # Python 3.8
+    assert place_of(f"{project}/../secret.py", project)[1] is False
 
 
 def test_a_statement_is_shown_whole_up_to_five_lines_and_its_secrets_are_hidden(tmp_path):

@@ -8,7 +8,11 @@ from perfdoctor.vocabulary.names import python_code
 from perfdoctor.vocabulary.names.python_code import is_library, is_user_function
 
 
-@pytest.mark.parametrize("name", ["train.py(12): step", "src/model/attention.py(3): forward"])
+@pytest.mark.parametrize("name", [
+        "train.py(12): step", "src/model/attention.py(3): forward", "<ipython-input-3-1f>(2): f", "<stdin>(1): <module>",
+        "lightning_modules/model.py(3): forward",
+    ],
+)  # fmt: skip
 def test_a_line_in_a_file_of_no_library_is_the_users(name):
     assert is_user_function(name)
     assert not is_library(name)
@@ -18,6 +22,7 @@ def test_a_line_in_a_file_of_no_library_is_the_users(name):
     "name",
     [
         "torch/nn/modules/module.py(1501): _call_impl", "/usr/lib/python3.11/site-packages/tqdm/std.py(3): __iter__",
+        "/usr/lib64/python3.13t/json/decoder.py(3): decode", "pytorch_lightning/trainer.py(3): fit",
         "threading.py(982): run", "<frozen runpy>(88): _run_code", "perfdoctor_agent/ranges.py(3): step",
     ],
 )  # fmt: skip

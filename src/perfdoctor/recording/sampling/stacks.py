@@ -4,6 +4,7 @@ A file for each sampled process, `stacks/PASS-PID.json.gz`, columns of equal len
 
     {"format": 1, "tool": "py-spy 0.4.3", "hertz": 57, "pid": 12, "of": 12, "is_worker": false,
      "frames": ["train.py(12): forward", …], "stacks": [[0, 4, 7], …],     outermost frame first
+     "own": [0, …],     frames of the user's own code; without it, names say which ones are
      "threads": [{"tid": 12, "name": "MainThread"}], "source": {"train.py(12)": ["loss = model(batch)"]},
      "samples": {"thread": […], "start_unix_ns": […], "end_unix_ns": […], "stack": […]}}
 
@@ -17,7 +18,9 @@ import ast
 import contextlib
 import gzip
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from perfdoctor.late import dataclass
@@ -28,6 +31,8 @@ from perfdoctor.system.masking import masked
 from perfdoctor.vocabulary.names.python_code import IN_PACKAGES, is_user_function
 
 FORMAT = 1
+#: One of these lies in the outermost folder of an environment (venv, conda).
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 #: What is shown of one line of source, and of one statement.
 _LONGEST_LINE, _MOST_LINES = 200, 5
 #: A larger file was not written by hand.
@@ -84,6 +89,7 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     if not found:
         return None
     frames: dict[str, int] = {}
+    own: set[int] = set()
     stacks: dict[tuple[int, ...], int] = {}
     threads: dict[tuple[int, str], int] = {}
     lines: dict[str, tuple[Path, int]] = {}
@@ -91,29 +97,66 @@ def document(each: Sampled, tool: str, project: Path, *, with_source: bool) -> d
     for sample in found:
         stack = []
         for function, file, line in sample.stack:
-            path = shortened(file, project)
-            name = f"{path}({line}): {function}"
-            if path != file and not path.startswith("/") and is_user_function(name):
-                lines.setdefault(f"{path}({line})", (Path(file), line))
-            stack.append(frames.setdefault(name, len(frames)))
+            place = place_of(file, project)
+            number = frames.setdefault(f"{place.path}({line}): {function}", len(frames))
+            if place.is_own:
+                own.add(number)
+            if place.is_own and place.is_inside:
+                lines.setdefault(f"{place.path}({line})", (project / place.path, line))
+            stack.append(number)
         columns["thread"].append(threads.setdefault((sample.thread, sample.thread_name), len(threads)))
         columns["start_unix_ns"].append(sample.start_ns)
         columns["end_unix_ns"].append(sample.end_ns)
         columns["stack"].append(stacks.setdefault(tuple(stack), len(stacks)))
     return {
         "format": FORMAT, "tool": tool, "hertz": each.hertz, "pid": each.pid, "of": each.of,
-        "is_worker": each.pid != each.of, "frames": list(frames), "stacks": [list(stack) for stack in stacks],
+        "is_worker": each.pid != each.of, "frames": list(frames), "own": sorted(own),
+        "stacks": [list(stack) for stack in stacks],
         "threads": [{"tid": number, "name": name} for number, name in threads],
         "source": source(lines, each.spawned_unix_ns) if with_source else {}, "samples": columns,
     }  # fmt: skip
 
 
-def shortened(file: str, project: Path) -> str:
-    """A path without the user's folders: from the project on, or from the folder of packages on; else as it is."""
-    with contextlib.suppress(ValueError):
-        return Path(file).relative_to(project).as_posix()
-    found = IN_PACKAGES.match(file)
-    return found[1] or found[2] if found else file
+@dataclass(frozen=True)
+class Place:
+    """A source file as it is shown. `is_inside`: below the working directory; `is_own`: the user's code."""
+
+    path: str
+    is_inside: bool
+    is_own: bool
+
+
+@lru_cache(maxsize=10_000)
+def place_of(file: str, project: Path) -> Place:
+    """Without the user's folders: from the project on, or from the folder of packages on; else the whole path."""
+    inside = _below(file, project)
+    # A project may itself lie in a folder of packages: what counts is where the file lies in it.
+    found = IN_PACKAGES.match(f"/{inside}" if inside else file)
+    if found:
+        return Place(inside or found[1] or found[2], bool(inside), False)
+    if inside:
+        return Place(inside, True, not _in_environment(inside, project))
+    return Place(file, False, is_user_function(f"{file}(1): f"))
+
+
+def _below(file: str, project: Path) -> str:
+    """The path from the project on, "" for a file elsewhere. Python before 3.9 has relative paths of scripts.
+
+    Where a program was started by a link, its files have the link's path, and the working directory has not.
+    """
+    whole = Path(os.path.normpath(project / file))  # a folder of sys.path may end in `..`
+    if not file.startswith("/") and not whole.is_file():
+        return ""
+    for path, folder in ((whole, project), (whole.resolve(), project.resolve())):
+        with contextlib.suppress(ValueError):
+            return path.relative_to(folder).as_posix()
+    return ""
+
+
+def _in_environment(inside: str, project: Path) -> bool:
+    """Scripts and sources that were installed: below an environment, without being in its folder of packages."""
+    folders = list(Path(inside).parents)[:-1]
+    return any((project / folder / mark).exists() for folder in folders for mark in _ENVIRONMENT)
 
 
 def source(lines: Mapping[str, tuple[Path, int]], before_unix_ns: int) -> dict[str, list[str]]:

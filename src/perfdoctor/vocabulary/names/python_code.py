@@ -10,10 +10,13 @@ import re
 
 from perfdoctor.late import regex
 
-_LINE = regex(r"\.py\(\d+\): ")
+#: The folder of Python's own library, also of 64-bit Fedora and of Python without a GIL.
+_PYTHON = r"lib(?:64|32)?/python[\d.]+t?/"
+_LINE = regex(r"\.py\(\d+\): |^<(?:ipython-input[^>]*|stdin)>\(\d+\): ")
 _LIBRARY = regex(
-    r"site-packages|dist-packages|(^|/)(torch|numpy|lib/python[\d.]+|triton|transformers|accelerate|lightning\w*)/"
-    r"|^<|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py|^nn\.Module|perfdoctor_agent/"
+    rf"site-packages|dist-packages|(^|/){_PYTHON}|perfdoctor_agent/|^nn\.Module|^<(?!ipython-input|stdin>)"
+    r"|(^|/)(torch|numpy|triton|transformers|accelerate|(pytorch_)?lightning(_fabric)?)/"
+    r"|^(threading|contextlib|functools|runpy|selectors|queue|weakref|typing|_\w+)\.py"
     r"|^(abc|codecs|copy|dataclasses|enum|inspect|linecache|os|pickle|random|shutil|socket|subprocess|tempfile|warnings)\.py"
     r"|^(asyncio|collections|concurrent|ctypes|importlib|json|logging|multiprocessing|re)/"
 )
@@ -39,17 +42,17 @@ NEXT_BATCH = regex(r"/dataloader\.py\(\d+\): (?:_BaseDataLoaderIter\.)?__next__$
 #: Not named by the program: it stands in the function around it.
 COMPREHENSION = regex(r"<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>$")
 
-_PACKAGE, _OF_PYTHON = regex(r"(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)"), regex(r"^<|(?:^|/)lib/python[\d.]+/")
+_PACKAGE, _OF_PYTHON = regex(r"(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)"), regex(rf"^<|(?:^|/){_PYTHON}")
 
 # Whole paths.
 #: What is left of a path without the folders above the packages, or above Python's own library.
-IN_PACKAGES = regex(r"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/(lib/python[\d.]+/.*)$")
+IN_PACKAGES = regex(rf"^.*/((?:site|dist)-packages/.*|perfdoctor_agent/.*)$|^.*?/({_PYTHON}.*)$")
 PYTHON_FILE = regex(r"\.pyx?$|^<(?:stdin|ipython[^>]*)>$|^/tmp/ipykernel", re.IGNORECASE)
 TORCH_FILE = regex(
     r"-packages/(?:torch|functorch|einops)/|/torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|fx|_\w+)/"
     r"|/torch/(?:functional|_tensor|_ops|_compile)\.py$|^<(?!stdin|ipython)"
 )
-LIBRARY_FILE = regex(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|/envs/[^/]+/lib/[a-z_]+\.py$")
+LIBRARY_FILE = regex(rf"/(?:site|dist)-packages/|/{_PYTHON}|/envs/[^/]+/lib/[a-z_]+\.py$")
 #: torch.distributed without its launchers, DistributedDataParallel, DeepSpeed, FairScale.
 COMMUNICATION_FILE = regex(
     r"torch/distributed/(?!elastic|run|launch)|torch/nn/parallel/distributed\.py|/(?:deepspeed|fairscale)/"
