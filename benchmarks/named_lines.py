@@ -131,14 +131,13 @@ PLANTED = (
     Case("plain loop, collections", "gan_collections", (("            gc.collect()", f"            gc.collect()  {_MARK}"),)),
 )  # fmt: skip
 
-#: Those that show on a CPU. An optimizer is made in one place and slow in another: samples can only show where it is slow.
+#: Those that show on a CPU and cost time. An optimizer is made in one place and slow in another: samples can only show where it is slow.
 EXAMPLES = (
     Case("slow_input", "slow_input", truth="wave = ["),
     Case("tiny_kernels", "tiny_kernels", truth="cell = torch.sigmoid"),
     Case("unfused_optimizer", "unfused_optimizer", truth="optimizer.step()", file="training.py"),
     Case("blocking_checkpoints", "blocking_checkpoints", truth="torch.save("),
     Case("exposed_communication", "exposed_communication", truth="torch.distributed.all_reduce", ranks=2),
-    Case("memory_growth", "memory_growth", truth="kept.append("),
 )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 
+import numpy as np
 import pytest
 from builders import only_finding, timeline
+from talking import UNIT_NS, talking
 
 from perfdoctor.diagnosis.lines import code_lines
 from perfdoctor.errors import PerfdoctorError
@@ -142,6 +144,30 @@ def test_with_workers_their_lines_are_named_and_their_own_waits_left_out(tmp_pat
     (line,) = code_lines(rule, only_finding("input-wait", run), run)
     assert (line.file, line.line, line.share, line.is_worker) == ("site-packages/vision/io.py", 8, 1.0, True)
     assert 6 <= line.samples <= 8  # of those in the steps analysed
+
+
+def test_a_training_without_a_gpu_names_the_line_that_waits_for_its_collectives(tmp_path):
+    """Of 112 units a step 10 are compute and 102 wait for messages; a unit is a sample."""
+    drawn, step = talking([[10] + [0] * 31] * 2, [2] * 31 + [40], parts=32, steps=4)
+    at_ns = np.arange(0, 4 * step * UNIT_NS, UNIT_NS)
+    waits = prepare(drawn).places[0].exposed_communication
+    samples = [
+        (ns / MS, (ns + UNIT_NS) / MS, int(waiting)) for ns, waiting in zip(at_ns, waits.covers(at_ns), strict=True)
+    ]
+    stacks = [["train.py(3): forward"], ["train.py(8): average"]]
+    file = written(tmp_path, document(stacks, samples, hertz=round(1e9 / UNIT_NS), pid=0, of=0))
+    run = prepare(sampled_stacks.join(drawn, [file], {0: 0}, EPOCH))
+    line, *others = code_lines(load_rules()["exposed-communication"], only_finding("exposed-communication", run), run)
+    assert (line.file, line.line, others) == ("train.py", 8, [])
+
+
+def test_whose_code_a_frame_is_stands_in_the_file_and_where_it_does_not_its_name_says_it(tmp_path):
+    """Names alone take these two the wrong way round: a folder of the user's, and sources that were installed."""
+    content = document([["logging/board.py(3): log", "venv/src/board/api.py(9): send"]], [(0, 160, 0)])
+    named = sampled_stacks.read(written(tmp_path, content), {7: 0}, EPOCH)
+    assert list(named.name) == ["venv/src/board/api.py(9): send"]
+    known = sampled_stacks.read(written(tmp_path, {**content, "own": [0]}), {7: 0}, EPOCH)
+    assert list(known.name) == ["logging/board.py(3): log"]
 
 
 @pytest.mark.parametrize(

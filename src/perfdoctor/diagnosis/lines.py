@@ -1,7 +1,8 @@
 """Which lines of the user's own code does a finding come from? Those that were sampled in the time that it is about.
 
 Of idle time by a cause it is the training thread's line at that moment; of a wait for data that of the loader's
-workers, which prepare the batch meanwhile; of ops that of the forward pass, from which those of the backward follow.
+workers, which prepare the batch meanwhile; of ops that of the forward pass, from which those of the backward follow; of
+collectives of a training without a GPU that in which they are waited for.
 Where stacks were recorded and not sampled, it is the function instead.
 """
 
@@ -71,5 +72,7 @@ def _time(rule: Rule, finding: Finding, place: Place) -> Intervals | None:
     if finding.waits is not None:
         calls = place.timeline.calls.take(finding.waits).of(rank=place.rank)
         return Intervals.of(calls.start_ns, calls.end_ns)
+    if rule.action == "collectives" and place.device is None:  # its training thread waits for them itself
+        return place.exposed_communication
     cause = SHRINKS.get(rule.action)
     return place.idle_causes[cause] if cause in IDLE_CAUSES else None
