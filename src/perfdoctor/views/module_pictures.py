@@ -13,6 +13,8 @@ from perfdoctor.views.tables import a_step, basis, numbers, of_the_step, table, 
 
 #: A model of a hundred layers has some two thousand modules.
 _MOST_ROWS = 2_000
+#: Of a picture 1,200 pixels wide nobody sees a tenth of one; the table has all modules.
+_LEAST_SHARE = 1e-4
 _OUTSIDE = "(outside modules)"
 
 
@@ -43,10 +45,11 @@ def tree(costs: Sequence[ModuleCost], name: str) -> Node:
 
     def node(cost: ModuleCost, around: str) -> Node:
         children = inside.get(cost.path, []) if cost.path else []
-        return Node(_shown(cost, around), cost.ns, _sorted([node(each, cost.path) for each in children]))
+        return Node(_shown(cost, around), cost.ns, _sorted([node(each, cost.path) for each in children], least_ns))
 
-    top = _sorted([node(cost, "") for cost in inside.get("", [])])
-    return Node(name, math.fsum(each.value for each in top), top)
+    whole_ns = math.fsum(cost.own_ns for cost in costs)
+    least_ns = whole_ns * _LEAST_SHARE
+    return Node(name, whole_ns, _sorted([node(cost, "") for cost in inside.get("", [])], least_ns))
 
 
 def _shown(cost: ModuleCost, around: str) -> str:
@@ -55,8 +58,8 @@ def _shown(cost: ModuleCost, around: str) -> str:
     return f"{path} {cost.module_class}" if path != cost.module_class else path or _OUTSIDE
 
 
-def _sorted(nodes: list[Node]) -> tuple[Node, ...]:
-    return tuple(sorted((each for each in nodes if each.value > 0), key=lambda each: (-each.value, each.name)))
+def _sorted(nodes: list[Node], least_ns: float) -> tuple[Node, ...]:
+    return tuple(sorted((each for each in nodes if each.value > least_ns), key=lambda each: (-each.value, each.name)))
 
 
 def _around(path: str, paths: set[str]) -> str:
