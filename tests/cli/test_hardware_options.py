@@ -71,7 +71,7 @@ def test_a_wrong_peak_exits_with_2_before_the_file_is_opened():
 def test_the_users_values_reach_the_diagnosis(monkeypatch, tmp_path):
     """A step of 1 ms without any shape: 6 · 1e6 · 1000 FLOP, of the 1e10 that 10 TFLOP/s give in it."""
     run = draw(kernels="GGGGGGGGG ", host=["l"], repeat=6)
-    monkeypatch.setattr("perfdoctor.scale.read.traces", lambda paths: [])
+    monkeypatch.setattr("perfdoctor.scale.read.recordings", lambda paths, progress, process: [])
     monkeypatch.setattr("perfdoctor.scale.read.read", lambda paths, progress, process: run)
     options = ["--peak", "bf16=10T", "--tokens-per-step", "1k", "--parameters", "1M", "--no-html", "--json", "-"]
     result = CliRunner().invoke(app, ["analyze", str(tmp_path), *options])

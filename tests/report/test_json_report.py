@@ -33,6 +33,7 @@ def test_the_document_has_the_documented_fields():
         "roofline",
         "memory",
         "modules",
+        "modules_left_out",
         "cost",
     }
     assert document["run"] == {
@@ -175,3 +176,14 @@ def test_numbers_of_numpy_and_read_only_mappings_are_written_as_they_are():
     split = replace(INPUT_BOUND.time[0], idle_causes_ns=MappingProxyType(dict(INPUT_BOUND.time[0].idle_causes_ns)))
     document = rendered(replace(INPUT_BOUND, findings=(finding,), time=(split,)))
     assert document["findings"][0]["values"] == {"n": 2**40, "x": 0.5, "bad": None, "b": True}
+
+
+def test_the_costliest_modules_are_listed_and_the_others_are_one_sum():
+    one, outside = POISONED.modules
+    named = [replace(one, path=f"Net.{n}", own_forward_ns=1e9 - n) for n in range(250)]
+    document = rendered(replace(POISONED, modules=(*named, outside)))
+    listed = document["modules"]
+    assert [each["path"] for each in listed] == [f"Net.{n}" for n in range(200)] + [""]
+    assert document["modules_left_out"]["count"] == 50
+    whole_ns = sum(each.own_ns for each in (*named, outside))
+    assert sum(each["own_ns"] for each in listed) + document["modules_left_out"]["own_ns"] == pytest.approx(whole_ns)

@@ -26,6 +26,8 @@ from perfdoctor.vocabulary.kinds import KERNEL_FAMILIES, MATH_PATHS, OP_PHASES
 from perfdoctor.vocabulary.parts import IDLE_CAUSES
 
 FORMAT = 1
+#: A model of a hundred layers has some two thousand modules, of half a kilobyte each; the page's table has them all.
+MOST_MODULES = 200
 _SURROGATES = regex("[\ud800-\udfff]")
 
 
@@ -59,7 +61,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
         "roofline": _roofline(diagnosis.efficiency),
         "memory": [_memory(use) for use in diagnosis.memory],
         "kernels": [_fields(kernel) for kernel in diagnosis.kernels],
-        "modules": [_module(module) for module in diagnosis.modules],
+        **_modules(diagnosis.modules),
         "cost": _cost(diagnosis.cost),
         "contenders": [advice.rule for advice in diagnosis.contenders],
         "notes": list(diagnosis.notes),
@@ -92,6 +94,16 @@ def _shown(diagnosis: Diagnosis) -> Sequence[TimeSplit]:
 
 def _memory(use: MemoryUse) -> dict[str, Any]:
     return {**_fields(use), "holders": [_fields(holder) for holder in use.holders]}
+
+
+def _modules(costs: Sequence[ModuleCost]) -> dict[str, Any]:
+    """The costliest by themselves, and what is outside of modules; the others as one sum."""
+    named, outside = [cost for cost in costs if cost.path], [cost for cost in costs if not cost.path]
+    left_out = named[MOST_MODULES:]
+    return {
+        "modules": [_module(cost) for cost in (*named[:MOST_MODULES], *outside)],
+        "modules_left_out": {"count": len(left_out), "own_ns": math.fsum(cost.own_ns for cost in left_out)},
+    }
 
 
 def _module(module: ModuleCost) -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from perfdoctor.late import dataclass
-from perfdoctor.model.run import Run
 from perfdoctor.system.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from perfdoctor.model.run import Run  # the history reads its facts without a timeline
 
 #: They say which rank a process is, not how it runs.
 _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "SLURM_PROCID")

@@ -228,7 +228,7 @@ class Database:
         """Pieces of about equal size, of which the first come first in the file; one alone where we are alone."""
         text = text if text in self.columns_of(table) else None
         sql = _query(self.tables[table], columns, text)
-        rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if beside.extra_processes() else size.rows
+        rows = max(_ROWS_A_PART, size.rows // _MOST_PARTS) if beside.extra_processes() else max(1, size.rows)
         for first in range(size.first, size.first + size.rows, rows):
             where = f" WHERE rowid BETWEEN {first} AND {first + rows - 1}"
             yield _Part(table, self.path, sql + where, min(rows, size.rows), text is not None)
