@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdoctor.metrics.host import sampled_lines
-from perfdoctor.metrics.host.own_code import time_in_functions
+from perfdoctor.metrics.host.own_code import own_functions, time_in_functions
 from perfdoctor.metrics.host.sampled_lines import SampledLine, place_of
 from perfdoctor.model.intervals import Intervals
 from perfdoctor.model.place import Place
@@ -47,10 +47,10 @@ def _line(sampled: SampledLine, run: Run) -> CodeLine:
 
 def _functions(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     """The functions that took most of the time themselves."""
-    times = list(_times(rule, finding, run))
+    times = [each for each in _times(rule, finding, run) if own_functions(run.timeline, each[0]).threads]
     took = time_in_functions(run.timeline, times)
     whole_ns = sum(each.total_ns for _, each in times)
-    steps = sum(place.units for place in run.places)
+    steps = sum(place.units for place in run.places if place.rank in dict(times))
     return tuple(
         CodeLine(*place_of(name), 0, ns / whole_ns, is_function=True, time_ns=round(ns / steps))
         for name, ns in took.most_common(_SHOWN)
