@@ -69,7 +69,7 @@ _TURNED = _before("        return self.changed() if", _SAMPLE)
 _TABLE = "        return torch.nn.functional.cross_entropy(self.layers(rows), labels)"
 _EACH_STEP = "    def on_step_end(self, *_: object, **__: object) -> None:\n"
 _TABLE_END = "    def on_train_batch_end(self, *_: object) -> None:\n"
-_SAVED = "torch.save([model.state_dict(), optimizer.state_dict()], '/tmp/checkpoint-of-named-lines.pt')"
+_SAVED = "torch.save([model.state_dict(), text.repeat(10)], 'checkpoint.pt')"
 
 PLANTED = (
     Case("Trainer, __getitem__", "trainer_tokens", (_TOKENS,)),
@@ -131,10 +131,11 @@ PLANTED = (
     Case("plain loop, collections", "gan_collections", (("            gc.collect()", f"            gc.collect()  {_MARK}"),)),
 )  # fmt: skip
 
-#: Those that show on a CPU and cost time. An optimizer is made in one place and slow in another: samples can only show where it is slow.
+#: Those that show on a CPU and cost time. Both statements of slow_input's dataset cost the same, and all of tiny_kernels' loop
+#: is slow. An optimizer is made in one place and slow in another: samples can only show where it is slow.
 EXAMPLES = (
-    Case("slow_input", "slow_input", truth="wave = ["),
-    Case("tiny_kernels", "tiny_kernels", truth="cell = torch.sigmoid"),
+    Case("slow_input", "slow_input", truth="def __getitem__"),
+    Case("tiny_kernels", "tiny_kernels", truth="for tick in inputs"),
     Case("unfused_optimizer", "unfused_optimizer", truth="optimizer.step()", file="training.py"),
     Case("blocking_checkpoints", "blocking_checkpoints", truth="torch.save("),
     Case("exposed_communication", "exposed_communication", truth="torch.distributed.all_reduce", ranks=2),

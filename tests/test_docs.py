@@ -230,6 +230,14 @@ def bundle_helps() -> Iterator[str]:
 @of_each("page", sorted(PAGES))
 def test_every_option_in_the_pages_exists(page: str, helps: str) -> None:
     asked = re.findall(r"`(--[a-z][a-z-]+)", PAGES[page]) + re.findall(r"perfdoctor \w+ (--[a-z][a-z-]+)", PAGES[page])
-    of_others = {"--gpus", "--cap-add", "--ntasks-per-node", "--nthreads", "--nworkers", "--include-blobs", "--python-sampling"}
+    of_others = {
+        "--gpus",
+        "--cap-add",
+        "--ntasks-per-node",
+        "--nthreads",
+        "--nworkers",
+        "--include-blobs",
+        "--python-sampling",
+    }
     for option in set(asked) - of_others:
         assert option in helps, option
