@@ -96,7 +96,7 @@ def test_an_nsys_pass_joins_ranges_calls_and_ops_on_one_clock(tmp_path: Path) ->
     nsys()
     ran = perfdoctor(tmp_path / "run", "--passes", "nsys", "--", torch_python(), EXAMPLES / "slow_input.py")
     assert ran.code == 0, ran.errors
-    assert ran.first == "input-wait"
+    assert "input-wait" in {finding["rule"] for finding in ran.diagnosis["findings"]}
     timeline = read([ran.folder])
     assert {"ranges", "ops", "os_calls"} <= timeline.recorded
     assert [source.kind for source in timeline.sources] == ["nsys", "kineto", "cpu"]
@@ -292,7 +292,7 @@ class Slow(Dataset):
 
     def __getitem__(self, index):
         sample = torch.ones(64)
-        total = sum(number * number for number in range(40_000))
+        total = sum(number * number for number in range(200_000))
         return sample + total % 2
 
 def main():
@@ -321,7 +321,7 @@ def test_the_line_that_costs_is_named_also_in_a_loaders_worker(tmp_path: Path, w
     (waits,) = [each for each in ran.diagnosis["findings"] if each["rule"] == "input-wait"]
     line = waits["lines"][0]
     assert (line["file"], line["line"], line["function"].rpartition(".")[2]) == ("train.py", 11, "__getitem__")
-    assert line["text"] == ["total = sum(number * number for number in range(40_000))"]
+    assert line["text"] == ["total = sum(number * number for number in range(200_000))"]
     assert line["is_worker"] is (workers > 0)
     everything = b"".join(each.read_bytes() for each in (tmp_path / "run/stacks").iterdir())
     assert everything

@@ -29,14 +29,16 @@ def code_lines(rule: Rule, finding: Finding, run: Run) -> tuple[CodeLine, ...]:
     timeline = run.timeline
     if not sampled_lines.on_clock(timeline):
         return _functions(rule, finding, run) if len(timeline["functions"]) else ()
-    found: list[SampledLine] = []
-    if SHRINKS.get(rule.action) == "input_wait":
-        found = sampled_lines.of_workers(timeline, ((place.rank, place.window) for place in run.places))
-    if not found:
-        is_of_ops = SHRINKS.get(rule.action) == "compute"
-        lines_of = sampled_lines.of_ops if is_of_ops else sampled_lines.of_training
-        found = lines_of(timeline, _times(rule, finding, run))
-    return tuple(_line(each, run) for each in found[:_SHOWN])
+    return tuple(_line(each, run) for each in _sampled(rule, finding, run)[:_SHOWN])
+
+
+def _sampled(rule: Rule, finding: Finding, run: Run) -> list[SampledLine]:
+    if SHRINKS.get(rule.action) == "input_wait" and sampled_lines.has_workers(run.timeline):
+        # Where few samples found a worker at work there is no line: that of the training thread only says "wait".
+        return sampled_lines.of_workers(run.timeline, ((place.rank, place.window) for place in run.places))
+    is_of_ops = SHRINKS.get(rule.action) == "compute"
+    lines_of = sampled_lines.of_ops if is_of_ops else sampled_lines.of_training
+    return lines_of(run.timeline, _times(rule, finding, run))
 
 
 def _line(sampled: SampledLine, run: Run) -> CodeLine:

@@ -51,6 +51,11 @@ def on_clock(timeline: Timeline) -> bool:
     return bool(timeline["stack_samples"]["is_on_clock"].any())
 
 
+def has_workers(timeline: Timeline) -> bool:
+    """Were workers of a loader sampled?"""
+    return bool(timeline["stack_samples"]["is_worker"].any())
+
+
 @dataclass(frozen=True)
 class _Samples:
     """One sample a row: its instant, the name of its line, "" without one, and its stack, a line a frame."""
