@@ -9,7 +9,7 @@ from report.samples import ASKED, COMMUNICATION, GROWING, INPUT_BOUND, NOTHING, 
 from rich.console import Console
 from tables import of_each
 
-from perfdoctor.report import html, json_report, markdown, terminal
+from perfdoctor.report import brief, html, json_report, markdown, terminal
 
 
 def in_terminal(diagnosis, **how):
@@ -56,7 +56,7 @@ def test_skipped_and_failed_rules_are_named(report):
     assert "record with --trace=cuda,nvtx" in report(NOTHING)
 
 
-@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, brief.render])
 def test_a_finding_that_costs_no_time_predicts_no_saving_and_is_not_healthy(render):
     text = render(GROWING)
     assert "costs memory, no time" in text
@@ -70,7 +70,7 @@ def test_a_prediction_is_shown_stage_by_stage(render):
     assert "input-wait=50%" in render(ASKED)
 
 
-@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render])
+@pytest.mark.parametrize("render", [in_terminal, markdown.render, html.render, brief.render])
 def test_control_characters_of_a_trace_do_not_come_out(render):
     text = render(POISONED)
     assert not {character for character in text if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n"}

@@ -13,7 +13,7 @@ from perfdoctor.comparison.compare import compare
 from perfdoctor.comparison.snapshot import of_examination
 from perfdoctor.diagnosis.engine import examine
 from perfdoctor.metrics.accounting.prepare import prepare
-from perfdoctor.report.comparison import html, json_report, markdown, terminal, words
+from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
 from perfdoctor.views.pages import timeline
 from perfdoctor.vocabulary.rulebook import load_rules
 
@@ -29,6 +29,7 @@ def in_terminal(comparison, _):
 REPORTS = {
     "terminal": in_terminal,
     "markdown": lambda comparison, _: markdown.render(comparison),
+    "brief": lambda comparison, _: brief.render(comparison),
     "html": html.render,
     "json": lambda comparison, _: json_report.render(comparison),
 }
@@ -55,7 +56,7 @@ def poisoned():
 def test_text_from_recordings_is_no_markup_and_stays_short(poisoned, name):
     text = REPORTS[name](*poisoned)
     shown = text if name != "html" else re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
-    assert name in ("terminal", "json") or "<img" not in shown
+    assert name in ("terminal", "json", "brief") or "<img" not in shown
     assert "\x1b[31m" not in text
     assert "\u202e" not in text or name == "json"
     assert name == "json" or "k" * 500 not in shown

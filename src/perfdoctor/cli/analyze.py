@@ -58,6 +58,8 @@ class Format(str, Enum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    #: In less than 60 lines, to be pasted into an issue or a chat.
+    BRIEF = "brief"
 
 
 Html = Annotated[
@@ -360,6 +362,10 @@ def show(
         typer.echo(wording.verdict(diagnosis), err=on_error)
     elif output is Format.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
+    elif output is Format.BRIEF:
+        from perfdoctor.report import brief
+
+        typer.echo(brief.render(diagnosis), nl=False)
     else:
         terminal.render(diagnosis, Terminal(stderr=on_error), show_all=show_all, page=page)
 

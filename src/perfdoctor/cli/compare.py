@@ -148,7 +148,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: Asked, shown: Shown) -> Co
     from perfdoctor.comparison.compare import compare as compared
 
     comparison = compared(runs[0].snapshots, runs[1].snapshots)
-    from perfdoctor.report.comparison import html, json_report, markdown, terminal, words
+    from perfdoctor.report.comparison import brief, html, json_report, markdown, terminal, words
 
     timelines = {name: run.timeline for name, run in zip(("before", "after"), runs, strict=True) if run.timeline}
     shown.write(
@@ -158,6 +158,7 @@ def _compare(sides: Sequence[Sequence[Given]], asked: Asked, shown: Shown) -> Co
         as_markdown=lambda: markdown.render(comparison),
         as_text=lambda console: terminal.render(comparison, console, show_all=shown.show_all),
         as_html=lambda: html.render(comparison, timelines),
+        as_brief=lambda: brief.render(comparison),
     )  # fmt: skip
     return comparison
 

@@ -33,7 +33,7 @@ class Shown:
     def write(
         self, local: Sequence[Path], default_page: str, *,
         verdict: Callable[[], str], as_json: Callable[[], str], as_markdown: Callable[[], str],
-        as_text: Callable[[Console], None], as_html: Callable[[], str],
+        as_text: Callable[[Console], None], as_html: Callable[[], str], as_brief: Callable[[], str],
     ) -> None:  # fmt: skip
         """`local`: recordings on this machine, which are never overwritten."""
         if self.json_file:
@@ -44,6 +44,8 @@ class Shown:
             typer.echo(verdict())
         elif self.output is Format.MARKDOWN:
             typer.echo(as_markdown(), nl=False)
+        elif self.output is Format.BRIEF:
+            typer.echo(as_brief(), nl=False)
         else:
             from perfdoctor.report.terminal_text import Terminal
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from perfdoctor.records.findings import Rows
 from perfdoctor.report.terminal_bars import bar, has_colours, is_unicode, named_bar, shades, short_label
-from perfdoctor.report.terminal_links import SOURCE_LINE, Links
+from perfdoctor.report.terminal_links import Links
 from perfdoctor.report.terminal_text import WIDEST, columns, packed, width_of, wrapped
 from perfdoctor.report.words import code_lines, cost, efficiency, memory, modules, outlook, skipped_rules, wording
 from perfdoctor.report.words.foreign_text import clean, shorten
@@ -23,7 +22,6 @@ from perfdoctor.report.words.parts import (
     shown_places,
     split_base_ns,
 )
-from perfdoctor.vocabulary.names.python_code import is_library
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -192,11 +190,11 @@ class _Page:
         saving, later = wording.saving(self.diagnosis, advice), outlook.after_others(self.diagnosis, advice)
         yield Text.assemble((later or saving, "cyan"), " · ", certain)
         yield Text(summary := clean(advice.summary))
-        if doubt := wording.certainty(advice) if self.show_all else _doubt(advice):
+        if doubt := wording.certainty(advice) if self.show_all else wording.doubt(advice):
             yield Text(doubt, DIM)
         if advice.lines:
             yield from self.sampled(advice.lines[0])
-        elif (line := _source_line(advice)) and line not in summary:
+        elif (line := code_lines.of_tables(advice)) and line not in summary:
             yield Text.assemble(("At: ", "bold"), line)
         for fix in advice.fixes[:1]:
             terms = wording.fix_terms(fix.effort, changes_numerics=fix.changes_numerics)
@@ -312,19 +310,6 @@ def _rank_row(split: TimeSplit) -> list[Text]:
     exposed = (split.compute_ns, split.exposed_communication_ns, split.exposed_copy_ns, split.idle_ns)
     amounts = [wording.share_of(part, split.window_ns) for part in exposed]
     return [Text(text) for text in (wording.duration(split_base_ns(split)), *amounts)]
-
-
-def _doubt(advice: Advice) -> str:
-    """What lowers the confidence: all after the first semicolon (see `diagnosis/certainty.py`)."""
-    against = clean(advice.confidence_because).partition("; ")[2]
-    return f"Uncertain: {against}" if against and advice.confidence != "high" else ""
-
-
-def _source_line(advice: Advice) -> str:
-    """The first line of user code in a finding's tables, which are sorted by cost; "" where there is none."""
-    tables = [table for table in advice.evidence if isinstance(table, Rows)]
-    texts = (clean(value, 120) for table in tables for row in table.rows for value in row if isinstance(value, str))
-    return next((text for text in texts if SOURCE_LINE.match(text) and not is_library(text)), "")
 
 
 def _symptom(advice: Advice) -> Text:

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfdoctor.late import regex
+from perfdoctor.report.words.code_lines import SOURCE_LINE
 from perfdoctor.report.words.foreign_text import is_web_address
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: `src/train.py(42)` as torch writes a line of code, `src/train.py:42` as Python does.
-SOURCE_LINE = regex(r"(?P<file>[\w./+-]{1,240}\.py)(?:\((?P<torch>\d{1,7})\)|:(?P<python>\d{1,7}))(?!\w)")
 #: Terminals that would print a link's address as text.
 _WITHOUT_LINKS = {"dumb", "linux"}
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfdoctor.late import regex
+from perfdoctor.records.findings import Rows
 from perfdoctor.report.words import wording
 from perfdoctor.report.words.foreign_text import clean, clean_name
+from perfdoctor.vocabulary.names.python_code import is_library
 
 if TYPE_CHECKING:
-    from perfdoctor.records.findings import CodeLine
+    from perfdoctor.records.findings import Advice, CodeLine
 
+#: `src/train.py(42)` as torch writes a line of code, `src/train.py:42` as Python does.
+SOURCE_LINE = regex(r"(?P<file>[\w./+-]{1,240}\.py)(?:\((?P<torch>\d{1,7})\)|:(?P<python>\d{1,7}))(?!\w)")
 _LONGEST_LINE = 160
 
 
@@ -35,3 +40,10 @@ def weight(line: CodeLine) -> str:
 def text(line: CodeLine) -> list[str]:
     """Its statement, safe to print; empty where it was not kept."""
     return [each[: len(each) - len(each.lstrip())] + clean(each, _LONGEST_LINE) for each in line.text]
+
+
+def of_tables(advice: Advice) -> str:
+    """The first line of user code in a finding's tables, which are sorted by cost; "" where there is none."""
+    tables = [table for table in advice.evidence if isinstance(table, Rows)]
+    texts = (clean(value, 120) for table in tables for row in table.rows for value in row if isinstance(value, str))
+    return next((text for text in texts if SOURCE_LINE.match(text) and not is_library(text)), "")

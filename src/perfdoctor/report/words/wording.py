@@ -329,6 +329,12 @@ def certainty(advice: Advice) -> str:
     return f"{confidence(advice.confidence).capitalize()}: {because[0].lower()}{because[1:]}" if because else ""
 
 
+def doubt(advice: Advice) -> str:
+    """What lowers the confidence: all after the first semicolon (see `diagnosis/certainty.py`); "" where it is high."""
+    against = clean(advice.confidence_because).partition("; ")[2]
+    return f"Uncertain: {against}" if against and advice.confidence != "high" else ""
+
+
 def fix_terms(effort: str, *, changes_numerics: bool) -> str:
     return f"{EFFORT.get(effort, effort)}, {'changes numerics' if changes_numerics else 'numerics unchanged'}"
 
